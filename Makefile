@@ -1,0 +1,71 @@
+# make run | test | lint | bench | suite | clean.   Options: make run RUN_ARGS="--batch-size 2"
+PYTHON ?= python3
+RUN_ARGS ?=
+SUITE_ARGS ?=
+TEST_ARGS ?=
+BENCH_ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
+DECLARED := setup.py pyproject.toml constraints.txt
+LIBRARIES := libgomp.so.1 libquadmath.so.0
+
+.DEFAULT_GOAL := run
+.PHONY: run test lint bench suite clean
+
+# Question mode prints nothing and makes make itself stop with 1; a failing recipe would make it 2.
+ifneq ($(MAKECMDGOALS),clean)
+READY := import sys, ctypes, ensurepip, venv; [ctypes.CDLL(name) for name in '$(LIBRARIES)'.split()]; \
+	print('ready' if sys.version_info >= (3, 10) else 'old')
+STATE := $(shell $(PYTHON) -c "$(READY)" 2>/dev/null)
+ifneq ($(STATE),ready)
+ifeq ($(STATE),old)
+$(info Python 3.10 or later is needed, with its venv module: make PYTHON=/path/to/python3)
+else
+$(info Something of the system is missing; type: apt-get install -y libgomp1 libquadmath0 python3-venv)
+endif
+MAKEFLAGS += --question
+endif
+endif
+
+run: .venv/run.stamp
+	$(BIN)/tbdprof run resnet50 --framework mxnet --output resnet50-mxnet.tbd --force $(RUN_ARGS)
+
+test: .venv/test.stamp
+	$(BIN)/python -m pytest $(TEST_ARGS)
+
+lint: .venv/test.stamp
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: .venv/test.stamp
+	$(BIN)/python -m pytest --capture=no tests/benchmarks/overhead.py $(BENCH_ARGS)
+
+# Every model in every framework it is written for, at its default size.
+suite: .venv/test.stamp
+	@set -e; for file in suite/*/on_*.py; do \
+		model=$$(basename $$(dirname $$file)); framework=$$(basename $$file .py); framework=$${framework#on_}; \
+		echo "== $$model, $$framework" >&2; \
+		$(BIN)/tbdprof run $$model --framework $$framework --output $$model-$$framework.tbd --force $(SUITE_ARGS); \
+	done
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps lie in the environment they speak of: who removes .venv removes them.
+.venv/made.stamp:
+	@echo "tbdprof: making .venv" >&2
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/run.stamp: .venv/made.stamp $(DECLARED)
+	@echo "tbdprof: installing tbdprof and MXNet (some 70 MB to download)" >&2
+	$(PIP) --editable '.[mxnet]' >&2
+	@touch $@
+
+.venv/test.stamp: .venv/run.stamp
+	@echo "tbdprof: installing what the tests need (PyTorch: some 200 MB to download, more where it brings CUDA)" >&2
+	$(PIP) --editable '.[torch,mxnet,dev]' >&2
+	@touch $@

@@ -1,0 +1,115 @@
+"""The seam between tbdprof and a framework: facts come out of it, nothing is classified behind it.
+
+A hook is the one module named `on_<framework>`; it alone imports that framework, and only `load` imports it.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tbdprof.errors import UsageError
+from tbdprof.records import Optimizer, Parameter, Strings, Tables
+
+FRAMEWORKS: tuple[str, ...] = ("torch", "mxnet")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a run fixes before the framework is imported."""
+
+    device: str = "auto"  # auto, cpu, cuda, cuda:N
+    threads: int | None = None  # None: leave the framework's choice alone
+    precision: str = "fp32"
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a hook can tell about the run once it watches something."""
+
+    framework_version: str
+    device: str
+    device_name: str
+    threads: int
+    parameters: Sequence[Parameter] = ()
+    optimizers: Sequence[Optimizer] = ()
+    precision_flags: Mapping[str, str] = field(default_factory=dict)
+
+
+class FrameworkHook(Protocol):
+    """Reports a framework's allocations, owners and operators as the tables of `tbdprof.records`.
+
+    Order of calls: `prepare` (before the framework is imported where that can be had), `attach`, `watch` any number of
+    times, then for each window `start`, `mark_step` after every step, `stop`, `drain`; at last `close`, which puts back
+    everything that was changed. Callbacks are inert in a forked child.
+    """
+
+    name: str
+    whole_run_peak_bytes: int | None  # the framework's or allocator's own, over the whole run; None: not counted
+    independent_total: str | None  # None: an independent total is kept since before the model; else why there is none
+
+    def set_environment(self, setting: Setting) -> None:
+        """Set what must be set before the framework is imported: environment and shims."""
+
+    def prepare(self, setting: Setting) -> None:
+        """Set the environment, import the framework, begin to watch its allocator, choose device and threads.
+
+        Raises UnavailableError when the framework or the device cannot be had, with the command to type.
+        """
+
+    def attach(self) -> None:
+        """Join a process in which the framework was imported already (`tbdprof.profile`); changes no setting."""
+
+    def watch(
+        self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()
+    ) -> None:
+        """Say whose memory to name; `inputs` are arrays kept from step to step that hold mini-batches and labels.
+
+        Where models and optimizers are both empty, root modules and optimizers are found as they are used.
+        """
+
+    def on_update(self, callback: Callable[[object], None]) -> None:
+        """Call back with the optimizer after each step any optimizer takes, until `close`."""
+
+    def facts(self) -> Facts:
+        """Return what is known of framework, device, parameters and optimizers by now."""
+
+    def synchronize(self) -> None:
+        """Wait until the device has done everything asked of it so far."""
+
+    def start(self, window: str) -> None:
+        """Begin to record a window ("memory"); raises UnavailableError when another profiler is active."""
+
+    def mark_step(self) -> None:
+        """Read the owners at a step's end and mark the place in the order; `drain` tells its sequence."""
+
+    def stop(self) -> None:
+        """End the window and take every callback off."""
+
+    def drain(self, strings: Strings) -> "Drained":
+        """Return what the window recorded, once."""
+
+    def close(self) -> None:
+        """Put everything back as it was before `prepare` or `attach`."""
+
+    def out_of_memory(self, error: BaseException) -> str | None:
+        """Return what was asked for, in the framework's words, if the error means out of memory; else None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What a window recorded: tables by kind, the sequence at each `mark_step`, and what could not be had, and why."""
+
+    tables: Tables
+    marks: Sequence[int]
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+
+def load(framework: str) -> FrameworkHook:
+    """Return a new hook for a framework, importing the hook's module but not yet the framework."""
+    if framework not in FRAMEWORKS:
+        raise UsageError(f"unknown framework {framework!r}: choose {' or '.join(FRAMEWORKS)}")
+    module = importlib.import_module(f"tbdprof.hooks.on_{framework}")
+    hook: FrameworkHook = module.hook()
+    return hook

@@ -1,0 +1,299 @@
+"""The torch hook: a session of torch's profiler a window, and owners read at markers inside it.
+
+It may be imported while torch is not: what imports torch is imported within its functions.
+"""
+
+import os
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tbdprof.errors import UnavailableError, UsageError
+from tbdprof.hooks import Drained, Facts, Setting
+from tbdprof.hooks.torch_events import Existing, Mark, Point, Trace
+from tbdprof.hooks.torch_tables import build
+from tbdprof.records import Strings
+
+if TYPE_CHECKING:
+    import ctypes
+
+    import torch
+
+    from tbdprof.hooks.on_torch_trace import Session
+    from tbdprof.hooks.on_torch_watch import Watch
+
+_QUIET = {"KINETO_LOG_LEVEL": "9", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+_LATE = (
+    "accounting began after torch had allocated: "
+    "run it with `tbdprof run` to count from the first allocation"
+)
+_NO_FLAG = "this build of torch keeps no account of CPU memory"
+_TAKEN = (
+    "another torch profiler began within the window and took its events: "
+    "leave it off while tbdprof records"
+)
+
+
+@dataclass(slots=True)
+class _Window:
+    session: "Session"
+    existing: Sequence[Existing]
+    deaths: "list[weakref.ref[torch.UntypedStorage]]" = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Joined:
+    """What is held of the process from `prepare` or `attach` until `close`."""
+
+    watch: "Watch"
+    flag: "ctypes.c_bool | None"
+    flag_before: bool
+    threads_before: int
+    device: str | None  # None: where the watched parameters are
+    late: str | None
+
+
+class TorchHook:
+    """Reports what torch does; see `tbdprof.hooks.FrameworkHook`.
+
+    Of CUDA memory torch tells the size of blocks, of CPU memory what was asked for. Memory that
+    torch's allocator did not make (numpy's, shared, mapped) is in neither events nor totals.
+    """
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        self._environment: dict[str, str | None] = {}
+        self._joined: _Joined | None = None
+        self._window: _Window | None = None
+        self._recorded: tuple[_Window, Trace] | None = None
+
+    @property
+    def whole_run_peak_bytes(self) -> int | None:
+        """The CUDA allocator's own peak; the CPU's is not counted."""
+        if self._joined is None:
+            return None
+        from tbdprof.hooks import on_torch_process as process
+
+        return process.peak_bytes(self._device())
+
+    @property
+    def independent_total(self) -> str | None:
+        """None for CUDA, and for the CPU where torch counted from its first allocation on."""
+        if self._joined is None:
+            return _LATE
+        return self._joined.late if self._device() == "cpu" else None
+
+    def prepare(self, setting: Setting) -> None:
+        """Import torch quietly, switch its CPU accounting on, choose device, threads and seed."""
+        threads = {} if setting.threads is None else {"OMP_NUM_THREADS": str(setting.threads)}
+        self._set_environment({**_QUIET, **threads})
+        self._join()
+        import torch
+
+        from tbdprof.hooks import on_torch_process as process
+
+        joined = self._require()
+        joined.device = process.choose_device(setting.device)
+        if setting.threads is not None:
+            torch.set_num_threads(setting.threads)
+        if setting.seed is not None:
+            torch.manual_seed(setting.seed)
+
+    def attach(self) -> None:
+        """Switch torch's CPU accounting on and change nothing else."""
+        self._join()
+
+    def watch(self, models: Sequence[object], optimizers: Sequence[object]) -> None:
+        """Name these models' and optimizers' memory; find what is not given as it is used."""
+        watch = self._require().watch
+        from tbdprof.hooks.on_torch_watch import add_all
+
+        strange = add_all(watch, models, optimizers)
+        if strange:
+            raise UsageError(f"neither a torch module nor a torch optimizer: {', '.join(strange)}")
+        watch.find(models=not models, optimizers=not optimizers)
+
+    def facts(self) -> Facts:
+        """Return torch's version and settings, and what is watched by now."""
+        joined = self._require()
+        import torch
+
+        from tbdprof.hooks import on_torch_facts as facts
+        from tbdprof.hooks import on_torch_process as process
+
+        device = self._device()
+        return Facts(
+            framework_version=str(torch.__version__),
+            device=device,
+            device_name=process.device_name(device),
+            threads=torch.get_num_threads(),
+            parameters=facts.parameter_list(joined.watch.watched),
+            optimizers=facts.optimizer_list(joined.watch.watched),
+            precision_flags=process.precision_flags(),
+        )
+
+    def synchronize(self) -> None:
+        """Wait for the CUDA device; nothing is to be waited for on the CPU."""
+        self._require()
+        from tbdprof.hooks import on_torch_process as process
+
+        process.synchronize(self._device())
+
+    def start(self, window: str) -> None:
+        """Begin a profiler session, list what exists, and put the markers' hooks on."""
+        watch = self._require().watch
+        import torch
+
+        from tbdprof.hooks import on_torch_owners as owners
+        from tbdprof.hooks import on_torch_process as process
+        from tbdprof.hooks.on_torch_trace import Session
+
+        process.release_workspaces()
+        self._window = _Window(Session(), owners.existing(watch.watched))
+        watch.markers.on = True
+        watch.open_window()
+        everything = owners.everything(watch.watched)
+        watch.markers.place(
+            Mark(Point.BEGIN, owned=everything),
+            # An allocation tells how much torch has counted so far.
+            inside=lambda: torch.empty(1),
+        )
+        self._follow_older_blocks(self._window)
+
+    def mark_step(self) -> None:
+        """Read all owners at a step's end."""
+        watch = self._require().watch
+        from tbdprof.hooks import on_torch_owners as owners
+
+        if watch.markers.is_on():
+            watch.markers.place(Mark(Point.STEP, owned=owners.everything(watch.watched)))
+
+    def stop(self) -> None:
+        """End the session and take the markers' hooks off."""
+        window, self._window = self._window, None
+        if window is None:
+            return
+        watch = self._require().watch
+        window.deaths.clear()
+        watch.markers.on = False
+        watch.close_window()
+        trace = window.session.end(watch.markers.take())
+        if not trace.begun:
+            window.missing["memory"] = _TAKEN
+        self._recorded = (window, trace)
+
+    def drain(self, strings: Strings) -> Drained:
+        """Return the last window's spans, allocations and owners."""
+        if self._recorded is None:
+            return Drained({}, [])
+        window, trace = self._recorded
+        self._recorded = None
+        if not trace.begun:
+            return Drained({}, [], window.missing)
+        tables, marks = build(trace, window.existing, self._require().late is None, strings)
+        return Drained(tables, marks, window.missing)
+
+    def close(self) -> None:
+        """Take off every hook and put back accounting, thread count and environment."""
+        self.stop()
+        joined, self._joined = self._joined, None
+        if joined is not None:
+            joined.watch.close()
+            if joined.flag is not None:
+                joined.flag.value = joined.flag_before
+            import torch
+
+            if torch.get_num_threads() != joined.threads_before:
+                torch.set_num_threads(joined.threads_before)
+        for name, value in self._environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._environment.clear()
+
+    def out_of_memory(self, error: BaseException) -> str | None:
+        """Return torch's sentence about what was asked for, if the error means out of memory."""
+        if "torch" not in sys.modules:
+            return None
+        from tbdprof.hooks import on_torch_process as process
+
+        return process.out_of_memory(error)
+
+    def _join(self) -> None:
+        late = _LATE if "torch" in sys.modules else None
+        try:
+            import torch
+        except (ImportError, OSError) as error:
+            self.close()
+            raise UnavailableError(_import_failed(error)) from error
+        from tbdprof.hooks.on_torch_process import accounting_flag
+        from tbdprof.hooks.on_torch_watch import Markers, Watch
+
+        flag = accounting_flag()
+        self._joined = _Joined(
+            watch=Watch(Markers()),
+            flag=flag,
+            flag_before=flag is not None and flag.value,
+            threads_before=torch.get_num_threads(),
+            device=None,
+            late=_NO_FLAG if flag is None else late,
+        )
+        if flag is not None:
+            flag.value = True
+
+    def _require(self) -> _Joined:
+        if self._joined is None:
+            raise UsageError(
+                "the torch hook is used before prepare() or attach(), or after close()"
+            )
+        return self._joined
+
+    def _device(self) -> str:
+        joined = self._require()
+        if joined.device is not None:
+            return joined.device
+        from tbdprof.hooks.on_torch_trace import device_text
+
+        return next((device_text(p.device) for _, p in joined.watch.watched.parameters()), "cpu")
+
+    def _set_environment(self, values: Mapping[str, str]) -> None:
+        for name, value in values.items():
+            self._environment.setdefault(name, os.environ.get(name))
+            os.environ[name] = value
+
+    def _follow_older_blocks(self, window: _Window) -> None:
+        """Where torch's account began late, it says nothing of the end of a block that is older."""
+        joined = self._require()
+        from tbdprof.hooks import on_torch_owners as owners
+
+        watch = joined.watch
+        foreign = owners.foreign_bytes(watch.watched)
+        if foreign:
+            window.missing["foreign_memory"] = (
+                f"{foreign} bytes of weights and buffers lie in memory that torch did not allocate "
+                "(shared, mapped or an array of numpy's): they are not counted"
+            )
+        if joined.late is not None:
+            window.deaths = owners.call_at_death(
+                watch.watched,
+                window.existing,
+                lambda device, address: watch.markers.place(
+                    Mark(Point.GONE, device=device, address=address)
+                ),
+            )
+
+
+def hook() -> TorchHook:
+    """Return a new hook; torch is not imported yet."""
+    return TorchHook()
+
+
+def _import_failed(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        return "torch is not installed: pip install 'tbdprof[torch]'"
+    return f"torch cannot be imported: {' '.join(str(error).split())}"

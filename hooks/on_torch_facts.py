@@ -1,0 +1,67 @@
+"""What a recording keeps of torch's models and optimizers."""
+
+from collections.abc import Mapping
+
+import torch
+
+from tbdprof.hooks.on_torch_owners import Watched, local_part
+from tbdprof.hooks.on_torch_trace import device_text
+from tbdprof.records import Optimizer, Parameter
+
+_KINDS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
+_WITH_COUNTER = ("adam", "adamw", "rmsprop")
+_SETTINGS = ("momentum", "amsgrad", "centered")
+
+
+def parameter_list(watched: Watched) -> list[Parameter]:
+    """Return weights and buffers as facts; what shares its data with an earlier one is left out."""
+    rows: dict[tuple[str, int], Parameter] = {}
+    for is_buffer, named in ((False, watched.parameters()), (True, watched.buffers())):
+        for name, tensor in named:
+            local = local_part(tensor)
+            place = (device_text(local.device), local.data_ptr() or id(tensor))
+            rows.setdefault(
+                place,
+                Parameter(
+                    name,
+                    tuple(local.shape),
+                    local.element_size(),
+                    trainable=tensor.requires_grad and not is_buffer,
+                    is_buffer=is_buffer,
+                ),
+            )
+    return list(rows.values())
+
+
+def optimizer_list(watched: Watched) -> list[Optimizer]:
+    """Return the optimizers as facts, one for each set of settings among an optimizer's groups."""
+    names = {id(parameter): name for name, parameter in watched.parameters()}
+    rows: list[Optimizer] = []
+    for optimizer in watched.optimizers():
+        kind = _KINDS.get(type(optimizer).__name__, type(optimizer).__name__)
+        by_settings: dict[tuple[tuple[str, float], ...], list[str]] = {}
+        for group in optimizer.param_groups:
+            trained = [names[id(p)] for p in group["params"] if p.requires_grad]
+            settings = tuple(_settings(kind, group, optimizer).items())
+            by_settings.setdefault(settings, []).extend(trained)
+        rows += [Optimizer(kind, tuple(n), dict(s)) for s, n in by_settings.items()]
+    return rows
+
+
+def _settings(
+    kind: str, group: Mapping[str, object], optimizer: torch.optim.Optimizer
+) -> dict[str, float]:
+    settings = {
+        name: float(value)
+        for name in _SETTINGS
+        if isinstance(value := group.get(name), int | float)
+    }
+    if kind in _WITH_COUNTER:
+        counters = [s["step"] for s in optimizer.state.values() if "step" in s]
+        counter = counters[0] if counters else torch.get_default_dtype()
+        if isinstance(counter, torch.dtype):
+            # The optimizer makes its counter in float64 only where that is the default.
+            settings["scalar_bytes"] = 8.0 if counter == torch.float64 else 4.0
+        elif isinstance(counter, torch.Tensor):
+            settings["scalar_bytes"] = float(counter.element_size())
+    return settings

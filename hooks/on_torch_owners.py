@@ -1,0 +1,263 @@
+"""Which storages torch's models and optimizers own, and which storages exist at all."""
+
+import gc
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import torch
+from torch._C import DisableTorchFunctionSubclass
+from torch.utils._pytree import tree_leaves
+
+from tbdprof.hooks.on_torch_trace import device_text
+from tbdprof.hooks.torch_events import Existing, Owned
+from tbdprof.records import Role
+
+Named = Sequence[tuple[str, torch.Tensor]]
+
+
+class Watched:
+    """The models and optimizers whose memory is named, held weakly.
+
+    One model's names stand alone; with several, each name begins with its model's class in lower
+    case, numbered where a class comes twice: `generator.`, `critic0.`, `critic1.`.
+    """
+
+    def __init__(self) -> None:
+        self._models: list[weakref.ref[torch.nn.Module]] = []
+        self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
+
+    def add_model(self, model: torch.nn.Module) -> bool:
+        """Watch a model, in place of its parts; return false where it is watched already."""
+        known = self.models()
+        if any(model is part for root in known for part in root.modules()):
+            return False
+        parts = list(model.modules())
+        roots = [root for root in known if not any(root is part for part in parts)]
+        self._models = [weakref.ref(root) for root in [*roots, model]]
+        return True
+
+    def add_optimizer(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Watch an optimizer; return false where it is watched already."""
+        if any(optimizer is known for known in self.optimizers()):
+            return False
+        self._optimizers.append(weakref.ref(optimizer))
+        return True
+
+    def models(self) -> list[torch.nn.Module]:
+        """Return the models that are still there."""
+        return [model for ref in self._models if (model := ref()) is not None]
+
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """Return the optimizers that are still there."""
+        return [optimizer for ref in self._optimizers if (optimizer := ref()) is not None]
+
+    def prefixes(self) -> list[tuple[str, torch.nn.Module]]:
+        """Return each model with what its names begin with."""
+        models = self.models()
+        if len(models) == 1:
+            return [("", models[0])]
+        classes = [type(model).__name__.lower() for model in models]
+        numbers = [classes[:i].count(name) for i, name in enumerate(classes)]
+        return [
+            (f"{name}{number}." if classes.count(name) > 1 else f"{name}.", model)
+            for name, number, model in zip(classes, numbers, models, strict=True)
+        ]
+
+    def parameters(self) -> Named:
+        """Return the models' parameters, each once, and those that only an optimizer knows."""
+        named: list[tuple[str, torch.Tensor]] = [
+            (prefix + _plain(name), parameter)
+            for prefix, model in self.prefixes()
+            for name, parameter in model.named_parameters()
+        ]
+        known = {id(parameter) for _, parameter in named}
+        for parameter in _all_parameters(self.optimizers()):
+            if id(parameter) not in known:
+                known.add(id(parameter))
+                named.append((f"parameter{len(named)}", parameter))
+        return named
+
+    def buffers(self) -> Named:
+        """Return the models' buffers, each once."""
+        return [
+            (prefix + _plain(name), buffer)
+            for prefix, model in self.prefixes()
+            for name, buffer in model.named_buffers()
+        ]
+
+    def is_complete(self) -> bool:
+        """Return whether all that the known optimizers update belongs to known models."""
+        known = {id(parameter) for model in self.models() for parameter in model.parameters()}
+        optimizers = self.optimizers()
+        return bool(optimizers) and all(id(p) in known for p in _all_parameters(optimizers))
+
+
+def everything(watched: Watched) -> list[Owned]:
+    """Return the storages of weights, buffers, gradients and optimizer state."""
+    parameters = watched.parameters()
+    return [
+        *owned(Role.WEIGHT, parameters),
+        *owned(Role.BUFFER, watched.buffers()),
+        *gradients(parameters),
+        *(row for each in watched.optimizers() for row in state(each, parameters)),
+    ]
+
+
+def owned(role: Role, named: Iterable[tuple[str, torch.Tensor]]) -> list[Owned]:
+    """Return the tensors' storages, each once, under the first name it has."""
+    rows: dict[tuple[str, int], Owned] = {}
+    with DisableTorchFunctionSubclass():
+        for name, tensor in named:
+            local = local_part(tensor)
+            place = _storage(local)
+            if place is not None:
+                row = Owned(*place, role=role, name=name, shape=tuple(local.shape))
+                rows.setdefault((row.device, row.address), row)
+    return list(rows.values())
+
+
+def gradients(parameters: Named) -> list[Owned]:
+    """Return the gradients that exist, under their parameters' names."""
+    return owned(Role.GRADIENT, _gradients(parameters))
+
+
+def gradients_of(optimizer: torch.optim.Optimizer, parameters: Named) -> list[Owned]:
+    """Return the gradients an optimizer is about to read."""
+    read = {id(parameter) for parameter in _all_parameters([optimizer])}
+    return gradients([(name, each) for name, each in parameters if id(each) in read])
+
+
+def state(optimizer: torch.optim.Optimizer, parameters: Named) -> list[Owned]:
+    """Return an optimizer's state, each tensor named "parameter/slot"."""
+    names = {id(parameter): name for name, parameter in parameters}
+    return owned(
+        Role.OPTIMIZER_STATE,
+        (
+            (f"{names.get(id(parameter), 'parameter')}/{slot}", tensor)
+            for parameter, slots in optimizer.state.items()
+            if isinstance(slots, Mapping)
+            for slot, tensor in _slots(slots)
+        ),
+    )
+
+
+def inputs(arguments: object) -> list[Owned]:
+    """Return the tensors among a call's arguments."""
+    tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    return owned(Role.INPUT, ((f"input{i}", tensor) for i, tensor in enumerate(tensors)))
+
+
+def existing(watched: Watched) -> list[Existing]:
+    """Return the blocks there now: what Python can see on the CPU, and CUDA's whole account."""
+    return [*_existing_on_cpu(watched), *_existing_on_cuda()]
+
+
+def _existing_on_cpu(watched: Watched) -> list[Existing]:
+    rows = owned(Role.UNKNOWN, (("", each) for each in _visible(watched) if not _is_foreign(each)))
+    return [Existing(r.device, r.address, r.bytes, r.shape) for r in rows if r.device == "cpu"]
+
+
+def foreign_bytes(watched: Watched) -> int:
+    """Return the bytes of weights and buffers in CPU memory that torch did not allocate."""
+    named = [*watched.parameters(), *watched.buffers()]
+    rows = owned(Role.WEIGHT, [(name, each) for name, each in named if _is_foreign(each)])
+    return sum(row.bytes for row in rows)
+
+
+def _existing_on_cuda() -> list[Existing]:
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return []
+    segments = torch.cuda.memory_snapshot(include_traces=False)  # type: ignore[no-untyped-call]
+    return [
+        Existing(f"cuda:{segment['device']}", block["address"], block["size"])
+        for segment in segments
+        for block in segment["blocks"]
+        if block["state"] == "active_allocated"
+    ]
+
+
+def call_at_death(
+    watched: Watched, known: Sequence[Existing], callback: Callable[[str, int], None]
+) -> list[weakref.ref[torch.UntypedStorage]]:
+    """Tell a callback when a known CPU storage dies, as long as what is returned is kept."""
+    addresses = {block.address for block in known if block.device == "cpu"}
+    refs = []
+    for tensor in _visible(watched):
+        place = _storage(local_part(tensor))
+        if place is not None and place[0] == "cpu" and place[1] in addresses:
+            addresses.discard(place[1])
+            refs.append(_at_death(local_part(tensor).untyped_storage(), place[1], callback))
+    return refs
+
+
+def _plain(name: str) -> str:
+    return name.replace("_orig_mod.", "")  # torch.compile's wrapper
+
+
+def _all_parameters(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[torch.Tensor]:
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            yield from group["params"]
+
+
+def _gradients(named: Named) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, parameter in named:
+        gradient = parameter.grad if parameter.is_leaf else None
+        if gradient is not None:
+            yield name, gradient
+
+
+def _slots(slots: Mapping[object, object]) -> Iterator[tuple[object, torch.Tensor]]:
+    for slot, value in slots.items():
+        if isinstance(value, torch.Tensor):
+            yield slot, value
+            continue
+        for i, leaf in enumerate(tree_leaves(value)):
+            if isinstance(leaf, torch.Tensor):
+                yield f"{slot}.{i}", leaf
+
+
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a distributed tensor's part on this machine, or the tensor itself."""
+    local = getattr(tensor, "_local_tensor", tensor)
+    return local if isinstance(local, torch.Tensor) else tensor
+
+
+def _storage(tensor: torch.Tensor) -> tuple[str, int, int] | None:
+    """Return device, address and bytes of a tensor's storage; None where it has none of its own."""
+    try:
+        storage = tensor.untyped_storage()
+        address = 0 if storage.device.type == "meta" else storage.data_ptr()
+    except (RuntimeError, NotImplementedError, ValueError):
+        return None  # sparse, fake and uninitialized tensors
+    return (device_text(storage.device), address, storage.nbytes()) if address else None
+
+
+def _is_foreign(tensor: torch.Tensor) -> bool:
+    """Return whether a CPU tensor lies in an array of numpy's, shared memory, or a file's pages."""
+    local = local_part(tensor)
+    if local.device.type != "cpu" or _storage(local) is None:
+        return False
+    storage = local.untyped_storage()
+    return not storage.resizable() or storage.is_shared()
+
+
+def _visible(watched: Watched) -> Iterator[torch.Tensor]:
+    """Yield every tensor that Python can see, gradients among them."""
+    parameters = watched.parameters()
+    with DisableTorchFunctionSubclass():
+        yield from (tensor for _, tensor in [*parameters, *watched.buffers()])
+        yield from (gradient for _, gradient in _gradients(parameters))
+        for found in gc.get_objects():
+            # Asking a stranger for more than its type may run code of the user's.
+            if not issubclass(type(found), torch.Tensor):
+                continue
+            yield found
+            if found.is_leaf and found.requires_grad and found.grad is not None:
+                yield found.grad
+
+
+def _at_death(
+    storage: torch.UntypedStorage, address: int, callback: Callable[[str, int], None]
+) -> weakref.ref[torch.UntypedStorage]:
+    return weakref.ref(storage, lambda _: callback("cpu", address))

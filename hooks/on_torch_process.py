@@ -1,0 +1,107 @@
+"""What is set for a torch process and what is asked of it: accounting, devices, precision."""
+
+import ctypes
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from tbdprof.errors import UnavailableError, UsageError
+
+_LIBRARIES = ("libc10.so", "libc10.dylib", "c10.dll")
+_FLAG = "FLAGS_caffe2_report_cpu_memory_usage"
+_OUT_OF_MEMORY = re.compile(r"tried to allocate \S+( \S*B)?|can't allocate memory|bad_alloc", re.I)
+
+
+def accounting_flag() -> ctypes.c_bool | None:
+    """Return torch's switch for counting all CPU memory at all times; None: it has none."""
+    folder = Path(torch.__file__).parent / "lib"
+    for path in (folder / name for name in _LIBRARIES):
+        if path.exists():
+            try:
+                return ctypes.c_bool.in_dll(ctypes.CDLL(str(path)), _FLAG)
+            except (OSError, ValueError):
+                return None
+    return None
+
+
+def choose_device(wanted: str) -> str:
+    """Return "cpu" or "cuda:N" for auto, cpu, cuda or cuda:N."""
+    if wanted == "auto":
+        return "cuda:0" if torch.cuda.is_available() else "cpu"
+    if wanted == "cpu":
+        return "cpu"
+    match = re.fullmatch(r"cuda(?::(\d+))?", wanted)
+    if match is None:
+        raise UsageError(f"unknown device {wanted!r}: choose auto, cpu, cuda or cuda:N")
+    number = int(match[1] or 0)
+    if not torch.cuda.is_available():
+        raise UnavailableError("torch sees no CUDA device: choose --device cpu")
+    if number >= torch.cuda.device_count():
+        last = torch.cuda.device_count() - 1
+        raise UnavailableError(f"torch sees no device {wanted}: the last one is cuda:{last}")
+    return f"cuda:{number}"
+
+
+def device_name(device: str) -> str:
+    """Return what the device calls itself."""
+    if device != "cpu":
+        return torch.cuda.get_device_name(device)
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    names = re.findall(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return names[0] if names else platform.processor()
+
+
+def precision_flags() -> Mapping[str, str]:
+    """Return the settings that decide in which precision and how reproducibly torch computes."""
+    return {
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "cuda.matmul.fp32_precision": torch.backends.cuda.matmul.fp32_precision,
+        "cudnn.allow_tf32": str(torch.backends.cudnn.allow_tf32),
+        "cudnn.benchmark": str(torch.backends.cudnn.benchmark),
+        "cudnn.deterministic": str(torch.backends.cudnn.deterministic),
+        "deterministic_algorithms": str(torch.are_deterministic_algorithms_enabled()),
+    }
+
+
+def peak_bytes(device: str) -> int | None:
+    """Return the CUDA allocator's peak over the whole run; None: nothing counts it."""
+    if device == "cpu" or not _cuda_is_on():
+        return None
+    return torch.cuda.max_memory_allocated(device)
+
+
+def synchronize(device: str) -> None:
+    """Wait for the device; the CPU's operators return when they are done."""
+    if device != "cpu" and _cuda_is_on():
+        torch.cuda.synchronize(device)
+
+
+def release_workspaces() -> None:
+    """Have cuBLAS ask anew for the workspaces it keeps: a window then shows which operator did."""
+    if _cuda_is_on():
+        # Builds without CUDA do not have it.
+        from torch._C import _cuda_clearCublasWorkspaces
+
+        torch.cuda.synchronize()
+        _cuda_clearCublasWorkspaces()
+
+
+def out_of_memory(error: BaseException) -> str | None:
+    """Return the sentence that tells what was asked for, if the error means out of memory."""
+    text = " ".join(str(error).split())
+    if isinstance(error, torch.OutOfMemoryError):
+        return text
+    if isinstance(error, RuntimeError | MemoryError) and _OUT_OF_MEMORY.search(text):
+        return text
+    return None
+
+
+def _cuda_is_on() -> bool:
+    # Asking is_initialized alone is not typed by torch; asking anything more would initialize CUDA.
+    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]

@@ -1,0 +1,205 @@
+"""One session of torch's profiler, and its event tree read into a `Trace`."""
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch._C._autograd import _profiler_type
+from torch._C._profiler import (
+    ActiveProfilerType,
+    RecordScope,
+    _ExtraFields_Allocation,
+    _ExtraFields_TorchOp,
+    _ProfilerEvent,
+    _TensorMetadata,
+)
+from torch.autograd.profiler import profile
+
+from tbdprof.errors import UnavailableError
+from tbdprof.hooks.torch_events import (
+    Enter,
+    Event,
+    Leave,
+    Mark,
+    Marked,
+    MemoryEvent,
+    Point,
+    Region,
+    Scope,
+    SeenTensor,
+    Trace,
+    relate,
+)
+
+MARKER = "##tbd:"
+LOG_LEVEL = "KINETO_LOG_LEVEL"
+_SCOPES = {RecordScope.BACKWARD_FUNCTION: Scope.BACKWARD, RecordScope.USER_SCOPE: Scope.USER}
+
+
+def is_profiler_active() -> bool:
+    """Return whether any profiler of torch's is on."""
+    return _profiler_type() != ActiveProfilerType.NONE
+
+
+class Session:
+    """Records operators, their input shapes and every allocation until it is ended."""
+
+    def __init__(self) -> None:
+        if is_profiler_active():
+            raise UnavailableError(
+                "another torch profiler is active: end it before tbdprof's memory window begins"
+            )
+        self._profile = profile(use_kineto=True, profile_memory=True, record_shapes=True)
+        self._offset_ns = _wall_offset_ns()
+        with _quiet():
+            self._profile.__enter__()  # type: ignore[no-untyped-call]
+
+    def end(self, marks: dict[int, Mark]) -> Trace:
+        """End the session; the trace has not `begun` where another profiler took it over."""
+        if not is_profiler_active():
+            return Trace()
+        with _quiet():
+            self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        result = self._profile.kineto_results
+        if result is None:
+            return Trace()
+        reader = _Reader(self._offset_ns, marks)
+        for root in result.experimental_event_tree():
+            reader.read(root)
+        return reader.trace()
+
+
+class _Reader:
+    """Walks the event tree; events at the same time stay in the tree's order."""
+
+    def __init__(self, offset_ns: int, marks: dict[int, Mark]) -> None:
+        self._offset_ns = offset_ns
+        self._marks = marks
+        self._trace = Trace()
+        self._regions: list[Region] = []
+
+    def read(self, root: _ProfilerEvent) -> None:
+        pending: list[tuple[_ProfilerEvent | Region, Region | None]] = [(root, None)]
+        while pending:
+            node, parent = pending.pop()
+            if isinstance(node, Region):
+                self._trace.events.append((node.end_ns, Leave(node)))
+                continue
+            _, fields = node.typed
+            inside = parent
+            if isinstance(fields, _ExtraFields_TorchOp):
+                if fields.name.startswith(MARKER):
+                    self._marked(node, fields)
+                    continue
+                inside = self._entered(node, fields, parent)
+                pending.append((inside, parent))
+            elif isinstance(fields, _ExtraFields_Allocation):
+                self._add(node, _memory(node, fields))
+            pending += [(child, inside) for child in reversed(node.children)]
+
+    def trace(self) -> Trace:
+        self._trace.events.sort(key=lambda event: event[0])
+        relate(sorted(self._regions, key=lambda region: region.start_ns))
+        return self._trace
+
+    def _add(self, node: _ProfilerEvent, event: Event) -> None:
+        self._trace.events.append((node.start_time_ns - self._offset_ns, event))
+
+    def _entered(
+        self, node: _ProfilerEvent, fields: _ExtraFields_TorchOp, parent: Region | None
+    ) -> Region:
+        region = Region(
+            name=fields.name,
+            scope=_SCOPES.get(fields.scope, Scope.FUNCTION),
+            thread=node.start_tid,
+            start_ns=node.start_time_ns - self._offset_ns,
+            end_ns=node.end_time_ns - self._offset_ns,
+            number=fields.sequence_number,
+            parent=parent,
+            shapes=[_shapes(value) for value in fields.inputs],
+            tensors=[seen for value in fields.inputs for seen in _tensors(value)],
+        )
+        self._regions.append(region)
+        self._add(node, Enter(region))
+        return region
+
+    def _marked(self, node: _ProfilerEvent, fields: _ExtraFields_TorchOp) -> None:
+        mark = self._marks.get(int(fields.name.removeprefix(MARKER)))
+        if mark is None:
+            return
+        self._add(node, Marked(node.start_tid, mark))
+        if mark.point is Point.BEGIN:
+            self._trace.begun = True
+            self._trace.cpu_bytes_at_begin = _total_before(node)
+
+
+def _total_before(node: _ProfilerEvent) -> int:
+    """Return torch's running total for the CPU before the allocation inside the first marker."""
+    pending = list(node.children)
+    while pending:
+        child = pending.pop(0)
+        _, fields = child.typed
+        if isinstance(fields, _ExtraFields_Allocation):
+            return fields.total_allocated - fields.alloc_size
+        pending = list(child.children) + pending
+    return 0
+
+
+def _memory(node: _ProfilerEvent, fields: _ExtraFields_Allocation) -> MemoryEvent:
+    return MemoryEvent(
+        device=device_text(fields.device),
+        thread=node.start_tid,
+        address=fields.ptr,
+        bytes=fields.alloc_size,
+        total_bytes=fields.total_allocated,
+        was_tensor=fields.id is not None,
+    )
+
+
+def _shapes(value: object) -> object:
+    if isinstance(value, _TensorMetadata):
+        return value.sizes
+    return [each.sizes for each in value] if isinstance(value, list) else None
+
+
+def _tensors(value: object) -> Iterator[SeenTensor]:
+    for each in value if isinstance(value, list) else [value]:
+        if isinstance(each, _TensorMetadata) and each.storage_data_ptr:
+            elements = math.prod(each.sizes)
+            yield SeenTensor(
+                device=device_text(each.device),
+                address=each.storage_data_ptr,
+                bytes=elements * each.dtype.itemsize,
+                shape=tuple(each.sizes),
+            )
+
+
+def device_text(device: torch.device) -> str:
+    """Return "cpu" or "cuda:0"."""
+    if device.type == "cpu":
+        return "cpu"
+    return f"{device.type}:{device.index if device.index is not None and device.index >= 0 else 0}"
+
+
+def _wall_offset_ns() -> int:
+    """Return wall clock minus `time.monotonic_ns`, from the tightest of a few readings."""
+    readings = []
+    for _ in range(32):
+        before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        readings.append((after - before, wall - (before + after) // 2))
+    return min(readings)[1]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the profiler's library from writing to stderr: it reads the level when first used."""
+    before = os.environ.get(LOG_LEVEL)
+    os.environ[LOG_LEVEL] = before or "9"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[LOG_LEVEL]

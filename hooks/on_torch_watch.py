@@ -1,0 +1,241 @@
+"""Hooks on modules and optimizers: they place markers in a window and find what is trained."""
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Sequence
+
+import torch
+from torch._C import _current_graph_task_id
+from torch._C._profiler import _RecordFunctionFast
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from tbdprof.hooks import on_torch_owners as owners
+from tbdprof.hooks.on_torch_trace import MARKER
+from tbdprof.hooks.torch_events import Mark, Point
+
+
+class Markers:
+    """Places markers among the profiler's events while it is on, in the process that made it."""
+
+    def __init__(self) -> None:
+        self.marks: dict[int, Mark] = {}
+        self.on = False
+        self._pid = os.getpid()
+        self._numbers = itertools.count()
+
+    def is_on(self) -> bool:
+        """Return whether markers are placed here and now."""
+        # Under the compiler's tracing a hook must leave nothing behind in the graph.
+        return not torch.compiler.is_compiling() and self.on and os.getpid() == self._pid
+
+    def place(self, mark: Mark, inside: Callable[[], object] | None = None) -> None:
+        """Place a marker, and call something within it."""
+        if not self.is_on():
+            return
+        number = next(self._numbers)
+        self.marks[number] = mark
+        with _RecordFunctionFast(f"{MARKER}{number}"):
+            if inside is not None:
+                inside()
+
+    def take(self) -> dict[int, Mark]:
+        """Return the markers placed so far and forget them."""
+        marks, self.marks = self.marks, {}
+        return marks
+
+
+class Watch:
+    """Hooks that never return anything, so that no value is ever replaced."""
+
+    def __init__(self, markers: Markers) -> None:
+        self.watched = owners.Watched()
+        self.markers = markers
+        self._window: list[RemovableHandle] = []
+        self._finding_models: list[RemovableHandle] = []
+        self._finding_optimizers: list[RemovableHandle] = []
+        self._wants_models = False
+        self._local = threading.local()
+        self._finding = threading.local()
+
+    def find(self, *, models: bool, optimizers: bool) -> None:
+        """Find models or optimizers as they are used.
+
+        A model is a module with parameters that is called from outside any other and outside the
+        backward pass. The search for models costs a little at every module's call: it rests while
+        every parameter of every known optimizer belongs to a known model, and goes on when another
+        optimizer's step is seen.
+        """
+        self._wants_models |= models
+        if optimizers and not self._finding_optimizers:
+            self._finding_optimizers = [register_optimizer_step_pre_hook(self._step_found)]
+        if models:
+            self._find_models()
+
+    def open_window(self) -> None:
+        """Put the markers' hooks on everything watched."""
+        self._local = threading.local()
+        for prefix, model in self.watched.prefixes():
+            self._mark_model(prefix, model)
+        for optimizer in self.watched.optimizers():
+            self._mark_optimizer(optimizer)
+
+    def close_window(self) -> None:
+        """Take the markers' hooks off."""
+        _remove(self._window)
+
+    def close(self) -> None:
+        """Take every hook off."""
+        for handles in (self._window, self._finding_models, self._finding_optimizers):
+            _remove(handles)
+
+    def _mark_model(self, prefix: str, model: torch.nn.Module) -> None:
+        for name, module in model.named_modules():
+            # A hook inside what torch.compile made would have it compiled again.
+            if module is not model and "_orig_mod" not in name:
+                self._mark_layer(prefix + name, module)
+        root = prefix.removesuffix(".")
+
+        def before(
+            module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+        ) -> None:
+            self._forward_begins(root, args, kwargs)
+
+        def after(module: torch.nn.Module, args: tuple[object, ...], output: object) -> None:
+            self._forward_ends(root)
+
+        self._window += [
+            model.register_forward_pre_hook(before, with_kwargs=True),
+            model.register_forward_hook(after, always_call=True),
+        ]
+
+    def _mark_layer(self, name: str, module: torch.nn.Module) -> None:
+        begin, end = Mark(Point.LAYER, name), Mark(Point.LAYER_END, name)
+
+        def before(module: torch.nn.Module, args: tuple[object, ...]) -> None:
+            self.markers.place(begin)
+
+        def after(module: torch.nn.Module, args: tuple[object, ...], output: object) -> None:
+            self.markers.place(end)
+
+        self._window += [
+            module.register_forward_pre_hook(before),
+            module.register_forward_hook(after, always_call=True),
+        ]
+
+    def _mark_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        self._window += [
+            optimizer.register_step_pre_hook(self._step_begins),
+            optimizer.register_step_post_hook(self._step_ends),
+        ]
+
+    def _forward_begins(
+        self, root: str, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
+        if not self.markers.is_on():
+            return
+        if self._enter() == 0 and not _in_backward():
+            name = f"forward {root}".rstrip()
+            self.markers.place(Mark(Point.FORWARD, name, owners.inputs((args, kwargs))))
+        self.markers.place(Mark(Point.LAYER, root))
+
+    def _forward_ends(self, root: str) -> None:
+        if not self.markers.is_on():
+            return
+        self.markers.place(Mark(Point.LAYER_END, root))
+        if self._leave() == 0 and not _in_backward():
+            ends = not torch.is_grad_enabled()
+            self.markers.place(Mark(Point.FORWARD_END, root, ends_forward=ends))
+
+    def _step_begins(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if self.markers.is_on():
+            rows = owners.gradients_of(optimizer, self.watched.parameters())
+            self.markers.place(Mark(Point.UPDATE_BEGIN, owned=rows))
+
+    def _step_ends(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if self.markers.is_on():
+            rows = owners.state(optimizer, self.watched.parameters())
+            self.markers.place(Mark(Point.UPDATE_END, owned=rows))
+
+    def _find_models(self) -> None:
+        if not self._finding_models:
+            self._finding_models = [
+                register_module_forward_pre_hook(self._call_found),
+                register_module_forward_hook(self._call_ended, always_call=True),
+            ]
+
+    def _call_found(self, module: torch.nn.Module, args: object) -> None:
+        if torch.compiler.is_compiling() or _in_backward():
+            return
+        depth = getattr(self._finding, "depth", 0)
+        self._finding.depth = depth + 1
+        if depth > 0 or next(module.parameters(), None) is None:
+            return
+        if self.watched.add_model(module) and self.markers.is_on():
+            self._reopen_window()
+            # This call's list of hooks is made already.
+            self._begin_found(module, args)
+
+    def _call_ended(self, module: torch.nn.Module, args: object, output: object) -> None:
+        if not torch.compiler.is_compiling() and not _in_backward():
+            self._finding.depth = max(0, getattr(self._finding, "depth", 0) - 1)
+
+    def _begin_found(self, module: torch.nn.Module, args: object) -> None:
+        for prefix, model in self.watched.prefixes():
+            if model is module:
+                self._forward_begins(prefix.removesuffix("."), (args,), {})
+
+    def _step_found(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if self.watched.add_optimizer(optimizer) and self.markers.is_on():
+            self._mark_optimizer(optimizer)
+            self._step_begins(optimizer)
+        if self.watched.is_complete():
+            _remove(self._finding_models)
+        elif self._wants_models:
+            self._find_models()
+
+    def _reopen_window(self) -> None:
+        self.close_window()
+        depth = getattr(self._local, "depth", 0)
+        self.open_window()
+        self._local.depth = depth
+
+    def _enter(self) -> int:
+        depth: int = getattr(self._local, "depth", 0)
+        self._local.depth = depth + 1
+        return depth
+
+    def _leave(self) -> int:
+        self._local.depth = max(0, getattr(self._local, "depth", 0) - 1)
+        depth: int = self._local.depth
+        return depth
+
+
+def add_all(watch: Watch, models: Sequence[object], optimizers: Sequence[object]) -> list[str]:
+    """Watch what can be watched; return the type names of what cannot."""
+    strange = []
+    for model in models:
+        if isinstance(model, torch.nn.Module):
+            watch.watched.add_model(model)
+        else:
+            strange.append(type(model).__name__)
+    for optimizer in optimizers:
+        if isinstance(optimizer, torch.optim.Optimizer):
+            watch.watched.add_optimizer(optimizer)
+        else:
+            strange.append(type(optimizer).__name__)
+    return strange
+
+
+def _in_backward() -> bool:
+    return _current_graph_task_id() != -1
+
+
+def _remove(handles: list[RemovableHandle]) -> None:
+    while handles:
+        handles.pop().remove()

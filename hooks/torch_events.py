@@ -1,0 +1,214 @@
+"""What torch's profiler and the markers told about a window, freed of torch's own types."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from tbdprof.records import Role
+
+ENGINE_NODE = "autograd::engine::evaluate_function"
+ACCUMULATE_GRAD = "torch::autograd::AccumulateGrad"
+UPDATE = "Optimizer.step#"
+_COMPILED = ("CompiledFunction", "Torch-Compiled Region", "## Call CompiledFxGraph")
+
+
+class Scope(IntEnum):
+    """Who opened a region: an operator, a node of the backward graph, or Python code."""
+
+    FUNCTION = 0
+    BACKWARD = 1
+    USER = 2
+
+
+class Point(IntEnum):
+    """What a marker stands for."""
+
+    BEGIN = 0
+    STEP = 1
+    FORWARD = 2
+    FORWARD_END = 3
+    LAYER = 4
+    LAYER_END = 5
+    UPDATE_BEGIN = 6
+    UPDATE_END = 7
+    GONE = 8  # a storage older than the accounting died
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A storage and the role in which it was found; bytes are the storage's."""
+
+    device: str
+    address: int
+    bytes: int
+    role: Role
+    name: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """A block that was there when the window began."""
+
+    device: str
+    address: int
+    bytes: int
+    shape: tuple[int, ...] | None = None  # None: nobody saw a tensor in it
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A point in Python code, and the owners read there."""
+
+    point: Point
+    name: str = ""
+    owned: Sequence[Owned] = ()
+    ends_forward: bool = False  # FORWARD_END only: without gradients nothing more belongs to it
+    device: str = ""  # GONE only
+    address: int = 0  # GONE only
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTensor:
+    """A tensor that was an operator's input; bytes are elements times item size."""
+
+    device: str
+    address: int
+    bytes: int
+    shape: tuple[int, ...]
+
+
+@dataclass(eq=False, slots=True)
+class BackwardRun:
+    """Nodes of the backward graph that ran one after another."""
+
+    first: "Region"
+    last: "Region"
+    accumulates: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Region:
+    """A stretch of a thread's time: an operator, a backward node, or a range of Python code."""
+
+    name: str
+    scope: Scope
+    thread: int
+    start_ns: int
+    end_ns: int
+    number: int  # torch's sequence number, -1: none
+    parent: "Region | None" = None
+    shapes: Sequence[object] = ()
+    tensors: Sequence[SeenTensor] = ()
+    run: BackwardRun | None = None
+    holds_engine: bool = False
+    holds_recompute: bool = False
+
+    @property
+    def is_engine_node(self) -> bool:
+        """Whether the autograd engine opened it around one node."""
+        return self.name.startswith(ENGINE_NODE)
+
+    @property
+    def is_update(self) -> bool:
+        """Whether it is an optimizer's step."""
+        return self.scope is Scope.USER and self.name.startswith(UPDATE)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a compiler made what runs inside."""
+        return self.name.startswith(_COMPILED)
+
+    @property
+    def is_range(self) -> bool:
+        """Whether Python code opened it: it may be cut where a phase ends."""
+        return self.scope is Scope.USER and not self.is_compiled
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEvent:
+    """An allocation (bytes > 0) or a free (bytes < 0)."""
+
+    device: str
+    thread: int
+    address: int
+    bytes: int
+    total_bytes: int  # torch's running total for the device
+    was_tensor: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A marker found in the profiler's events."""
+
+    thread: int
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """A region began."""
+
+    region: Region
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A region ended."""
+
+    region: Region
+
+
+Event = Enter | Leave | MemoryEvent | Marked
+
+
+@dataclass(slots=True)
+class Trace:
+    """A window's events in time's order, each with its `time.monotonic_ns`."""
+
+    events: list[tuple[int, Event]] = field(default_factory=list)
+    begun: bool = False  # the window's first marker is among the events
+    cpu_bytes_at_begin: int = 0  # torch's running total for the CPU
+
+
+def relate(regions: Sequence[Region]) -> None:
+    """Fill in what a region knows of its surroundings; regions come in order of their start."""
+    previous: dict[tuple[int, Region | None], Region] = {}
+    for region in regions:
+        place = (region.thread, region.parent)
+        before = previous.get(place)
+        previous[place] = region
+        if region.is_engine_node:
+            _join_run(region, before.run if before is not None else None)
+        elif region.name == ACCUMULATE_GRAD and region.scope is Scope.BACKWARD:
+            _tell_runs_of_accumulation(region)
+        elif region.scope is Scope.FUNCTION and region.number >= 0:
+            _tell_node_of_recompute(region)
+
+
+def _join_run(region: Region, run: BackwardRun | None) -> None:
+    region.run = run or BackwardRun(region, region)
+    region.run.last = region
+    for around in _surroundings(region):
+        around.holds_engine = True
+
+
+def _tell_runs_of_accumulation(region: Region) -> None:
+    # The node alone says nothing: torch.autograd.grad opens it too and does not run it.
+    for around in _surroundings(region):
+        if around.run is not None:
+            around.run.accumulates = True
+
+
+def _tell_node_of_recompute(region: Region) -> None:
+    for around in _surroundings(region):
+        if around.scope is Scope.BACKWARD:
+            around.holds_recompute = True
+            return
+
+
+def _surroundings(region: Region) -> Iterator[Region]:
+    around = region.parent
+    while around is not None:
+        yield around
+        around = around.parent

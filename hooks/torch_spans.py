@@ -1,0 +1,231 @@
+"""Torch's regions and the markers' layers and phases, nested into one tree of spans a thread."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tbdprof.hooks.torch_events import ACCUMULATE_GRAD, BackwardRun, Mark, Point, Region, Scope
+from tbdprof.records import Operation, Phase, SpanKind, Strings
+
+_FORWARD = "forward"  # the origin of a span that stands for a forward phase
+_CASTS = ("aten::to", "aten::_to_copy")
+_INSIDE_BACKWARD = (Phase.BACKWARD, Phase.RECOMPUTE)
+
+Origin = Region | BackwardRun | str
+
+
+@dataclass(eq=False, slots=True)
+class _Open:
+    id: int
+    parent: int
+    kind: SpanKind
+    phase: Phase
+    name: str
+    thread: int
+    start_ns: int
+    first_sequence: int
+    forward: int
+    origin: Origin  # layers: their name
+
+
+class Spans:
+    """Opens and closes spans in the order of events; a closed span is a row of `records.SPAN`.
+
+    A forward phase lasts from its root module's call until the backward pass, the optimizer's
+    step or the end of the training step that follows. It may begin inside a range of Python code
+    and outlast it, so it is cut there and goes on after it; and a range that is open where the
+    phase ends is cut likewise. Operators are never cut.
+    """
+
+    def __init__(self, strings: Strings, order: Iterator[int]) -> None:
+        self.rows: list[tuple[object, ...]] = []
+        self._strings = strings
+        self._order = order
+        self._ids = 0
+        self._stacks: defaultdict[int, list[_Open]] = defaultdict(list)
+        self._forward: dict[int, str] = {}  # thread -> name of the forward phase it is in
+
+    def innermost(self, thread: int) -> int:
+        """Return the id of the span a thread is in, -1: none."""
+        stack = self._stacks[thread]
+        return stack[-1].id if stack else -1
+
+    def enter(self, region: Region) -> None:
+        """Open a region's span, and before it the backward phase that it begins."""
+        run = region.run
+        if run is not None and run.first is region:
+            if run.accumulates:
+                self._end_forward_before(region)
+            self._push(run, region.thread, region.start_ns)
+        elif region.is_update:
+            self._end_forward_before(region)
+        self._push(region, region.thread, region.start_ns)
+
+    def leave(self, region: Region) -> None:
+        """Close a region's span, and after it the backward phase that it ends."""
+        self._close_through(region, region.thread, region.end_ns)
+        if region.run is not None and region.run.last is region:
+            self._close_through(region.run, region.thread, region.end_ns)
+
+    def mark(self, mark: Mark, thread: int, time_ns: int) -> None:
+        """Open or close what a marker stands for."""
+        if mark.point is Point.FORWARD:
+            self._end_forward(thread, time_ns)
+            self._forward[thread] = mark.name
+            self._push(_FORWARD, thread, time_ns)
+        elif mark.point is Point.FORWARD_END and mark.ends_forward:
+            self._end_forward(thread, time_ns)
+        elif mark.point is Point.STEP:
+            for each in list(self._forward):
+                self._end_forward(each, time_ns)
+        elif mark.point is Point.LAYER:
+            self._push(_layer(mark.name), thread, time_ns)
+        elif mark.point is Point.LAYER_END:
+            self._close_through(_layer(mark.name), thread, time_ns)
+
+    def finish(self, time_ns: int) -> None:
+        """Close whatever is still open."""
+        self._forward.clear()
+        for stack in self._stacks.values():
+            while stack:
+                self._close(stack, time_ns)
+
+    def _end_forward_before(self, region: Region) -> None:
+        # Autograd's own threads run the backward pass of every other thread's forward phase.
+        own = region.thread in self._forward
+        for thread in [region.thread] if own else list(self._forward):
+            self._end_forward(thread, region.start_ns)
+
+    def _end_forward(self, thread: int, time_ns: int) -> None:
+        if self._forward.pop(thread, None) is None:
+            return
+        stack = self._stacks[thread]
+        place = next((i for i, span in enumerate(stack) if span.origin == _FORWARD), None)
+        if place is None or not all(_may_be_cut(span) for span in stack[place + 1 :]):
+            return
+        inside = [span.origin for span in stack[place + 1 :]]
+        while len(stack) > place:
+            self._close(stack, time_ns)
+        for origin in inside:
+            self._push(origin, thread, time_ns)
+
+    def _close_through(self, origin: Origin, thread: int, time_ns: int) -> None:
+        stack = self._stacks[thread]
+        if not any(span.origin == origin for span in stack):
+            return
+        while self._close(stack, time_ns).origin != origin:
+            pass
+        if thread in self._forward and not any(span.origin == _FORWARD for span in stack):
+            self._push(_FORWARD, thread, time_ns)
+
+    def _push(self, origin: Origin, thread: int, time_ns: int) -> None:
+        stack = self._stacks[thread]
+        around = stack[-1] if stack else None
+        phase = _phase(origin, around.phase if around is not None else Phase.OUTSIDE)
+        stack.append(
+            _Open(
+                id=self._ids,
+                parent=around.id if around is not None else -1,
+                kind=_kind(origin),
+                phase=phase,
+                name=self._name(origin, thread),
+                thread=thread,
+                start_ns=time_ns,
+                first_sequence=next(self._order),
+                forward=_forward_number(origin, phase, around),
+                origin=origin,
+            )
+        )
+        self._ids += 1
+
+    def _name(self, origin: Origin, thread: int) -> str:
+        if isinstance(origin, Region):
+            return origin.name
+        if isinstance(origin, BackwardRun):
+            return "backward"
+        return self._forward[thread] if origin == _FORWARD else origin.removeprefix(_layer(""))
+
+    def _close(self, stack: list[_Open], time_ns: int) -> _Open:
+        span = stack.pop()
+        region = span.origin if isinstance(span.origin, Region) else None
+        operation = _operation(region, span.kind)
+        cast = operation is Operation.CAST and region is not None and region.tensors
+        self.rows.append(
+            (
+                span.id,
+                span.parent,
+                span.kind,
+                span.phase,
+                operation,
+                self._strings.add(span.name),
+                span.thread,
+                span.start_ns,
+                time_ns,
+                span.first_sequence,
+                next(self._order),
+                span.forward,
+                self._strings.add(json.dumps(region.shapes)) if region is not None else -1,
+                region.tensors[0].address if region is not None and cast else 0,
+            )
+        )
+        return span
+
+
+def _layer(name: str) -> str:
+    return f"layer {name}"
+
+
+def _may_be_cut(span: _Open) -> bool:
+    return not isinstance(span.origin, Region) or span.origin.is_range
+
+
+def _kind(origin: Origin) -> SpanKind:
+    if isinstance(origin, str):
+        return SpanKind.PHASE if origin == _FORWARD else SpanKind.LAYER
+    if isinstance(origin, BackwardRun) or origin.is_engine_node or origin.is_range:
+        return SpanKind.PHASE
+    # What runs whole parts of the graph inside itself (checkpointing) is a place, not an operator.
+    runs_graph = origin.holds_engine or (
+        origin.scope is Scope.BACKWARD and origin.holds_recompute and not origin.is_compiled
+    )
+    return SpanKind.PHASE if runs_graph else SpanKind.OPERATOR
+
+
+def _phase(origin: Origin, around: Phase) -> Phase:
+    if isinstance(origin, BackwardRun):
+        return Phase.BACKWARD
+    if isinstance(origin, str):
+        return _phase_of_call(origin, around)
+    if origin.is_engine_node or origin.scope is Scope.BACKWARD:
+        return Phase.BACKWARD
+    if origin.is_update:
+        return Phase.UPDATE
+    if around is Phase.BACKWARD and origin.scope is Scope.FUNCTION and origin.number >= 0:
+        return Phase.RECOMPUTE
+    return around
+
+
+def _phase_of_call(origin: str, around: Phase) -> Phase:
+    if around in _INSIDE_BACKWARD:
+        return Phase.RECOMPUTE
+    return Phase.FORWARD if origin == _FORWARD else around
+
+
+def _forward_number(origin: Origin, phase: Phase, around: _Open | None) -> int:
+    number = origin.number if isinstance(origin, Region) else -1
+    if number < 0 and phase is Phase.BACKWARD and around is not None:
+        return around.forward
+    return number
+
+
+def _operation(region: Region | None, kind: SpanKind) -> Operation:
+    if region is None or kind is not SpanKind.OPERATOR:
+        return Operation.OTHER
+    if region.is_compiled:
+        return Operation.COMPILED
+    if region.name in _CASTS:
+        return Operation.CAST
+    if region.name == ACCUMULATE_GRAD:
+        return Operation.ACCUMULATE
+    return Operation.OTHER

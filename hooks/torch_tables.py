@@ -1,0 +1,230 @@
+"""A window's trace, put in one order and written as the tables of `tbdprof.records`."""
+
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tbdprof.hooks.torch_events import (
+    Enter,
+    Existing,
+    Leave,
+    Mark,
+    MemoryEvent,
+    Owned,
+    Point,
+    SeenTensor,
+    Trace,
+)
+from tbdprof.hooks.torch_spans import Spans
+from tbdprof.records import AllocationKind, Strings, Table, table
+
+_SMALL_SLACK_BYTES = 512  # CUDA's caching allocator rounds to this,
+_LARGE_SLACK_BYTES = 1 << 20  # and leaves up to this much of a larger block unsplit
+
+
+@dataclass(eq=False, slots=True)
+class _Block:
+    device: str
+    address: int
+    bytes: int
+    was_tensor: int  # as in the table
+    shape: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    sequence: int
+    kind: AllocationKind
+    thread: int
+    block: _Block
+    time_ns: int
+    span: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    thread: int
+    time_ns: int
+    span: int
+
+
+class Ledger:
+    """Replays allocations and frees.
+
+    Where torch's account of the CPU began late (`counted_from_start` false) it lacks older blocks
+    and may hold sizes of blocks that died while it was off. There its total is shifted to start
+    from the blocks that are known to exist, a free of a block that is not live is left out with
+    its effect on the total, and a known block that torch never counted is taken off when it dies.
+    The total then still tells what is allocated unseen within the window.
+    """
+
+    def __init__(
+        self, order: Iterator[int], cpu_bytes_at_begin: int, counted_from_start: bool
+    ) -> None:
+        self._rows: list[_Row] = []
+        self._order = order
+        self._live: dict[tuple[str, int], _Block] = {}
+        self._total: defaultdict[str, int] = defaultdict(int, cpu=cpu_bytes_at_begin)
+        self._shift: defaultdict[str, int] = defaultdict(int)
+        self._late = set() if counted_from_start else {"cpu"}
+        if not counted_from_start:
+            self._shift["cpu"] = -cpu_bytes_at_begin
+
+    def exists(self, existing: Existing, time_ns: int) -> None:
+        """Enter a block that was there before the window."""
+        block = _Block(
+            existing.device,
+            existing.address,
+            existing.bytes,
+            1 if existing.shape is not None else -1,
+            existing.shape,
+        )
+        if block.device in self._late:
+            self._shift[block.device] += block.bytes
+        self._live[block.device, block.address] = block
+        self._rows.append(_Row(0, AllocationKind.EXISTING, -1, block, time_ns, -1, -1))
+
+    def happened(self, event: MemoryEvent, place: _Place) -> None:
+        """Enter an allocation or a free."""
+        key = (event.device, event.address)
+        if event.bytes > 0:
+            self.gone(*key, place)
+            self._total[event.device] = event.total_bytes
+            block = _Block(*key, event.bytes, int(event.was_tensor), None)
+            self._live[key] = block
+            self._enter(AllocationKind.ALLOCATED, block, place)
+            return
+        self._total[event.device] = event.total_bytes
+        freed = self._live.pop(key, None)
+        if freed is None and event.device in self._late:
+            self._shift[event.device] -= event.bytes
+            return
+        if freed is None:
+            freed = _Block(*key, -event.bytes, int(event.was_tensor), None)
+        if event.was_tensor:
+            freed.was_tensor = 1
+        self._enter(AllocationKind.FREED, freed, place)
+
+    def gone(self, device: str, address: int, place: _Place) -> None:
+        """Enter the free of a block that torch's account does not tell, where the block is live."""
+        block = self._live.pop((device, address), None)
+        if block is None:
+            return
+        if device in self._late:
+            self._shift[device] -= block.bytes
+        self._enter(AllocationKind.FREED, block, place)
+
+    def seen(self, tensor: SeenTensor) -> None:
+        """Learn from an operator's input what a live block holds."""
+        block = self._live.get((tensor.device, tensor.address))
+        if block is None:
+            return
+        block.was_tensor = 1
+        if block.shape is None and _fills(tensor.bytes, block):
+            block.shape = tensor.shape
+
+    def table(self, strings: Strings) -> Table:
+        """Return what was entered."""
+        return table("allocation", [_allocation(row, strings) for row in self._rows])
+
+    def _enter(self, kind: AllocationKind, block: _Block, place: _Place) -> None:
+        total = self._total[block.device] + self._shift[block.device]
+        sequence = next(self._order)
+        self._rows.append(
+            _Row(sequence, kind, place.thread, block, place.time_ns, place.span, total)
+        )
+
+
+def _fills(tensor_bytes: int, block: _Block) -> bool:
+    spare = block.bytes - tensor_bytes
+    if block.device == "cpu":
+        return spare == 0
+    slack = _LARGE_SLACK_BYTES if block.bytes >= _LARGE_SLACK_BYTES else _SMALL_SLACK_BYTES
+    return 0 <= spare < slack
+
+
+def _allocation(row: _Row, strings: Strings) -> tuple[object, ...]:
+    block = row.block
+    return (
+        row.sequence,
+        row.kind,
+        strings.add(block.device),
+        row.thread,
+        block.address,
+        block.bytes if block.device == "cpu" else -1,  # elsewhere torch tells the rounded block
+        block.bytes,
+        row.time_ns,
+        row.span,
+        block.was_tensor,
+        -1 if block.shape is None else strings.add(json.dumps(block.shape)),
+        row.total_bytes,
+    )
+
+
+def _owner(sequence: int, owned: Owned, strings: Strings) -> tuple[object, ...]:
+    return (
+        sequence,
+        strings.add(owned.device),
+        owned.address,
+        owned.bytes,
+        owned.role,
+        strings.add(owned.name),
+        strings.add(json.dumps(owned.shape)),
+    )
+
+
+def _counted_frees(trace: Trace) -> set[tuple[str, int]]:
+    """Return the places whose first event is a free: torch's account knows their blocks."""
+    first: dict[tuple[str, int], int] = {}
+    for _, event in trace.events:
+        if isinstance(event, MemoryEvent):
+            first.setdefault((event.device, event.address), event.bytes)
+    return {key for key, size in first.items() if size < 0}
+
+
+def build(
+    trace: Trace, existing: Sequence[Existing], counted_from_start: bool, strings: Strings
+) -> tuple[dict[str, Table], list[int]]:
+    """Return the tables of a window and the sequence at each of its steps' ends."""
+    order = itertools.count(1)
+    spans = Spans(strings, order)
+    ledger = Ledger(order, trace.cpu_bytes_at_begin, counted_from_start)
+    owners: list[tuple[object, ...]] = []
+    marks: list[int] = []
+    begin_ns, end_ns = (trace.events[0][0], trace.events[-1][0]) if trace.events else (0, 0)
+    for block in existing:
+        ledger.exists(block, begin_ns)
+    counted = _counted_frees(trace)
+    for time_ns, event in trace.events:
+        if isinstance(event, Enter):
+            for tensor in event.region.tensors:
+                ledger.seen(tensor)
+            spans.enter(event.region)
+        elif isinstance(event, Leave):
+            spans.leave(event.region)
+        elif isinstance(event, MemoryEvent):
+            ledger.happened(event, _Place(event.thread, time_ns, spans.innermost(event.thread)))
+        elif event.mark.point is not Point.GONE:
+            spans.mark(event.mark, event.thread, time_ns)
+            marks += _mark(event.mark, next(order), owners, strings)
+        elif (event.mark.device, event.mark.address) not in counted:
+            place = _Place(event.thread, time_ns, spans.innermost(event.thread))
+            ledger.gone(event.mark.device, event.mark.address, place)
+    spans.finish(end_ns)
+    tables = {
+        "span": table("span", spans.rows),
+        "allocation": ledger.table(strings),
+        "owner": table("owner", owners),
+    }
+    return tables, marks
+
+
+def _mark(
+    mark: Mark, sequence: int, owners: list[tuple[object, ...]], strings: Strings
+) -> list[int]:
+    """Append a marker's owners; return its sequence where it ends a step."""
+    owners += [_owner(sequence, owned, strings) for owned in mark.owned]
+    return [sequence] if mark.point is Point.STEP else []

@@ -1,0 +1,56 @@
+"""What a model of the suite is: facts (`Spec`), what may vary (`Config`), and one training step (`Workload`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A choice that belongs to one model, given as `--name VALUE` on the command line."""
+
+    name: str
+    default: str | int
+    help: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """The facts of a model, the same in every framework, each with its source in the model's folder."""
+
+    name: str
+    title: str
+    task: str
+    dataset: str
+    unit: str  # what throughput counts, in the plural: images, tokens
+    dominant_layer: str
+    parameters: int  # trainable, each storage once
+    default_batch: Mapping[str, int]  # by device type: cpu, cuda
+    optimizer: str
+    options: tuple[Option, ...] = ()
+    # For refusing what cannot fit before anything is allocated: bytes = fixed + batch * per_sample, at default options.
+    fixed_bytes: int = 0
+    sample_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What may vary from run to run."""
+
+    batch_size: int
+    device: str = "cpu"  # cpu, cuda:N
+    precision: str = "fp32"  # fp32, fp64, bf16 (autocast)
+    seed: int = 0
+    options: Mapping[str, str | int] = field(default_factory=dict)
+
+
+class Workload(Protocol):
+    """A model with its optimizer and data, ready to be trained one step at a time."""
+
+    model: object  # or a list of models
+    optimizer: object  # or a list of optimizers
+    inputs: object  # arrays kept from step to step that hold mini-batches and labels, or a list of them
+
+    def step(self) -> float:
+        """Run one training step; return the units of work it consumed."""

@@ -1,0 +1,216 @@
+"""What each block of memory is for: the one place where memory is classified, for every framework.
+
+Every rule is positive, it names what it saw; no rule is "otherwise". What no rule claims is unknown. In order:
+
+1.  An owner named the block while it lived: weight, buffer, gradient, optimizer state, library workspace, input (an
+    input only if it was not made inside the forward pass: what one network hands to the next is a feature map).
+2.  It was made by a memory planner: planned.
+3.  It was there before the window, and is a tensor: kept from step to step, dynamic.
+4.  It lived through two ends of steps: dynamic if it was a tensor, workspace if it never was (a library keeps it).
+5.  It was made and freed within one innermost operator: workspace (temporary if it was a tensor, compiled if a compiler
+    made the operator).
+6.  By the phase it was made in. Update: dynamic. Recomputation: recomputed. Backward: gradient if the accumulation into
+    a gradient freed it, compiled inside a compiled region, else gradient map. Forward: cast if it is a weight in another
+    data type, else feature map. Outside: input if it was there when the next forward pass began, else dynamic.
+
+Source of the categories: seed 003, section III-D-3; what that leaves open is decided in the README.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.analysis.blocks import BEFORE, Blocks, Bools, Ints
+from tbdprof.records import Operation, Phase, Role, SpanKind, Table
+
+Roles = NDArray[np.uint8]
+
+CATEGORIES: dict[str, tuple[Role, ...]] = {
+    "weights": (Role.WEIGHT, Role.BUFFER, Role.CAST),
+    "weight_gradients": (Role.GRADIENT,),
+    "feature_maps": (
+        Role.FEATURE_MAP,
+        Role.GRADIENT_MAP,
+        Role.RECOMPUTED,
+        Role.INPUT,
+        Role.PLANNED,
+    ),
+    "workspace": (Role.WORKSPACE, Role.TEMPORARY, Role.COMPILED),
+    "dynamic": (Role.OPTIMIZER_STATE, Role.DYNAMIC),
+    "unknown": (Role.UNKNOWN,),
+}
+
+# Where several owners name one block, the later in this order wins: a tied or aliased storage counts once.
+PRECEDENCE = (
+    Role.INPUT,
+    Role.WORKSPACE,
+    Role.OPTIMIZER_STATE,
+    Role.GRADIENT,
+    Role.BUFFER,
+    Role.WEIGHT,
+)
+KEPT_MARKS = 2  # ends of steps a block must live through to count as kept; a loop variable lives through one
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """Which owner record names each block: its role (UNKNOWN: none) and the record's index (-1: none)."""
+
+    role: Roles
+    record: Ints
+
+
+class SpanTree:
+    """The window's spans, walked upwards for many blocks at once."""
+
+    def __init__(self, spans: Table) -> None:
+        self.rows = np.sort(spans, order="id")
+        self._parent = self.index(self.rows["parent"])
+
+    def index(self, ids: Ints) -> Ints:
+        """Return the row of each span id, -1 where there is none."""
+        if not len(self.rows):
+            return np.full(len(ids), -1, np.int64)
+        place = np.minimum(np.searchsorted(self.rows["id"], ids), len(self.rows) - 1)
+        return np.where(self.rows["id"][place] == ids, place, -1)
+
+    def nearest(self, rows: Ints, wanted: Bools, inside: Ints | None = None, thread: Ints | None = None) -> Ints:
+        """Return the innermost enclosing row (itself included) that is wanted, -1: none.
+
+        With `inside` and `thread`, it must also hold that point of the order, on that thread.
+        """
+        found = np.full(len(rows), -1, np.int64)
+        current = rows.copy()
+        while (walking := (current >= 0) & (found < 0)).any():
+            at = np.where(walking, current, 0)
+            hit = walking & wanted[at]
+            if inside is not None and thread is not None:
+                hit &= (self.rows["first_sequence"][at] < inside) & (inside < self.rows["last_sequence"][at])
+                hit &= self.rows["thread"][at] == thread
+            found = np.where(hit, at, found)
+            current = np.where(walking, self._parent[at], -1)
+        return found
+
+    def outermost(self, rows: Ints, kind: SpanKind) -> Ints:
+        """Return the outermost row of a kind reached from each row without leaving that kind, -1: none."""
+        wanted = self.rows["kind"] == kind
+        found = self.nearest(rows, wanted)
+        while True:
+            above = np.where(found >= 0, self._parent[np.maximum(found, 0)], -1)
+            climb = (above >= 0) & wanted[np.maximum(above, 0)]
+            if not climb.any():
+                return found
+            found = np.where(climb, above, found)
+
+    def any_above(self, rows: Ints, wanted: Bools) -> Bools:
+        """Tell whether each row or one that encloses it is wanted."""
+        return self.nearest(rows, wanted) >= 0
+
+    def phase(self, rows: Ints) -> NDArray[np.uint8]:
+        """Return the phase of each row, OUTSIDE for -1."""
+        if not len(self.rows):
+            return np.full(len(rows), Phase.OUTSIDE, np.uint8)
+        return np.where(rows >= 0, self.rows["phase"][np.maximum(rows, 0)], Phase.OUTSIDE).astype(np.uint8)
+
+
+def owned(blocks: Blocks, owners: Table) -> Owned:
+    """Join owners with the blocks that lived at their address when they were read."""
+    role = np.full(len(blocks), Role.UNKNOWN, np.uint8)
+    record = np.full(len(blocks), -1, np.int64)
+    place = blocks.find(owners["address"], owners["sequence"])
+    for claim in PRECEDENCE:
+        chosen = np.flatnonzero((owners["role"] == claim) & (place >= 0))
+        role[place[chosen]] = claim
+        record[place[chosen]] = chosen
+    return Owned(role, record)
+
+
+def classify(blocks: Blocks, named: Owned, tree: SpanTree, marks: Ints) -> Roles:
+    """Return the role of every block; `marks` are the sequences at which steps ended."""
+    made = tree.index(blocks.span)
+    phase = tree.phase(made)
+    role = _by_phase(blocks, named, tree, made, phase)
+    common = _common_operator(blocks, tree, made, phase)
+    role = np.where(common >= 0, _workspace(blocks, tree, common), role)
+    kept = _crossings(blocks, marks) >= KEPT_MARKS
+    role = np.where(kept, np.where(blocks.was_tensor == 0, Role.WORKSPACE, Role.DYNAMIC), role)
+    existing = blocks.start == BEFORE
+    role = np.where(existing, np.where(blocks.was_tensor == 1, Role.DYNAMIC, Role.UNKNOWN), role)
+    role = np.where(_is(tree, made, "operation", Operation.PLANNED), Role.PLANNED, role)
+    believed = (named.role != Role.UNKNOWN) & ~((named.role == Role.INPUT) & _made_inside(tree, made, phase))
+    return np.where(believed, named.role, role).astype(np.uint8)
+
+
+def _is(tree: SpanTree, rows: Ints, column: str, value: int) -> Bools:
+    if not len(tree.rows):
+        return np.zeros(len(rows), bool)
+    matches: Bools = (rows >= 0) & (tree.rows[column][np.maximum(rows, 0)] == value)
+    return matches
+
+
+def _made_inside(tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Bools:
+    """Tell which blocks a network made itself; between networks only where layers are told can one be sure."""
+    layers = tree.rows["kind"] == SpanKind.LAYER
+    inside: Bools = phase != Phase.OUTSIDE
+    if layers.any():
+        inside &= ~((phase == Phase.FORWARD) & ~tree.any_above(made, layers))
+    return inside
+
+
+def _crossings(blocks: Blocks, marks: Ints) -> Ints:
+    return np.searchsorted(marks, blocks.end) - np.searchsorted(marks, blocks.start)
+
+
+def _common_operator(blocks: Blocks, tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Ints:
+    """Return the innermost operator a block was both made and freed in; recomputed maps do not belong to backward."""
+    if not len(tree.rows):
+        return np.full(len(blocks), -1, np.int64)
+    operators = tree.rows["kind"] == SpanKind.OPERATOR
+    found = tree.nearest(made, operators, inside=blocks.end, thread=blocks.free_thread)
+    return np.where((found >= 0) & (tree.phase(found) == phase), found, -1)
+
+
+def _workspace(blocks: Blocks, tree: SpanTree, common: Ints) -> Roles:
+    compiled = tree.any_above(common, tree.rows["operation"] == Operation.COMPILED)
+    temporary = np.where(blocks.was_tensor == 1, Role.TEMPORARY, Role.WORKSPACE)
+    return np.where(compiled, Role.COMPILED, temporary).astype(np.uint8)
+
+
+def _by_phase(blocks: Blocks, named: Owned, tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Roles:
+    accumulated = tree.any_above(tree.index(blocks.free_span), tree.rows["operation"] == Operation.ACCUMULATE)
+    compiled = tree.any_above(made, tree.rows["operation"] == Operation.COMPILED)
+    backward = np.where(accumulated, Role.GRADIENT, np.where(compiled, Role.COMPILED, Role.GRADIENT_MAP))
+    forward = np.where(_casts_weight(blocks, named, tree, made), Role.CAST, Role.FEATURE_MAP)
+    outside = np.where(_there_at_forward(blocks, tree), Role.INPUT, Role.DYNAMIC)
+    return np.select(
+        [
+            phase == Phase.UPDATE,
+            phase == Phase.RECOMPUTE,
+            phase == Phase.BACKWARD,
+            phase == Phase.FORWARD,
+        ],
+        [
+            np.full(len(blocks), Role.DYNAMIC),
+            np.full(len(blocks), Role.RECOMPUTED),
+            backward,
+            forward,
+        ],
+        outside,
+    ).astype(np.uint8)
+
+
+def _casts_weight(blocks: Blocks, named: Owned, tree: SpanTree, made: Ints) -> Bools:
+    cast = tree.nearest(made, (tree.rows["operation"] == Operation.CAST) & (tree.rows["operand"] > 0))
+    if not (cast >= 0).any():
+        return np.zeros(len(blocks), bool)
+    source = blocks.find(tree.rows["operand"][np.maximum(cast, 0)], np.maximum(blocks.start, 0))
+    weight = named.role[np.maximum(source, 0)] == Role.WEIGHT
+    return (cast >= 0) & (source >= 0) & weight
+
+
+def _there_at_forward(blocks: Blocks, tree: SpanTree) -> Bools:
+    begins = (tree.rows["kind"] == SpanKind.PHASE) & (tree.rows["phase"] == Phase.FORWARD)
+    forwards = np.append(np.sort(tree.rows["first_sequence"][begins]), np.iinfo(np.int64).max)
+    there: Bools = forwards[np.searchsorted(forwards, blocks.start)] < blocks.end
+    return there

@@ -1,0 +1,129 @@
+"""How fast training goes once it is steady, what the host does meanwhile, and what watching it costs.
+
+Throughput is seed 003's: units of work (its section III-D-3 counts samples, for speech seconds of audio) over elapsed
+time, from the clean windows alone, with a bootstrap interval over their blocks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.time_blocks import Floats, mean_ratio_interval, of_windows, ratio_interval
+from tbdprof.recording import Recording, Window
+from tbdprof.records import Run
+
+DRIFT = 0.05  # clean windows whose intervals are apart and whose rates differ by more than this disagree
+PROCESS_CPU = "process_cpu_seconds"
+MACHINE_CPU = "machine_busy_cpu_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Units of work per second and their 95 % interval."""
+
+    per_s: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """The rate over all clean windows, and of each; drifted when they disagree (None: fewer than two to compare)."""
+
+    rate: Rate
+    unit: str
+    step_seconds: float
+    windows: tuple[Rate, ...]
+    drifted: bool | None
+
+    def samples_per_unit(self, run: Run) -> float | None:
+        """Return how many samples a unit stands for, None where only steps were counted and no batch size is known."""
+        if run.batch_size is not None:
+            return run.batch_size / (self.rate.per_s * self.step_seconds)
+        return None if self.unit == "steps" else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """A window's time per step over that of its clean neighbours."""
+
+    ratio: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUtilization:
+    """Equation 3 of seed 003 over the cores the process may use, as fractions: this process, and everything else."""
+
+    process: float
+    others: float
+    cores: float
+
+
+def throughput(recording: Recording) -> Throughput | None:
+    """Return the throughput of the clean windows, None where none has a block."""
+    windows = [window for window in recording.named("clean") if len(window.table("step"))]
+    if not windows:
+        return None
+    blocks = of_windows(windows)
+    rates = tuple(_rate(of_windows([window]).units, of_windows([window]).seconds) for window in windows)
+    return Throughput(
+        rate=_rate(blocks.units, blocks.seconds),
+        unit=recording.run.unit,
+        step_seconds=float(blocks.seconds.sum() / blocks.steps.sum()),
+        windows=rates,
+        drifted=_drifted(rates) if len(rates) > 1 else None,
+    )
+
+
+def _rate(units: Floats, seconds: Floats) -> Rate:
+    return Rate(float(units.sum() / seconds.sum()), ratio_interval(units, seconds))
+
+
+def _drifted(rates: Sequence[Rate]) -> bool:
+    slow, fast = min(rates, key=lambda rate: rate.per_s), max(rates, key=lambda rate: rate.per_s)
+    if slow.interval and fast.interval and slow.interval[1] >= fast.interval[0]:
+        return False
+    return fast.per_s > (1 + DRIFT) * slow.per_s
+
+
+def overhead(recording: Recording, name: str) -> Overhead | None:
+    """Return what the windows of a name cost against the clean windows beside them, None without both."""
+    watched = [window for window in recording.named(name) if len(window.table("step")) > 1]
+    beside = [neighbour for window in watched for neighbour in _neighbours(recording, window)]
+    if not watched or not beside:
+        return None
+    slow, bare = of_windows(watched, skip_first_step=True), of_windows(beside)
+    ratio = (slow.seconds.sum() / slow.steps.sum()) / (bare.seconds.sum() / bare.steps.sum())
+    return Overhead(float(ratio), mean_ratio_interval(slow.step_seconds, bare.step_seconds))
+
+
+def _neighbours(recording: Recording, window: Window) -> list[Window]:
+    return [
+        other
+        for other in recording.named("clean")
+        if abs(other.ordinal - window.ordinal) == 1 and len(other.table("step"))
+    ]
+
+
+def cpu_utilization(recording: Recording) -> CpuUtilization | None:
+    """Return the load on the cores during the clean windows, None where it was not sampled or the cores are unknown."""
+    process = machine = elapsed = 0.0
+    for window in recording.named("clean"):
+        spent, seconds = _growth(recording, window, PROCESS_CPU)
+        process, elapsed = process + spent, elapsed + seconds
+        machine += _growth(recording, window, MACHINE_CPU)[0]
+    cores = recording.run.cores
+    if not elapsed or not cores:
+        return None
+    return CpuUtilization(process / (cores * elapsed), max(machine - process, 0.0) / (cores * elapsed), cores)
+
+
+def _growth(recording: Recording, window: Window, counter: str) -> tuple[float, float]:
+    """Return how much a counter grew over a window, and in how many seconds."""
+    samples = window.table("sample")
+    names = np.array([recording.strings[int(index)] for index in samples["counter"]])
+    mine = samples[names == counter] if len(samples) else samples
+    if len(mine) < 2:
+        return 0.0, 0.0
+    return float(mine["value"][-1] - mine["value"][0]), float(mine["time_ns"][-1] - mine["time_ns"][0]) / 1e9

@@ -1,0 +1,105 @@
+"""What the NVIDIA driver tells about itself and its devices, and what it lets this user read."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+PARAMETERS = Path("/proc/driver/nvidia/params")
+CUDA_PARENTS = (Path("/usr/local"), Path("/opt"))
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One device; compute capability as `9.0`."""
+
+    index: int
+    name: str
+    compute_capability: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nvidia:
+    """The driver and what it gives access to; `reason` is why something of it is not known."""
+
+    driver: str | None = None
+    cuda: str | None = None  # the newest CUDA version the driver runs
+    gpus: tuple[Gpu, ...] = ()
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Whether this user may read performance counters; None: it cannot be told, `reason` is why."""
+
+    readable: bool | None
+    reason: str | None = None
+
+
+def driver(nvml: Any = None) -> Nvidia:
+    """Ask the driver about itself and its devices; `nvml` stands in for pynvml."""
+    if nvml is None:
+        import pynvml
+
+        nvml = pynvml
+    version, cuda = None, None
+    try:
+        nvml.nvmlInit()
+        try:
+            version = str(nvml.nvmlSystemGetDriverVersion())
+            cuda = _cuda_version(nvml.nvmlSystemGetCudaDriverVersion())
+            gpus = tuple(_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+        finally:
+            nvml.nvmlShutdown()
+    except nvml.NVMLError as error:
+        return Nvidia(version, cuda, reason=f"the NVIDIA driver does not answer: {error}")
+    return Nvidia(version, cuda, gpus, None if gpus else "the NVIDIA driver shows no device")
+
+
+def counters(parameters: Path = PARAMETERS, *, user: int | None = None) -> Counters:
+    """Say whether this user may read the devices' performance counters."""
+    try:
+        lines = parameters.read_text().splitlines()
+    except FileNotFoundError:
+        return Counters(None, "no NVIDIA driver is loaded")
+    except OSError as error:
+        return Counters(None, f"the driver's parameters cannot be read: {error.strerror}")
+    settings = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    restricted = settings.get("RmProfilingAdminOnly")
+    if restricted not in ("0", "1"):
+        return Counters(None, "the driver's parameters do not tell (RmProfilingAdminOnly)")
+    if restricted == "0" or (os.geteuid() if user is None else user) == 0:
+        return Counters(True)
+    return Counters(
+        False,
+        "the driver keeps them for root: load its module with NVreg_RestrictProfilingToAdminUsers=0",
+    )
+
+
+def cupti(folders: Iterable[Path] | None = None) -> Path | None:
+    """Return the file of CUPTI, NVIDIA's profiling library; an installed wheel goes first."""
+    for folder in _cuda_folders() if folders is None else folders:
+        for file in sorted(folder.rglob("libcupti.so.*"), reverse=True):
+            return file
+    return None
+
+
+def _cuda_folders() -> list[Path]:
+    wheels = find_spec("nvidia")
+    installed = list(wheels.submodule_search_locations or ()) if wheels else []
+    toolkits = [path for parent in CUDA_PARENTS for path in sorted(parent.glob("cuda*"))]
+    return [*map(Path, installed), *toolkits]
+
+
+def _cuda_version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _gpu(nvml: Any, index: int) -> Gpu:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    return Gpu(index, str(nvml.nvmlDeviceGetName(handle)), f"{major}.{minor}", int(memory.total))

@@ -1,0 +1,113 @@
+"""What `tbdprof run` does with what was typed."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import nullcontext
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tbdprof.analysis.summary import summarize
+from tbdprof.errors import TbdprofError, UsageError
+from tbdprof.plan import silent
+from tbdprof.recording import Recording, load
+from tbdprof.report import json_report, terminal
+from tbdprof.report.progress import LiveProgress, PlainProgress
+
+INTERRUPTED = 130
+
+
+def run(
+    words: Sequence[str],
+    script: Sequence[str] | None,
+    asked: dict[str, Any],
+    *,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """Run a model of the suite, or a script, print its report, and return the exit code."""
+    asked.pop("data")
+    try:
+        if script is None:
+            return _run_model(words, asked, as_json=as_json, quiet=quiet)
+        return _run_script(words, script, asked, as_json=as_json)
+    except TbdprofError:
+        if verbose:
+            traceback.print_exc()
+        raise
+
+
+def _run_model(words: Sequence[str], asked: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
+    from tbdprof import drive, suite
+
+    model, options = _split(words)
+    if model is None:
+        raise UsageError(f"no model given: choose one of {', '.join(suite.names())}, or a script after --")
+    if asked["framework"] is None:
+        carried = suite.frameworks(suite.find(model).name)
+        raise UsageError(f"no framework given: add --framework {' or '.join(carried)}")
+    request = drive.Request(model=model, options=options, **asked)
+    path = request.path()
+    try:
+        with nullcontext(silent) if quiet else _progress() as progress:
+            recording = drive.run(request, path, progress)
+    except KeyboardInterrupt:
+        kept = f"what was recorded is in {path}" if path.exists() else "nothing was recorded yet"
+        click.echo(f"tbdprof: interrupted; {kept}", err=True)
+        return INTERRUPTED
+    return _finish(recording, path, as_json=as_json)
+
+
+def _run_script(words: Sequence[str], script: Sequence[str], asked: dict[str, Any], *, as_json: bool) -> int:
+    from tbdprof import script as scripts
+
+    if words:
+        raise UsageError(f"unexpected {words[0]!r} before --: give a model, or a script after --, not both")
+    if not script:
+        raise UsageError("nothing after --: give the command to profile, as in: tbdprof run -- python train.py")
+    path = asked["output"] or scripts.default_path(script)
+    code = scripts.run(script, path, asked, quiet_stdout=as_json)
+    if not path.exists():
+        click.echo(f"tbdprof: {scripts.NOTHING_RECORDED}", err=True)
+        return code or 1
+    _finish(load(path), path, as_json=as_json)
+    return code
+
+
+def _finish(recording: Recording, path: Path, *, as_json: bool) -> int:
+    summary = summarize(recording)
+    click.echo(json_report.render(summary) if as_json else terminal.render(summary, color=sys.stdout.isatty()))
+    failed = recording.missing.get("file")
+    click.echo(f"tbdprof: {failed}" if failed else f"tbdprof: recorded in {path}", err=True)
+    return 1 if failed else 0
+
+
+def _progress() -> LiveProgress | PlainProgress:
+    return LiveProgress() if sys.stderr.isatty() else PlainProgress()
+
+
+def _split(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+    """Tell the model from its own options, given as `--name value` or `--name=value`."""
+    model, options, rest = None, dict[str, str](), list(words)
+    while rest:
+        word = rest.pop(0)
+        if word.startswith("-"):
+            name, equals, value = word.lstrip("-").partition("=")
+            if not equals and (not rest or rest[0].startswith("-")):
+                raise UsageError(f"{word} needs a value, or is no option of tbdprof run{_meant(word)}")
+            options[name.replace("-", "_")] = value if equals else rest.pop(0)
+        elif model is None:
+            model = word
+        else:
+            raise UsageError(f"one model at a time: {model} or {word}?")
+    return model, options
+
+
+def _meant(word: str) -> str:
+    known = [opt for param in click.get_current_context().command.params for opt in param.opts]
+    near = get_close_matches(word, known, 1)
+    return f" (did you mean {near[0]}?)" if near else ""

@@ -1,0 +1,155 @@
+"""Profile anyone's own training loop: find the framework, attach its hook, hand out a profiler."""
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+from tbdprof.collect import host
+from tbdprof.errors import UsageError
+from tbdprof.hooks import FRAMEWORKS, FrameworkHook, Setting, load
+from tbdprof.plan import plan_for
+from tbdprof.profiler import Profiler
+from tbdprof.recording import claim
+from tbdprof.records import Run
+
+_prepared: dict[str, FrameworkHook] = {}
+
+
+class DisabledProfiler(Profiler):
+    """A profiler that records nothing; `step` returns at once."""
+
+    def start(self) -> None:
+        """Do nothing."""
+
+
+def prepare(framework: str) -> None:
+    """Watch a framework from its first allocation on; call it before the framework is imported.
+
+    The next `profile` then knows everything that was allocated before it. Raises UnavailableError where the framework
+    is not there.
+    """
+    hook = load(framework)
+    hook.prepare(Setting())
+    _prepared[framework] = hook
+
+
+def profile(
+    models: object | Sequence[object] = (),
+    optimizers: object | Sequence[object] = (),
+    *,
+    framework: str | None = None,
+    warmup: int | Literal["auto"] = "auto",
+    max_warmup: int | None = None,
+    steps: int | None = None,
+    repeat: int = 1,
+    unit: str = "samples",
+    batch_size: int | None = None,
+    name: str | None = None,
+    output: str | Path | None = None,
+    force: bool = False,
+    enabled: bool = True,
+) -> Profiler:
+    """Return a profiler for the loop it encloses.
+
+        with tbdprof.profile(model, optimizer) as prof:
+            for images, labels in batches:
+                train(images, labels)
+                prof.step(len(images))
+        print(prof)  # the report
+
+    Args:
+        models: a torch module or Gluon block, a list of them, or nothing: then root modules are found as they are used.
+        optimizers: a torch optimizer or Gluon trainer, a list of them, or nothing.
+        framework: needed only where neither models nor the imported modules tell.
+        warmup: steps before the first window; "auto" waits until the loop has settled.
+        max_warmup: steps after which an "auto" warm-up gives up; by default it gives up after a while.
+        steps: steps of each clean window, by default 10 on a CPU, 50 (and 10 seconds) on a GPU.
+        repeat: how many times the windows are recorded.
+        unit: what `step` counts, in the plural.
+        batch_size: samples a step, where `step` counts something else.
+        name: what the report calls the run; by default the model's class.
+        output: a file to record into while the loop runs; `Profiler.save` writes one afterwards.
+        force: overwrite that file.
+        enabled: False makes this a no-op.
+
+    Raises UsageError where the framework cannot be told or the output exists.
+    """
+    models, optimizers = _listed(models), _listed(optimizers)
+    _check_schedule(warmup, max_warmup, steps, repeat)
+    chosen = framework or _framework_of([*models, *optimizers], required=enabled)
+    since = "before the first allocation" if chosen in _prepared else "tbdprof.profile() was called"
+    run = new_run(
+        name or _name_of(models),
+        chosen,
+        unit=unit,
+        batch_size=batch_size,
+        script=script_name(),
+        watched_since=since,
+    )
+    waits = None if warmup == "auto" else int(warmup)
+    if not enabled:
+        return DisabledProfiler(load(chosen), run, plan_for("cpu"))
+    path = None if output is None else Path(output)
+    if path is not None:
+        claim(path, force=force)
+    hook = _prepared.pop(chosen, None)
+    if hook is None:
+        hook = load(chosen)
+        hook.attach()
+    hook.watch(models, optimizers)
+    plan = plan_for(hook.facts().device, steps=steps, warmup=waits, max_warmup=max_warmup, repeat=repeat)
+    return Profiler(hook, run, plan, path=path)
+
+
+def new_run(model: str, framework: str, **facts: object) -> Run:
+    """Return a run as it is known at its start."""
+    try:
+        release = version("tbdprof")
+    except PackageNotFoundError:  # a bare checkout
+        release = "unreleased"
+    return Run(
+        model=model,
+        framework=framework,
+        cores=host.usable_cores(),
+        started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        tbdprof_version=release,
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+def script_name() -> str | None:
+    """Return the name of the running script without its path, None where there is none."""
+    return Path(sys.argv[0]).name or None if sys.argv else None
+
+
+def _listed(things: object | Sequence[object]) -> list[object]:
+    if things is None:
+        return []
+    return list(things) if isinstance(things, list | tuple) else [things]
+
+
+def _check_schedule(warmup: int | str, max_warmup: int | None, steps: int | None, repeat: int) -> None:
+    if warmup != "auto" and not (isinstance(warmup, int) and warmup >= 0):
+        raise UsageError(f'warmup is {warmup!r}: give "auto" or a number of steps, 0 or more')
+    for name, value in (("max_warmup", max_warmup), ("steps", steps), ("repeat", repeat)):
+        if value is not None and value < 1:
+            raise UsageError(f"{name} is {value}: give a number of 1 or more")
+
+
+def _framework_of(things: Sequence[object], *, required: bool) -> str:
+    """Return the framework the things' classes come from, else the one that is imported."""
+    roots = {base.__module__.partition(".")[0] for thing in things for base in type(thing).__mro__}
+    found = [name for name in FRAMEWORKS if name in roots] or [name for name in FRAMEWORKS if name in sys.modules]
+    if len(found) == 1 or (found and not required):
+        return found[0]
+    if not required:
+        return FRAMEWORKS[0]
+    seen = f"{' and '.join(found)} are both there" if found else "no model, no optimizer, and no framework imported"
+    raise UsageError(f"cannot tell which framework to profile ({seen}): pass framework={' or '.join(FRAMEWORKS)}")
+
+
+def _name_of(models: Sequence[object]) -> str:
+    return " + ".join(type(model).__name__ for model in models) or script_name() or "own loop"

@@ -1,0 +1,53 @@
+"""How long each part of a run lasts, and who is told how far it is."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+WINDOWS = ("clean", "memory", "clean")
+MINIMUM_WARMUP = 3  # steps
+BLOCKS_PER_WINDOW = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long each part of a run lasts."""
+
+    warmup: int | None = None  # steps; None: until settled
+    max_warmup: int | None = None  # steps; None: as long as `max_warmup_s`
+    max_warmup_s: float = 30.0
+    steps: int = 10  # of a clean window
+    clean_s: float = 0.0  # at least this long, too
+    memory_steps: int = 4  # the first one settles
+    windows: tuple[str, ...] = WINDOWS
+    repeat: int = 1
+    warmup_block_s: float = 0.05  # blocks of very short steps are at least this long
+
+    @property
+    def block_steps(self) -> int:
+        """Return how many steps of a clean window lie between two synchronizations."""
+        return max(1, self.steps // BLOCKS_PER_WINDOW)
+
+
+def plan_for(
+    device: str,
+    *,
+    steps: int | None = None,
+    warmup: int | None = None,
+    max_warmup: int | None = None,
+    repeat: int = 1,
+) -> Plan:
+    """Return the plan for a device type: a GPU's clean windows have 50 steps and last 10 s, a CPU's 10 steps."""
+    if device.startswith("cuda"):
+        return Plan(warmup, max_warmup, 60.0, steps or 50, 0.0 if steps else 10.0, repeat=repeat)
+    return Plan(warmup, max_warmup, steps=steps or 10, repeat=repeat)
+
+
+class Progress(Protocol):
+    """Is told how far a run is."""
+
+    def __call__(self, phase: str, step: int, of: int | None) -> None:
+        """Take the phase, the steps done in it, and how many it will have (None: not known)."""
+
+
+def silent(phase: str, step: int, of: int | None) -> None:
+    """Report no progress."""

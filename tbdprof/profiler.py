@@ -1,0 +1,250 @@
+"""The profiler of any training loop: warm-up until settled, then the windows, one after another, then nothing.
+
+    warm-up → clean → memory → clean
+
+Only the edges of windows and blocks wait for the device. In a clean window nothing watches; throughput comes from there
+alone. In a memory window the framework's hook reports allocations and owners. After the last window everything that was
+changed in the framework is back as it was.
+"""
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tbdprof import steady
+from tbdprof.analysis.summary import Summary, summarize
+from tbdprof.analysis.throughput import MACHINE_CPU, PROCESS_CPU
+from tbdprof.collect import host
+from tbdprof.errors import UnavailableError
+from tbdprof.hooks import FrameworkHook
+from tbdprof.plan import MINIMUM_WARMUP, Plan, Progress, silent
+from tbdprof.recorder import Recorder
+from tbdprof.recording import Recording, Window, save
+from tbdprof.records import Run, Table, table
+from tbdprof.report.terminal import render
+
+Course = Generator[None, float, None]
+StepRow = tuple[int, int, int, int, float, int]
+
+
+class Profiler:
+    """Profiles the loop that calls `step` after each training step; a context manager.
+
+    An exception in the loop passes through unchanged, and what was recorded is kept.
+    """
+
+    def __init__(
+        self,
+        hook: FrameworkHook,
+        run: Run,
+        plan: Plan,
+        *,
+        path: Path | None = None,
+        progress: Progress = silent,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._hook = hook
+        self._plan = plan
+        self._progress = progress
+        self._clock = clock
+        self._index = 0
+        self._block = 0
+        self._all_units_told = True
+        self._recorder = Recorder(run, path)
+        self._course: Course | None = None
+
+    @property
+    def active(self) -> bool:
+        """Tell whether there are windows left to record."""
+        return self._course is not None
+
+    @property
+    def recording(self) -> Recording:
+        """Return the facts recorded so far."""
+        return self._recorder.recording
+
+    @property
+    def summary(self) -> Summary:
+        """Return everything that can be said about what was recorded so far."""
+        return summarize(self.recording)
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the recording to a file; raises UsageError where that exists or cannot be written."""
+        save(self.recording, Path(path), force=force)
+
+    def __str__(self) -> str:
+        """Return the report."""
+        return render(self.summary)
+
+    def __enter__(self) -> "Profiler":
+        """Begin with the warm-up."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Keep what there is and detach."""
+        self.stop("" if kind is None else kind.__name__)
+
+    def start(self) -> None:
+        """Begin with the warm-up."""
+        self._course = self._stages()
+        next(self._course)
+
+    def step(self, units: float | None = None) -> None:
+        """Say that a training step ended, and how many samples (or other units of work) it consumed."""
+        if self._course is None:
+            return
+        if units is None and self._all_units_told:
+            self._all_units_told = False
+            self._recorder.update(unit="steps")
+        self._index += 1
+        try:
+            self._course.send(1.0 if units is None or not self._all_units_told else float(units))
+        except StopIteration:
+            self._finish(complete=True, ended_by="")
+
+    def stop(self, ended_by: str = "") -> None:
+        """End early: close the open window, keep its whole blocks, and detach. Does nothing after the last window."""
+        if self._course is None:
+            return
+        try:
+            self._course.close()
+        except RuntimeError as error:  # a framework tells of the loop's failure again when it is waited for
+            self.recording.missing["last window"] = str(error).partition("\n")[0]
+        self._finish(complete=False, ended_by=ended_by or "the loop ended first")
+
+    def _finish(self, *, complete: bool, ended_by: str) -> None:
+        self._course = None
+        self._tell_facts()
+        self._recorder.update(
+            complete=complete,
+            ended_by=ended_by,
+            whole_run_peak_bytes=self._hook.whole_run_peak_bytes,
+        )
+        self._hook.close()
+        self._recorder.close()
+
+    def _tell_facts(self) -> None:
+        facts = self._hook.facts()
+        self._recorder.update(
+            framework_version=facts.framework_version,
+            device=facts.device,
+            device_name=facts.device_name,
+            threads=facts.threads,
+            parameters=tuple(facts.parameters),
+            optimizers=tuple(facts.optimizers),
+            precision_flags=dict(facts.precision_flags),
+            independent_total=self._hook.independent_total,
+        )
+
+    def _stages(self) -> Course:
+        yield from self._warm_up()
+        self._tell_facts()
+        for name in self._plan.windows * self._plan.repeat:
+            yield from self._memory() if name == "memory" else self._clean()
+
+    def _warm_up(self) -> Course:
+        plan, begun, first = self._plan, self._clock(), self._index
+        times: list[float] = []
+        with self._recorder.window("warmup") as window:
+            while not self._warm(times, self._index - first, self._clock() - begun):
+                total = plan.warmup if plan.warmup is not None else plan.max_warmup
+                rows = yield from self._timed_block("warm-up", window, plan.warmup_block_s, first, total)
+                times.append((rows[-1][3] - rows[0][2]) / len(rows))
+        asked = plan.warmup is not None
+        self._recorder.update(
+            settled=None if asked else steady.is_settled(times),
+            settled_by=f"not judged: {plan.warmup} steps, as asked" if asked else steady.METHOD,
+        )
+
+    def _warm(self, times: Sequence[float], steps: int, elapsed_ns: int) -> bool:
+        plan = self._plan
+        if plan.warmup is not None:
+            return steps >= plan.warmup
+        if steps >= MINIMUM_WARMUP and steady.is_settled(times):
+            return True
+        if plan.max_warmup is not None:
+            return steps >= plan.max_warmup
+        return len(times) >= 2 * steady.BLOCKS and elapsed_ns >= plan.max_warmup_s * 1e9
+
+    def _timed_block(
+        self, phase: str, window: Window, least_s: float, first: int, total: int | None
+    ) -> Generator[None, float, list[StepRow]]:
+        """Take steps until a while has passed, at least one and never more than the total of the phase."""
+        rows: list[StepRow] = []
+        self._hook.synchronize()
+        begun = self._clock()
+        while not rows or (self._clock() - begun < least_s * 1e9 and self._index - first != total):
+            rows.append((yield from self._take_step(phase, first, total)))
+        self._end_block(window, rows)
+        return rows
+
+    def _clean(self) -> Course:
+        plan, begun, first = self._plan, self._clock(), self._index
+        with self._recorder.window("clean") as window:
+            while self._index - first < plan.steps or self._clock() - begun < plan.clean_s * 1e9:
+                self._sample_host(window)
+                self._hook.synchronize()
+                rows = list[StepRow]()
+                while len(rows) < plan.block_steps:
+                    rows.append((yield from self._take_step("clean", first, plan.steps)))
+                self._end_block(window, rows)
+            self._sample_host(window)
+
+    def _memory(self) -> Course:
+        try:
+            self._hook.synchronize()
+            self._hook.start("memory")
+        except UnavailableError as error:
+            self.recording.missing["memory"] = str(error)
+            return
+        first, rows = self._index, list[StepRow]()
+        with self._recorder.window("memory") as window:
+            try:
+                while self._index - first < self._plan.memory_steps:
+                    row = yield from self._take_step("memory", first, self._plan.memory_steps)
+                    self._hook.mark_step()
+                    rows.append((*row[:3], self._clock(), *row[4:]))
+                    self._block += 1
+            finally:
+                self._hook.stop()
+                self._drain(window, rows)
+
+    def _drain(self, window: Window, rows: Sequence[StepRow]) -> None:
+        drained = self._hook.drain(self.recording.strings)
+        self.recording.missing.update(drained.missing)
+        steps = _step_table(rows)
+        steps["last_sequence"] = list(drained.marks)[: len(steps)]
+        self._recorder.append(window, {"step": steps, **drained.tables})
+
+    def _take_step(self, phase: str, first: int, total: int | None) -> Generator[None, float, StepRow]:
+        self._progress(phase, self._index - first, total)
+        begun = self._clock()
+        units = yield
+        return (self._index - 1, self._block, begun, self._clock(), units, -1)
+
+    def _end_block(self, window: Window, rows: list[StepRow]) -> None:
+        """Wait for the block's work, and let its last step end there."""
+        self._hook.synchronize()
+        steps = _step_table(rows)
+        steps["end_ns"][-1] = self._clock()
+        self._block += 1
+        self._recorder.append(window, {"step": steps})
+
+    def _sample_host(self, window: Window) -> None:
+        strings, now = self.recording.strings, self._clock()
+        rows = [
+            (strings.add(PROCESS_CPU), -1, now, host.process_cpu_seconds()),
+            (strings.add(MACHINE_CPU), -1, now, host.machine_busy_cpu_seconds()),
+        ]
+        self._recorder.append(window, {"sample": table("sample", list[tuple[object, ...]](rows))})
+
+
+def _step_table(rows: Sequence[StepRow]) -> Table:
+    return table("step", list[tuple[object, ...]](rows))

@@ -1,0 +1,241 @@
+"""The kinds of fact a recording holds.
+
+Hooks and collectors report these and nothing else; every conclusion is drawn in `tbdprof.analysis`. Events come by the
+hundred thousand, so each kind is one numpy structured dtype and a window holds one array a kind; text is interned in
+`Strings` and stands in the arrays as its index (-1: none). A time is `time.monotonic_ns()` of the recorded process.
+
+`sequence` is the order in which *one* mechanism reported its events: allocations, frees, owners, spans and step ends of
+a window share it, and nothing is ever joined by comparing clocks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Table = NDArray[np.void]
+Tables = Mapping[str, Table]
+
+
+class SpanKind(IntEnum):
+    """What a span of time stands for; spans nest within a thread."""
+
+    PHASE = 0
+    LAYER = 1
+    OPERATOR = 2
+
+
+class Phase(IntEnum):
+    """The part of a training step in which something ran."""
+
+    OUTSIDE = 0  # none of the others: loading data, logging, the user's own code
+    FORWARD = 1
+    BACKWARD = 2
+    RECOMPUTE = 3  # forward operators run again during backward (activation checkpointing)
+    UPDATE = 4  # the optimizer's step
+
+
+class Operation(IntEnum):
+    """The vocabulary every hook translates its operators into."""
+
+    OTHER = 0
+    CAST = 1  # a change of data type; `operand` tells the storage that was read
+    ACCUMULATE = 2  # adds a gradient to the one that is there
+    COMPILED = 3  # a region a compiler made, whose inside is not seen
+    PLANNED = 4  # a pool laid out ahead by a memory planner for forward and backward maps
+
+
+class AllocationKind(IntEnum):
+    """What happened to a block of memory."""
+
+    FREED = 0
+    ALLOCATED = 1
+    EXISTING = 2  # was there when the window began
+
+
+class Role(IntEnum):
+    """What a block of memory is for (DESIGN.md section 5; the first five groups are seed 003's categories)."""
+
+    WEIGHT = 0
+    BUFFER = 1
+    CAST = 2
+    GRADIENT = 3
+    FEATURE_MAP = 4
+    GRADIENT_MAP = 5
+    RECOMPUTED = 6
+    INPUT = 7
+    PLANNED = 8
+    WORKSPACE = 9
+    TEMPORARY = 10
+    COMPILED = 11
+    OPTIMIZER_STATE = 12
+    DYNAMIC = 13
+    UNKNOWN = 14
+
+
+SPAN = np.dtype(
+    [
+        ("id", "i8"),  # unique in its window
+        ("parent", "i8"),  # id of the enclosing span on the same thread, -1: none
+        ("kind", "u1"),  # SpanKind
+        ("phase", "u1"),  # Phase
+        ("operation", "u1"),  # Operation; OTHER for phases and layers
+        ("name", "i4"),  # operator or layer name (layers: dotted path, "" is the root)
+        ("thread", "i8"),
+        ("start_ns", "i8"),
+        ("end_ns", "i8"),
+        (
+            "first_sequence",
+            "i8",
+        ),  # an event e lies inside if first_sequence < e < last_sequence, same thread
+        ("last_sequence", "i8"),
+        (
+            "forward",
+            "i8",
+        ),  # the framework's number of the forward operator this one is, or is the gradient of; -1
+        ("shapes", "i4"),  # text: JSON list of the input shapes
+        ("operand", "u8"),  # CAST only: storage address of the first input, 0: not told
+    ]
+)
+
+ALLOCATION = np.dtype(
+    [
+        ("sequence", "i8"),
+        ("kind", "u1"),  # AllocationKind
+        ("device", "i4"),  # text: "cpu", "cuda:0"
+        ("thread", "i8"),
+        ("address", "u8"),
+        ("requested_bytes", "i8"),  # a freed row repeats what was allocated; -1: not told
+        ("allocated_bytes", "i8"),  # -1: not told
+        ("time_ns", "i8"),
+        ("span", "i8"),  # innermost span this happened in, -1: none
+        ("was_tensor", "i1"),  # 1: was seen as a tensor, 0: never was, -1: not told
+        ("shape", "i4"),  # text: JSON shape of the tensor, -1: not told
+        (
+            "total_bytes",
+            "i8",
+        ),  # the framework's own running total for the device after this event, -1: none kept
+    ]
+)
+
+OWNER = np.dtype(
+    [
+        ("sequence", "i8"),  # read at this point of the order
+        ("device", "i4"),
+        ("address", "u8"),  # of the storage, not of a view into it
+        ("bytes", "i8"),  # of the storage
+        ("role", "u1"),  # Role
+        ("name", "i4"),  # parameter name; optimizer state: "parameter name/slot"
+        ("shape", "i4"),  # text: JSON shape
+    ]
+)
+
+STEP = np.dtype(
+    [
+        ("index", "i8"),  # counted from the start of the run, warm-up included
+        ("block", "i8"),  # steps of one block lie between two synchronizations
+        ("start_ns", "i8"),
+        ("end_ns", "i8"),
+        ("units", "f8"),  # units of work consumed (images, tokens, seconds of audio)
+        ("last_sequence", "i8"),  # order at the end of the step, -1: no mechanism was on
+    ]
+)
+
+SAMPLE = np.dtype([("counter", "i4"), ("device", "i4"), ("time_ns", "i8"), ("value", "f8")])
+
+KINDS: Mapping[str, np.dtype[np.void]] = {
+    "span": SPAN,
+    "allocation": ALLOCATION,
+    "owner": OWNER,
+    "step": STEP,
+    "sample": SAMPLE,
+}
+
+
+class Strings:
+    """Interned text: each text once, known by its index."""
+
+    def __init__(self, texts: tuple[str, ...] = ()) -> None:
+        self._texts = list(texts)
+        self._index = {text: index for index, text in enumerate(self._texts)}
+
+    def add(self, text: str) -> int:
+        """Return the index of a text, interning it when it is new."""
+        index = self._index.setdefault(text, len(self._texts))
+        if index == len(self._texts):
+            self._texts.append(text)
+        return index
+
+    def __getitem__(self, index: int) -> str:
+        """Return the text of an index; -1 is the empty text."""
+        return self._texts[index] if index >= 0 else ""
+
+    def __len__(self) -> int:
+        """Return how many texts there are."""
+        return len(self._texts)
+
+    def since(self, count: int) -> list[str]:
+        """Return the texts added after the first `count`."""
+        return self._texts[count:]
+
+
+def table(kind: str, rows: list[tuple[object, ...]]) -> Table:
+    """Return rows, each in the order of the kind's fields, as that kind's array."""
+    return np.array(rows, dtype=KINDS[kind])
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One weight or buffer of the model, each storage once however often it is tied."""
+
+    name: str
+    shape: tuple[int, ...]
+    item_bytes: int
+    trainable: bool
+    is_buffer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """An optimizer and the trainable parameters it updates, by name.
+
+    `kind` is one of sgd, adam, adamw, rmsprop, or the framework's own name of another; `settings` has what decides its
+    state's size: momentum, amsgrad, centered, and `scalar_bytes`, the step counter some frameworks keep a parameter.
+    """
+
+    kind: str
+    parameters: tuple[str, ...]
+    settings: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is true of the whole run; the recorder replaces it as more becomes known."""
+
+    model: str
+    framework: str
+    framework_version: str = ""
+    device: str = "cpu"
+    device_name: str = ""
+    threads: int = 0
+    cores: float = 0.0  # cores the process may use: affinity and quota
+    batch_size: int | None = None
+    precision: str | None = None
+    precision_flags: Mapping[str, str] = field(default_factory=dict)
+    seed: int | None = None
+    options: Mapping[str, str | int] = field(default_factory=dict)
+    unit: str = "samples"
+    script: str | None = None  # name without its path
+    started: str = ""  # ISO 8601, UTC
+    tbdprof_version: str = ""
+    parameters: tuple[Parameter, ...] = ()
+    optimizers: tuple[Optimizer, ...] = ()
+    watched_since: str = ""  # "before the first allocation", or since when
+    independent_total: str | None = None  # None: kept by the framework since before the model; else why there is none
+    settled: bool | None = None  # None: nothing was judged
+    settled_by: str = ""
+    whole_run_peak_bytes: int | None = None
+    complete: bool = False
+    ended_by: str = ""  # why it is not complete

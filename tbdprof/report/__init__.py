@@ -1,0 +1,1 @@
+"""One reporter a file; each takes a Summary and returns text."""

@@ -1,0 +1,80 @@
+"""What `tbdprof doctor` prints: what works here, what is missing, and what to type."""
+
+import json
+from dataclasses import asdict
+from io import StringIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tbdprof.collect.nvidia import Counters, Gpu
+from tbdprof.doctor import Examination, Framework, Library
+from tbdprof.units import bytes_text
+
+WIDTH = 100
+Row = tuple[str, str, str]  # what, whether, why and what to type
+WORDS = {True: "yes", False: "no", None: "unknown"}
+
+
+def as_json(examination: Examination) -> str:
+    """Return an examination as JSON; unknown is null."""
+    return json.dumps(asdict(examination), indent=2, default=str)
+
+
+def as_text(examination: Examination, *, width: int = WIDTH, color: bool = False) -> str:
+    """Return an examination as a table of lines no wider than `width`."""
+    console = Console(file=StringIO(), width=width, no_color=not color, force_terminal=color)
+    with console.capture() as capture:
+        console.print(render(examination))
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+def render(examination: Examination) -> Table:
+    """Return an examination as a rich table."""
+    table = Table("", "here", "", box=None, pad_edge=False, show_header=False)
+    table.columns[0].no_wrap = True
+    for row in rows(examination):
+        table.add_row(*map(Text, row))  # as text: brackets are no markup here
+    return table
+
+
+def rows(examination: Examination) -> list[Row]:
+    """Return an examination line by line."""
+    host, driver = examination.host, examination.nvidia
+    cores = f"{host.cores:g} of {host.machine_cores or '?'} cores"
+    return [
+        ("Python", host.python, ""),
+        ("CPU", host.cpu or "unknown", f"{cores}, {bytes_text(host.memory_bytes)} memory"),
+        *(_framework_row(framework) for framework in examination.frameworks),
+        *(_library_row(library) for library in examination.libraries),
+        ("NVIDIA driver", driver.driver or "no", _driver_remark(driver.cuda, driver.reason)),
+        *(_gpu_row(gpu) for gpu in driver.gpus),
+        _counter_row(examination.counters),
+        ("CUPTI", "yes" if examination.cupti else "no", str(examination.cupti or "")),
+    ]
+
+
+def _framework_row(framework: Framework) -> Row:
+    if framework.reason is None:
+        return framework.name, framework.version or "yes", f"GPUs it can use: {framework.gpus}"
+    remark = framework.reason + (f"; type: {framework.command}" if framework.command else "")
+    return framework.name, f"{framework.version} fails" if framework.version else "no", remark
+
+
+def _library_row(library: Library) -> Row:
+    remark = "" if library.present else f"MXNet needs it; type: {library.command}"
+    return library.name, WORDS[library.present], remark
+
+
+def _driver_remark(cuda: str | None, reason: str | None) -> str:
+    return "; ".join(part for part in (f"CUDA up to {cuda}" if cuda else None, reason) if part)
+
+
+def _gpu_row(gpu: Gpu) -> Row:
+    remark = f"compute capability {gpu.compute_capability}, {bytes_text(gpu.memory_bytes)} memory"
+    return f"GPU {gpu.index}", gpu.name, remark
+
+
+def _counter_row(counters: Counters) -> Row:
+    return "GPU performance counters", WORDS[counters.readable], counters.reason or ""

@@ -1,0 +1,86 @@
+"""A recording as plain tables, for whatever reads SQLite or CSV: one table a kind, text in place of its index."""
+
+import csv
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+
+from tbdprof.errors import UsageError
+from tbdprof.recording import Recording
+from tbdprof.records import KINDS, AllocationKind, Operation, Phase, Role, SpanKind
+
+Row = tuple[object, ...]
+
+TEXT = {"name", "device", "shape", "shapes", "counter"}
+CODES = {
+    ("span", "kind"): SpanKind,
+    ("span", "phase"): Phase,
+    ("span", "operation"): Operation,
+    ("allocation", "kind"): AllocationKind,
+    ("owner", "role"): Role,
+}
+
+
+def to_sqlite(recording: Recording, path: Path) -> None:
+    """Write the plain tables into a new SQLite file."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for name, columns, rows in _tables(recording):
+            listed = ", ".join(f'"{column}"' for column in columns)
+            connection.execute(f'CREATE TABLE "{name}" ({listed})')
+            marks = ", ".join("?" * len(columns))
+            connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', rows)
+
+
+def to_csv(recording: Recording, folder: Path) -> None:
+    """Write the plain tables into a new folder, one CSV file each."""
+    folder.mkdir(parents=True)
+    for name, columns, rows in _tables(recording):
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(rows)
+
+
+def write(recording: Recording, path: Path, form: str) -> None:
+    """Write a recording as "sqlite" or "csv"; raises UsageError where the target exists or cannot be written."""
+    if path.exists():
+        raise UsageError(f"{path} exists: choose another name with -o")
+    try:
+        to_csv(recording, path) if form == "csv" else to_sqlite(recording, path)
+    except (OSError, sqlite3.Error) as error:
+        raise UsageError(f"cannot write {path}: {error}; choose another place with -o") from error
+
+
+def _tables(recording: Recording) -> Iterator[tuple[str, tuple[str, ...], Iterator[Row]]]:
+    yield (
+        "run",
+        ("key", "value"),
+        ((key, str(value)) for key, value in asdict(recording.run).items()),
+    )
+    yield "missing", ("collector", "reason"), iter(recording.missing.items())
+    yield (
+        "window",
+        ("window", "name", "state"),
+        ((w.ordinal, w.name, w.state) for w in recording.windows),
+    )
+    for kind, dtype in KINDS.items():
+        yield kind, ("window", *(dtype.names or ())), _rows(recording, kind)
+
+
+def _rows(recording: Recording, kind: str) -> Iterator[Row]:
+    names = KINDS[kind].names or ()
+    for window in recording.windows:
+        for row in window.table(kind).tolist():
+            cells = (_cell(recording, kind, name, value) for name, value in zip(names, row, strict=True))
+            yield (window.ordinal, *cells)
+
+
+def _cell(recording: Recording, kind: str, name: str, value: object) -> object:
+    codes = CODES.get((kind, name))
+    if codes is not None and isinstance(value, int):
+        return codes(value).name.lower()
+    if name in TEXT and isinstance(value, int):
+        return recording.strings[value] if value >= 0 else None
+    return hex(value) if name in ("address", "operand") and isinstance(value, int) else value

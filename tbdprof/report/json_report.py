@@ -1,0 +1,153 @@
+"""The machine-readable report: schema 1, a contract other tools rely on.
+
+Fractions are 0 to 1, bytes are bytes, times are nanoseconds. What is not known is null and has an entry in `missing`.
+`memory.roles_*` do not overlap: they add up to `memory.at_peak` without its rounding, category by category.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tbdprof.analysis.memory import Holding, Memory
+from tbdprof.analysis.roles import CATEGORIES
+from tbdprof.analysis.summary import Summary
+from tbdprof.analysis.throughput import Overhead, Throughput
+from tbdprof.records import Role, Run
+
+SCHEMA = 1
+
+Json = dict[str, Any]
+
+
+def render(summary: Summary) -> str:
+    """Return the report as one JSON object."""
+    return json.dumps(document(summary), indent=2, allow_nan=False)
+
+
+def document(summary: Summary) -> Json:
+    """Return the report as plain values."""
+    return {
+        "schema": SCHEMA,
+        "run": _run(summary),
+        "throughput": _throughput(summary.throughput, summary.recording.run),
+        "utilization": _utilization(summary),
+        "time": None,
+        "time_by_layer": None,
+        "memory": None if summary.memory is None else _memory(summary.memory, summary.recording.run),
+        "kernels": None,
+        "low_utilization": None,
+        "overhead": {"memory_window": _overhead(summary.memory_overhead), "kernels_window": None},
+        "missing": summary.missing,
+    }
+
+
+def _run(summary: Summary) -> Json:
+    run, recording = summary.recording.run, summary.recording
+    steps = {
+        name: sum(len(window.table("step")) for window in recording.windows if window.name == name)
+        for name in ("warmup", "clean", "memory", "kernels")
+    }
+    told = (
+        "model",
+        "framework",
+        "framework_version",
+        "device",
+        "device_name",
+        "threads",
+        "batch_size",
+        "precision",
+    )
+    return {
+        **{name: getattr(run, name) for name in told},
+        "precision_flags": dict(run.precision_flags),
+        "options": dict(run.options),
+        "seed": run.seed,
+        "parameters": summary.parameter_count,
+        "flops_per_sample": None,
+        "settled": run.settled,
+        "settled_by": run.settled_by,
+        "drifted": None if summary.throughput is None else summary.throughput.drifted,
+        "steps": steps,
+        "complete": run.complete,
+        "ended_by": run.ended_by,
+        "lost_windows": recording.lost_windows,
+        "watched_since": run.watched_since,
+        "tbdprof_version": run.tbdprof_version,
+    }
+
+
+def _throughput(throughput: Throughput | None, run: Run) -> Json | None:
+    if throughput is None:
+        return None
+    scale = throughput.samples_per_unit(run)
+    interval = throughput.rate.interval
+    return {
+        "samples_per_s": None if scale is None else throughput.rate.per_s * scale,
+        "ci95": None if scale is None or interval is None else [scale * bound for bound in interval],
+        "unit": {"name": throughput.unit, "per_s": throughput.rate.per_s},
+        "windows": [rate.per_s for rate in throughput.windows],
+    }
+
+
+def _utilization(summary: Summary) -> Json:
+    unmeasured = {"value": None, "level": None}
+    cpu = summary.cpu
+    return {
+        "device_busy": dict(unmeasured),
+        "fp32_flop": {**unmeasured, "peak_flops": None, "peak_source": None},
+        "fp32_pipe": dict(unmeasured),
+        "tensor_pipe": dict(unmeasured),
+        "cpu": {
+            "value": None if cpu is None else cpu.process,
+            "others": None if cpu is None else cpu.others,
+            "cores": None if cpu is None else cpu.cores,
+        },
+        "mfu": {"value": None, "precision": None, "peak_flops": None},
+    }
+
+
+def _memory(memory: Memory, run: Run) -> Json:
+    return {
+        "device": memory.device,
+        "allocator_peak_bytes": memory.allocator_peak_bytes,
+        "independent_peak_bytes": memory.independent_peak_bytes,
+        "whole_run_peak_bytes": run.whole_run_peak_bytes,
+        "outside_allocator_bytes": memory.outside_allocator_bytes,
+        "events": memory.events,
+        "mismatches": memory.mismatches,
+        "violations": list(memory.violations),
+        "at_peak": {
+            **{name: memory.category_at_peak(name) for name in CATEGORIES},
+            "rounding": memory.rounding_at_peak_bytes,
+        },
+        "max_per_category": {**memory.category_max, "rounding": memory.rounding_max_bytes},
+        "roles_at_peak": _by_role(memory.roles_at_peak),
+        "roles_max": _by_role(memory.roles_max),
+        "at_optimizer_step": None if memory.at_optimizer_step is None else _by_role(memory.at_optimizer_step),
+        "top_at_peak": [_holding(holding) for holding in memory.top_at_peak],
+        "by_layer": [{"layer": layer, "bytes": size} for layer, size in memory.by_layer],
+    }
+
+
+def _by_role(sizes: Mapping[Role, int]) -> Json:
+    return {role.name.lower(): size for role, size in sizes.items()}
+
+
+def _holding(holding: Holding) -> Json:
+    return {
+        "name": holding.name,
+        "role": holding.role.name.lower(),
+        "layer": holding.layer,
+        "operator": holding.operator,
+        "shape": None if holding.shape is None else json.loads(holding.shape),
+        "bytes": holding.size_bytes,
+    }
+
+
+def _overhead(overhead: Overhead | None) -> Json | None:
+    if overhead is None:
+        return None
+    return {
+        "ratio": overhead.ratio,
+        "ci95": None if overhead.interval is None else list(overhead.interval),
+    }

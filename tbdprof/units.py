@@ -1,0 +1,26 @@
+"""Numbers as people read them; the only place where a number becomes text."""
+
+BINARY_PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
+
+
+def bytes_text(count: float) -> str:
+    """Return a number of bytes in binary units, exact below 1 KiB: `97.49 MiB`."""
+    size = float(count)
+    for prefix in BINARY_PREFIXES[:-1]:
+        if abs(size) < 1024:
+            return f"{size:.0f} B" if not prefix else f"{size:.2f} {prefix}B"
+        size /= 1024
+    return f"{size:.2f} {BINARY_PREFIXES[-1]}B"
+
+
+def seconds_text(duration_ns: float) -> str:
+    """Return a duration given in nanoseconds, in the unit that keeps it short: `351.20 ms`."""
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if abs(duration_ns) >= scale:
+            return f"{duration_ns / scale:.2f} {unit}"
+    return f"{duration_ns:.0f} ns"
+
+
+def percent_text(fraction: float) -> str:
+    """Return a fraction as a percentage: 0.125 is `12.5 %`."""
+    return f"{100 * fraction:.1f} %"

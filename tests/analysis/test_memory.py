@@ -1,0 +1,257 @@
+"""Peak, breakdown, identities: hand-worked numbers on short stories, and planted mistakes that must be found."""
+
+import numpy as np
+from make import MemoryStory, parameter
+
+from tbdprof.analysis.memory import measure
+from tbdprof.recording import Recording
+from tbdprof.records import Operation, Optimizer, Phase, Role, SpanKind
+
+
+def training_step(story: MemoryStory, weight: int) -> None:
+    with story.phase(Phase.FORWARD), story.span(SpanKind.LAYER, "fc", Phase.FORWARD):
+        with story.operator("addmm", Phase.FORWARD, forward=7):
+            scratch = story.allocate(300, was_tensor=0)
+            output = story.allocate(40)
+            story.free(scratch)
+    with story.phase(Phase.BACKWARD), story.operator("addmm_backward", Phase.BACKWARD, forward=7):
+        gradient = story.allocate(100)
+        error = story.allocate(20)
+    story.free(output)
+    story.free(error)
+    with story.phase(Phase.UPDATE):
+        story.own(gradient, Role.GRADIENT, "fc.weight")
+        update = story.allocate(50)
+        story.free(update)
+    story.own(weight, Role.WEIGHT, "fc.weight")
+    story.free(gradient)
+    story.mark()
+
+
+def training(steps: int = 3) -> MemoryStory:
+    story = MemoryStory(base_total=100)
+    weight = story.existing(100)
+    for _ in range(steps):
+        training_step(story, weight)
+    return story
+
+
+def measured(recording: Recording):
+    memory = measure(recording)
+    assert memory is not None
+    return memory
+
+
+PARAMETERS = (parameter("fc.weight", 25),)
+
+
+def test_the_breakdown_is_taken_at_the_peak():
+    memory = measured(training().recording(parameters=PARAMETERS))
+
+    assert memory.allocator_peak_bytes == 440
+    assert {role.name: size for role, size in memory.roles_at_peak.items() if size} == {
+        "WEIGHT": 100,
+        "FEATURE_MAP": 40,
+        "WORKSPACE": 300,
+    }
+    assert memory.independent_peak_bytes == 440
+    assert memory.mismatches == 0
+    assert memory.rounding_at_peak_bytes == 0
+
+
+def test_the_largest_each_category_ever_was_need_not_be_at_the_peak():
+    memory = measured(training().recording(parameters=PARAMETERS))
+
+    assert memory.category_max == {
+        "weights": 100,
+        "weight_gradients": 100,
+        "feature_maps": 60,
+        "workspace": 300,
+        "dynamic": 50,
+        "unknown": 0,
+    }
+
+
+def test_categories_add_up_after_every_event():
+    memory = measured(training().recording())
+
+    total = np.sum(list(memory.timeline.categories.values()), axis=0)
+    assert total.max() == memory.allocator_peak_bytes
+    assert (total >= 100).all()
+
+
+def test_gradients_are_counted_where_the_optimizer_begins():
+    memory = measured(training().recording())
+
+    assert memory.at_optimizer_step is not None
+    assert memory.at_optimizer_step[Role.GRADIENT] == 100
+    assert memory.at_optimizer_step[Role.FEATURE_MAP] == 0
+
+
+def test_the_first_step_of_a_window_settles_and_does_not_count():
+    story = MemoryStory(base_total=100)
+    weight = story.existing(100)
+    outlier = story.allocate(5000)
+    story.free(outlier)
+    for _ in range(3):
+        training_step(story, weight)
+
+    assert measured(story.recording()).allocator_peak_bytes == 440
+
+
+def test_holdings_name_layer_and_operator_and_add_up_by_layer():
+    memory = measured(training().recording())
+
+    largest = memory.top_at_peak[0]
+    assert (largest.role, largest.layer, largest.operator, largest.size_bytes) == (
+        Role.WORKSPACE,
+        "fc",
+        "addmm",
+        300,
+    )
+    assert memory.top_at_peak[1].name == "fc.weight"
+    assert dict(memory.by_layer) == {"fc": 440}
+
+
+def test_what_backward_makes_belongs_to_the_layer_of_its_forward_operator():
+    story = MemoryStory()
+    with story.phase(Phase.FORWARD), story.span(SpanKind.LAYER, "fc", Phase.FORWARD):
+        with story.operator("addmm", Phase.FORWARD, forward=7):
+            pass
+    with story.phase(Phase.BACKWARD), story.operator("addmm_backward", Phase.BACKWARD, forward=7):
+        story.allocate(500)
+    story.mark()
+
+    (holding,) = measured(story.recording()).top_at_peak
+    assert (holding.role, holding.layer) == (Role.GRADIENT_MAP, "fc")
+
+
+def test_memory_only_the_total_tells_of_is_unknown_and_shown():
+    story = training(1)
+    story.unseen(1000)
+    training_step(story, story.allocations[0][4])
+
+    memory = measured(story.recording())
+
+    assert memory.roles_at_peak[Role.UNKNOWN] == 1000
+    assert memory.allocator_peak_bytes == memory.independent_peak_bytes == 1440
+    assert memory.mismatches == 0
+
+
+def test_what_was_there_before_and_nobody_named_is_unknown():
+    story = MemoryStory(base_total=700)
+    weight = story.existing(100)
+    training_step(story, weight)
+
+    assert measured(story.recording()).roles_at_peak[Role.UNKNOWN] == 600
+
+
+def test_where_counting_began_late_only_what_came_since_can_be_unknown():
+    story = MemoryStory(base_total=0)
+    weight = story.existing(100)
+    training_step(story, weight)
+    story.unseen(30)
+    training_step(story, weight)
+
+    memory = measured(story.recording(independent_total="counting began late"))
+
+    assert memory.independent_peak_bytes is None
+    assert memory.roles_at_peak[Role.UNKNOWN] == 30
+    assert memory.allocator_peak_bytes == 470
+
+
+def test_a_lost_free_is_a_mismatch():
+    story = training()
+    place = next(place for place, row in enumerate(story.allocations) if row[1] == 0)
+    del story.allocations[place]
+
+    memory = measured(story.recording())
+
+    assert memory.mismatches > 0
+    assert "exceed the framework's total" in memory.violations[0]
+
+
+def test_a_lost_allocation_is_unknown_not_silence():
+    story = training()
+    peak_row = next(place for place, row in enumerate(story.allocations) if row[5] == 300 and row[0] > story.marks[0])
+    del story.allocations[peak_row]
+
+    assert measured(story.recording()).category_max["unknown"] == 300
+
+
+def test_a_weight_of_the_wrong_size_is_a_violation():
+    memory = measured(training().recording(parameters=(parameter("fc.weight", 26),)))
+
+    assert set(memory.violations) == {
+        "weight fc.weight holds 100 bytes, its shape says 104",
+        "gradient fc.weight holds 100 bytes, its shape says 104",
+    }
+    assert memory.mismatches == 2
+
+
+def test_optimizer_state_is_what_the_optimizers_definition_says():
+    def adam_with(second_moment_bytes: int) -> MemoryStory:
+        story = MemoryStory(base_total=300)
+        weight = story.existing(100)
+        first, second = story.existing(100), story.existing(second_moment_bytes)
+        training_step(story, weight)
+        at = story.sequence
+        for address, slot in ((first, "exp_avg"), (second, "exp_avg_sq")):
+            story.sequence = at
+            story.own(address, Role.OPTIMIZER_STATE, f"fc.weight/{slot}")
+        return story
+
+    adam = (Optimizer("adam", ("fc.weight",)),)
+
+    assert measured(adam_with(100).recording(parameters=PARAMETERS, optimizers=adam)).mismatches == 0
+    wrong = measured(adam_with(96).recording(parameters=PARAMETERS, optimizers=adam))
+    assert wrong.violations[-1] == "optimizer state of fc.weight holds 196 bytes, adam says 200"
+
+
+def test_a_peak_above_the_frameworks_own_is_a_violation():
+    assert measured(training().recording(whole_run_peak_bytes=440)).mismatches == 0
+    assert measured(training().recording(whole_run_peak_bytes=439)).mismatches == 1
+
+
+def test_owned_memory_the_allocator_never_gave_is_told_apart():
+    story = training()
+    story.own(0xDEAD, Role.INPUT, "numpy's", size=64)
+
+    memory = measured(story.recording())
+
+    assert memory.outside_allocator_bytes == 64
+    assert memory.roles_at_peak[Role.INPUT] == 0
+
+
+def test_rounding_is_allocated_minus_requested():
+    story = training()
+    story.allocations = [(*row[:5], row[5] - 8, *row[6:]) if row[5] == 300 else row for row in story.allocations]
+
+    memory = measured(story.recording())
+
+    assert memory.rounding_at_peak_bytes == 8
+    assert memory.roles_at_peak[Role.WORKSPACE] == 292
+    assert memory.allocator_peak_bytes == 440
+    assert memory.mismatches == 0
+
+
+def test_without_a_total_there_is_no_independent_peak_and_nothing_is_guessed():
+    story = MemoryStory(counts=False)
+    weight = story.existing(100)
+    training_step(story, weight)
+    training_step(story, weight)
+
+    memory = measured(story.recording())
+
+    assert memory.independent_peak_bytes is None
+    assert memory.roles_at_peak[Role.UNKNOWN] == 0
+    assert memory.allocator_peak_bytes == 440
+
+
+def test_a_planned_pool_is_shown_as_such():
+    story = MemoryStory(base_total=64)
+    with story.operator("CachedOp", Phase.FORWARD, operation=Operation.PLANNED):
+        story.existing(64, was_tensor=-1)
+    training_step(story, story.allocate(100))
+
+    assert measured(story.recording()).roles_at_peak[Role.PLANNED] == 64

@@ -1,0 +1,136 @@
+"""What needs a process of its own: torch not yet imported, environment, fork."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+COUNTED = """
+import json, sys
+from tbdprof.hooks import Setting, load
+from tbdprof.records import Strings
+hook = load("torch")
+assert "torch" not in sys.modules
+hook.prepare(Setting(device="cpu", threads=1, seed=5))
+import torch
+model = torch.nn.Linear(100, 10)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+hook.watch([model], [optimizer])
+hidden = torch.nn.Linear(100, 10)(torch.ones(3, 100)).relu().grad_fn
+hook.start("memory")
+model(torch.ones(2, 100)).sum().backward()
+optimizer.step()
+hook.mark_step()
+hook.stop()
+rows = hook.drain(Strings()).tables["allocation"]
+live, differences = 0, set()
+for row in rows:
+    live += int(row["allocated_bytes"]) * (-1 if row["kind"] == 0 else 1)
+    if row["kind"] != 2:
+        differences.add(int(row["total_bytes"]) - live)
+facts = hook.facts()
+print(json.dumps({
+    "differences": sorted(differences), "independent_total": hook.independent_total,
+    "threads": facts.threads, "device": facts.device, "peak": hook.whole_run_peak_bytes,
+    "seed": torch.initial_seed(), "shapes": [p.shape for p in facts.parameters],
+}))
+hook.close()
+"""
+
+RESTORED = """
+import json, os, torch
+from tbdprof.hooks import Setting, load
+from tbdprof.hooks.on_torch_process import accounting_flag
+from tbdprof.hooks.on_torch_trace import is_profiler_active
+from torch.nn.modules import module as modules
+from torch.optim import optimizer as optimizers
+model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+trainer = torch.optim.SGD(model.parameters(), 0.1)
+def state():
+    hooks = [dict(m._forward_hooks) | dict(m._forward_pre_hooks) for m in model.modules()]
+    shared = [dict(value) for name, value in vars(modules).items() if name.startswith("_global_")
+              and isinstance(value, dict)]
+    shared += [dict(optimizers._global_optimizer_pre_hooks),
+               dict(optimizers._global_optimizer_post_hooks),
+               dict(trainer._optimizer_step_pre_hooks), dict(trainer._optimizer_step_post_hooks)]
+    return repr([hooks, shared, dict(os.environ), accounting_flag().value, is_profiler_active(),
+                 torch.get_num_threads(), torch.get_rng_state().tolist()])
+def step():
+    model(torch.ones(1, 2)).sum().backward()
+    trainer.step()
+before = state()
+changed = []
+for models, trainers in (([model], [trainer]), ([], [])):
+    hook = load("torch")
+    hook.prepare(Setting(device="cpu", threads=1))
+    hook.watch(models, trainers)
+    hook.start("memory")
+    step()
+    changed.append(state() != before)
+    hook.close()
+    changed.append(state() != before)
+print(json.dumps(changed))
+"""
+
+FORKED = """
+import json, os, sys, torch
+from tbdprof.hooks import load
+from tbdprof.records import Strings
+model = torch.nn.Linear(2, 2)
+hook = load("torch")
+hook.attach()
+hook.watch([model], [torch.optim.SGD(model.parameters(), 0.1)])
+hook.start("memory")
+child = os.fork()
+if child == 0:
+    with torch.no_grad():
+        model(torch.ones(1, 2))
+    hook.mark_step()
+    os._exit(0 if not any(m.point.name == "STEP" for m in hook._joined.watch.markers.marks.values())
+             else 1)
+status = os.waitpid(child, 0)[1]
+model(torch.ones(1, 2)).sum().backward()
+hook.mark_step()
+hook.stop()
+print(json.dumps([status, len(hook.drain(Strings()).marks)]))
+hook.close()
+"""
+
+
+def run(script: str) -> tuple[object, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def test_prepared_before_torch_every_byte_is_counted() -> None:
+    told, stderr = run(COUNTED)
+    assert isinstance(told, dict)
+    # Python sees no tensor in what only the graph of `hidden` keeps: ones(3, 100) and relu's result.
+    assert told["differences"] == [3 * 100 * 4 + 3 * 10 * 4]
+    assert told["independent_total"] is None
+    assert (told["threads"], told["device"], told["peak"], told["seed"]) == (1, "cpu", None, 5)
+    assert told["shapes"] == [[10, 100], [10]]
+    assert stderr == ""
+
+
+def test_close_leaves_hooks_environment_flag_and_threads_as_they_were() -> None:
+    told, _ = run(RESTORED)
+    assert told == [True, False, True, False]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_places_no_markers() -> None:
+    told, _ = run(FORKED)
+    assert told == [0, 1]

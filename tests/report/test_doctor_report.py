@@ -1,0 +1,67 @@
+"""What `tbdprof doctor` prints of an examination."""
+
+import json
+from pathlib import Path
+
+from tbdprof.collect.nvidia import Counters, Gpu, Nvidia
+from tbdprof.doctor import Examination, Framework, Host, Library
+from tbdprof.report import doctor_report
+
+HOST = Host(python="3.11.7", cpu=None, cores=1.5, machine_cores=2, memory_bytes=8 * 1024**3)
+BARE = Examination(
+    host=HOST,
+    frameworks=(
+        Framework("torch", "2.13.0", 0),
+        Framework("mxnet", None, None, "not installed", "pip install 'tbdprof[mxnet]'"),
+        Framework("tensorflow", "2.21.0", None, "its import was killed by SIGILL"),
+    ),
+    libraries=(Library("libgomp.so.1", True), Library("libquadmath.so.0", False, "apt-get it")),
+    nvidia=Nvidia(reason="the NVIDIA driver does not answer: not found"),
+    counters=Counters(None, "no NVIDIA driver is loaded"),
+    cupti=None,
+)
+FULL = Examination(
+    host=HOST,
+    frameworks=(Framework("torch", "2.13.0", 1),),
+    libraries=(),
+    nvidia=Nvidia("580.95.05", "13.1", (Gpu(0, "Example GPU", "9.0", 141 * 1024**3),)),
+    counters=Counters(False, "the driver keeps them for root"),
+    cupti=Path("/cuda/libcupti.so.13"),
+)
+
+
+def test_what_is_missing_comes_with_reason_and_command() -> None:
+    rows = {what: (whether, why) for what, whether, why in doctor_report.rows(BARE)}
+
+    assert rows["CPU"] == ("unknown", "1.5 of 2 cores, 8.00 GiB memory")
+    assert rows["torch"] == ("2.13.0", "GPUs it can use: 0")
+    assert rows["mxnet"] == ("no", "not installed; type: pip install 'tbdprof[mxnet]'")
+    assert rows["tensorflow"] == ("2.21.0 fails", "its import was killed by SIGILL")
+    assert rows["libquadmath.so.0"] == ("no", "MXNet needs it; type: apt-get it")
+    assert rows["NVIDIA driver"] == ("no", "the NVIDIA driver does not answer: not found")
+    assert rows["GPU performance counters"] == ("unknown", "no NVIDIA driver is loaded")
+
+
+def test_a_device_is_shown_with_what_it_can_do() -> None:
+    rows = {what: (whether, why) for what, whether, why in doctor_report.rows(FULL)}
+
+    assert rows["NVIDIA driver"] == ("580.95.05", "CUDA up to 13.1")
+    assert rows["GPU 0"] == ("Example GPU", "compute capability 9.0, 141.00 GiB memory")
+    assert rows["GPU performance counters"] == ("no", "the driver keeps them for root")
+    assert rows["CUPTI"] == ("yes", "/cuda/libcupti.so.13")
+
+
+def test_the_text_fits_its_width_and_keeps_every_word() -> None:
+    text = doctor_report.as_text(BARE, width=60)
+
+    assert max(map(len, text.splitlines())) <= 60
+    assert "'tbdprof[mxnet]'" in text
+
+
+def test_the_json_has_null_for_what_is_unknown() -> None:
+    found = json.loads(doctor_report.as_json(BARE))
+
+    assert found["host"]["cpu"] is None
+    assert found["frameworks"][1]["command"] == "pip install 'tbdprof[mxnet]'"
+    assert found["counters"] == {"readable": None, "reason": "no NVIDIA driver is loaded"}
+    assert json.loads(doctor_report.as_json(FULL))["cupti"] == "/cuda/libcupti.so.13"

@@ -1,0 +1,121 @@
+"""The doctor tells what is so, and says why it does not know the rest."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tbdprof import doctor
+from tbdprof.hooks import FRAMEWORKS
+
+ROOT = Path(__file__).parent.parent
+# `json` stands in for a framework that is there.
+
+
+def test_every_framework_with_a_hook_has_a_probe() -> None:
+    assert set(FRAMEWORKS) <= set(doctor.PROBES)
+
+
+def test_a_framework_that_imports_tells_version_and_gpus() -> None:
+    found = doctor.framework("json", "print('a log line'); print('1.2.3', 2)")
+
+    assert found == doctor.Framework("json", "1.2.3", 2)
+
+
+def test_a_framework_that_is_not_there_comes_with_the_command() -> None:
+    found = doctor.framework("no_such_framework")
+
+    assert found.reason == "not installed"
+    assert found.command == "pip install 'tbdprof[no_such_framework]'"
+    assert found.gpus is None
+
+
+def test_a_failing_import_is_told_by_its_last_line() -> None:
+    found = doctor.framework("json", "raise ImportError('it needs a friend')")
+
+    assert found.reason == "ImportError: it needs a friend"
+    assert found.command is None
+
+
+def test_a_missing_system_library_comes_with_the_command() -> None:
+    probe = "raise OSError('libquadmath.so.0: cannot open shared object file')"
+
+    found = doctor.framework("json", probe)
+
+    assert found.command == "apt-get install -y libgomp1 libquadmath0"
+
+
+def test_a_crash_at_import_is_contained_and_named() -> None:
+    found = doctor.framework("json", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+
+    assert found.reason == "its import was killed by SIGSEGV"
+
+
+def test_an_import_that_does_not_end_is_given_up() -> None:
+    found = doctor.framework("json", "import time; time.sleep(60)", limit_s=0.2)
+
+    assert found.reason == "its import had not ended after 0.2 s"
+
+
+def test_a_library_that_cannot_be_loaded_is_absent() -> None:
+    there, absent = doctor.libraries(["libc.so.6", "libnosuchthing.so.1"])
+
+    assert there == doctor.Library("libc.so.6", present=True)
+    assert not absent.present
+    assert absent.command == "apt-get install -y libgomp1 libquadmath0"
+
+
+def test_availability_names_what_to_type() -> None:
+    reason = doctor.availability("no_such_framework")
+
+    assert reason == "not installed: pip install 'tbdprof[no_such_framework]'"
+    assert doctor.availability("json") is None
+
+
+def test_availability_refuses_mxnet_beside_a_numpy_it_cannot_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda name: name)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "2.4.6")
+
+    reason = doctor.availability("mxnet")
+
+    assert reason == "needs numpy below 2, 2.4.6 is installed: pip install 'numpy<2'"
+
+
+def test_availability_imports_nothing() -> None:
+    program = (
+        "import sys; from tbdprof import doctor; [doctor.availability(n) for n in doctor.PROBES]; "
+        "print(sorted({'torch', 'mxnet', 'tensorflow', 'numpy'} & set(sys.modules)))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_cpu_is_named_as_the_kernel_does(tmp_path: Path) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text("processor\t: 0\nmodel name\t: Example CPU @ 2.0GHz\nflags\t: a b\n")
+
+    assert doctor.cpu_name(file) == "Example CPU @ 2.0GHz"
+    assert doctor.cpu_name(tmp_path / "absent") is None
+
+
+def test_a_control_groups_limit_counts_where_it_is_smaller(tmp_path: Path) -> None:
+    small, none = tmp_path / "small", tmp_path / "none"
+    small.write_text("1048576\n")
+    none.write_text("max\n")
+
+    assert doctor.usable_memory_bytes([small, none]) == 1048576
+    assert doctor.usable_memory_bytes([none]) > 1048576
+
+
+def test_an_examination_covers_what_was_asked() -> None:
+    found = doctor.examine(["no_such_framework"])
+
+    assert [framework.name for framework in found.frameworks] == ["no_such_framework"]
+    assert found.host.cores > 0
+    assert [library.name for library in found.libraries] == list(doctor.LIBRARIES)
+    assert found.nvidia.reason is not None or found.nvidia.gpus

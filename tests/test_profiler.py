@@ -1,0 +1,241 @@
+"""The course of windows around any loop, with a fake framework and a fake clock."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fakes import FakeClock, FakeHook, ProgressLog, nothing_missing
+from make import run
+
+from tbdprof import recording as files
+from tbdprof.plan import Plan
+from tbdprof.profiler import Profiler
+from tbdprof.records import Role
+
+SHORT = Plan(warmup=2, steps=4, memory_steps=3)
+
+
+def profiler(plan: Plan = SHORT, hook: FakeHook | None = None, path: Path | None = None) -> tuple[Profiler, FakeHook]:
+    hook = hook or FakeHook()
+    return Profiler(hook, run(), plan, path=path, clock=hook.clock), hook
+
+
+def train(prof: Profiler, clock: FakeClock, steps: int, seconds: Callable[[int], float] = lambda step: 0.1) -> None:
+    for step in range(steps):
+        clock.sleep(seconds(step))
+        prof.step(8)
+
+
+def windows(prof: Profiler) -> list[tuple[str, str, int]]:
+    return [(window.name, window.state, len(window.table("step"))) for window in prof.recording.windows]
+
+
+def test_warmup_then_clean_memory_clean_then_nothing():
+    prof, hook = profiler()
+    with prof:
+        train(prof, hook.clock, 20)
+        assert not prof.active
+
+    assert windows(prof) == [
+        ("warmup", "complete", 2),
+        ("clean", "complete", 4),
+        ("memory", "complete", 3),
+        ("clean", "complete", 4),
+    ]
+    assert prof.recording.run.complete
+    assert hook.closed == 1
+    assert prof.summary.throughput is not None
+    assert prof.summary.throughput.rate.per_s == pytest.approx(80)
+    assert nothing_missing(prof.summary.missing)
+
+
+def test_the_memory_window_is_analysed():
+    prof, hook = profiler()
+    with prof:
+        train(prof, hook.clock, 13)
+
+    memory = prof.summary.memory
+    assert memory is not None
+    assert memory.allocator_peak_bytes == memory.independent_peak_bytes == 240
+    assert memory.roles_at_peak[Role.WEIGHT] == 100
+    assert memory.mismatches == 0
+
+
+def test_a_clean_window_waits_only_at_the_edges_of_blocks():
+    prof, hook = profiler(Plan(warmup=1, steps=10, windows=("clean",)))
+    with prof:
+        train(prof, hook.clock, 1)
+        hook.calls.clear()
+        train(prof, hook.clock, 10)
+
+    assert hook.calls.count("synchronize") == 5 + 4  # five ends; the first begin was before the clear
+    assert not any(call.startswith("start") for call in hook.calls)
+
+
+def test_warming_up_goes_on_until_the_loop_has_settled():
+    prof, hook = profiler(Plan(windows=("clean",), steps=2))
+    with prof:
+        train(
+            prof,
+            hook.clock,
+            30,
+            lambda step: 5.0 if step == 0 else 2.0 - 0.1 * step if step < 8 else 1.2,
+        )
+
+    assert prof.recording.run.settled is True
+    assert "Mann-Kendall" in prof.recording.run.settled_by
+    assert 8 < windows(prof)[0][2] < 20
+
+
+def test_a_loop_that_never_settles_says_so_and_is_measured_all_the_same():
+    prof, hook = profiler(Plan(windows=("clean",), steps=2, max_warmup=15))
+    with prof:
+        train(prof, hook.clock, 17, lambda step: 1.0 + step % 2)
+
+    assert prof.recording.run.settled is False
+    assert windows(prof) == [("warmup", "complete", 15), ("clean", "complete", 2)]
+    assert "NEVER SETTLED after 15 steps" in str(prof)
+
+
+def test_a_warmup_of_a_given_length_is_not_judged():
+    prof, hook = profiler()
+    with prof:
+        train(prof, hook.clock, 13)
+
+    assert prof.recording.run.settled is None
+    assert "2 steps, as asked" in prof.recording.run.settled_by
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (0, [("warmup", "cut short", 0)]),
+        (1, [("warmup", "cut short", 1)]),
+        (3, [("warmup", "complete", 2), ("clean", "cut short", 1)]),
+        (8, [("warmup", "complete", 2), ("clean", "complete", 4), ("memory", "cut short", 2)]),
+    ],
+)
+def test_a_loop_that_ends_early_keeps_what_there_is(steps: int, expected: list[tuple[str, str, int]]):
+    prof, hook = profiler()
+    with prof:
+        train(prof, hook.clock, steps)
+
+    assert windows(prof) == expected
+    assert not prof.recording.run.complete
+    assert hook.closed == 1
+    assert "incomplete" in str(prof)
+    assert (prof.summary.memory is not None) == (steps == 8)
+
+
+def test_a_loop_that_never_steps_says_so():
+    prof, _ = profiler()
+    with prof:
+        pass
+
+    assert "prof.step() was never called" in prof.summary.missing["throughput"]
+
+
+def test_an_exception_in_the_loop_passes_through_and_the_recording_is_kept(tmp_path: Path):
+    prof, hook = profiler(path=tmp_path / "a.tbd")
+    with pytest.raises(ZeroDivisionError), prof:
+        train(prof, hook.clock, 8)
+        raise ZeroDivisionError
+
+    kept = files.load(tmp_path / "a.tbd")
+    assert kept.run.ended_by == "ZeroDivisionError"
+    assert [window.state for window in kept.windows] == ["complete", "complete", "cut short"]
+    assert hook.calls[-1] == "stop"
+    assert hook.closed == 1
+
+
+def test_another_profiler_costs_only_the_memory_window():
+    prof, hook = profiler(hook=FakeHook(busy="another profiler is active"))
+    with prof:
+        train(prof, hook.clock, 10)
+
+    assert [name for name, _, _ in windows(prof)] == ["warmup", "clean", "clean"]
+    assert prof.summary.missing["memory"] == "another profiler is active"
+    assert prof.recording.run.complete
+
+
+def test_windows_can_be_repeated():
+    prof, hook = profiler(Plan(warmup=1, steps=2, memory_steps=2, repeat=2))
+    with prof:
+        train(prof, hook.clock, 13)
+
+    assert [name for name, _, _ in windows(prof)] == ["warmup", *["clean", "memory", "clean"] * 2]
+    assert prof.recording.run.complete
+
+
+def test_without_a_count_of_samples_steps_are_counted():
+    prof, hook = profiler()
+    with prof:
+        for _ in range(13):
+            hook.clock.sleep(0.5)
+            prof.step()
+
+    assert prof.summary.throughput is not None
+    assert prof.summary.throughput.unit == "steps"
+    assert prof.summary.throughput.rate.per_s == pytest.approx(2)
+    assert "throughput.samples_per_s" in prof.summary.missing
+
+
+def test_the_memory_windows_cost_is_stated():
+    prof, hook = profiler(hook=FakeHook(memory_step_s=0.05))
+    with prof:
+        train(prof, hook.clock, 13)
+
+    cost = prof.summary.memory_overhead
+    assert cost is not None
+    assert cost.ratio == pytest.approx(1.5)
+
+
+def test_the_file_grows_window_by_window(tmp_path: Path):
+    prof, hook = profiler(path=tmp_path / "a.tbd")
+    seen = []
+    with prof:
+        for _ in range(13):
+            hook.clock.sleep(0.1)
+            prof.step(1)
+            seen.append(files.load(tmp_path / "a.tbd").lost_windows)
+
+    assert seen[2] == ["clean (window 1)"]
+    assert seen[7] == ["memory (window 2)"]
+    assert seen[12] == []
+    assert files.load(tmp_path / "a.tbd").run.complete
+
+
+def test_a_file_that_can_no_longer_be_written_costs_the_file_not_the_run(tmp_path: Path):
+    prof, hook = profiler(path=tmp_path / "a.tbd")
+    with prof:
+        train(prof, hook.clock, 3)
+        prof._recorder._writer._connection.execute("DROP TABLE column_block")  # type: ignore[union-attr]
+        train(prof, hook.clock, 10)
+
+    assert prof.recording.run.complete
+    assert "writing the file failed" in prof.recording.missing["file"]
+    assert prof.summary.memory is not None
+
+
+def test_saving_afterwards_equals_recording_meanwhile(tmp_path: Path):
+    prof, hook = profiler(path=tmp_path / "a.tbd")
+    with prof:
+        train(prof, hook.clock, 13)
+    prof.save(tmp_path / "b.tbd")
+
+    assert str(files.load(tmp_path / "a.tbd").run) == str(files.load(tmp_path / "b.tbd").run)
+
+
+def test_progress_is_told_phase_by_phase():
+    hook, log = FakeHook(), ProgressLog()
+    prof = Profiler(hook, run(), SHORT, progress=log, clock=hook.clock)
+    with prof:
+        train(prof, hook.clock, 13)
+
+    assert [phase for phase, step, _ in log.told if step == 0] == [
+        "warm-up",
+        "clean",
+        "memory",
+        "clean",
+    ]
+    assert ("memory", 2, 3) in log.told

@@ -1,0 +1,150 @@
+"""The file: round trip, what survives, and one clear line for what cannot be read."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from make import MemoryStory, parameter, run, same_table, timed_window
+
+from tbdprof import recording as files
+from tbdprof.errors import RecordingFormatError, UsageError
+from tbdprof.records import Optimizer, Role
+
+
+def sample_recording() -> files.Recording:
+    story = MemoryStory()
+    story.own(story.allocate(12), Role.WEIGHT, "weiß")
+    story.mark()
+    recording = story.recording(
+        parameters=(parameter("w", 3, 1),),
+        optimizers=(Optimizer("sgd", ("w",), {"momentum": 0.9}),),
+        batch_size=4,
+    )
+    recording.missing["nvml"] = "no driver"
+    recording.windows.append(timed_window(1, "clean", [0.5, 0.25]))
+    return recording
+
+
+def test_a_recording_reads_back_as_it_was(tmp_path: Path):
+    recording = sample_recording()
+    files.save(recording, tmp_path / "a.tbd")
+
+    again = files.load(tmp_path / "a.tbd")
+
+    assert again.run == recording.run
+    assert again.missing == recording.missing
+    assert [(w.ordinal, w.name, w.state) for w in again.windows] == [
+        (0, "memory", "complete"),
+        (1, "clean", "complete"),
+    ]
+    assert same_table(again.windows[0].table("allocation"), recording.windows[0].table("allocation"))
+    assert again.strings[int(again.windows[0].table("owner")["name"][0])] == "weiß"
+
+
+def test_parts_appended_to_a_window_are_read_in_order(tmp_path: Path):
+    recording = files.Recording(run(), [files.Window(0, "clean")])
+    parts = timed_window(0, "clean", [1.0, 2.0]).table("step")
+    writer = files.Writer(tmp_path / "a.tbd", recording)
+    writer.append(recording.windows[0], {"step": parts[:1]})
+    writer.append(recording.windows[0], {"step": parts[1:]})
+    writer.close()
+
+    assert same_table(files.load(tmp_path / "a.tbd").windows[0].table("step"), parts)
+
+
+def test_an_open_window_is_named_as_lost(tmp_path: Path):
+    recording = files.Recording(run(), [files.Window(0, "clean", "complete"), files.Window(1, "memory")])
+    files.Writer(tmp_path / "a.tbd", recording)  # never closed, as when killed
+
+    again = files.load(tmp_path / "a.tbd")
+
+    assert again.lost_windows == ["memory (window 1)"]
+    assert again.named("memory") == []
+    assert not again.run.complete
+
+
+def test_a_column_this_version_does_not_know_is_passed_over_and_one_it_misses_reads_as_not_told(
+    tmp_path: Path,
+):
+    path = tmp_path / "a.tbd"
+    files.save(sample_recording(), path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE column_block SET name = 'colour' WHERE kind = 'allocation' AND name = 'shape'")
+        connection.execute("INSERT INTO run VALUES ('mood', '\"fine\"')")
+
+    again = files.load(path)
+
+    assert again.windows[0].table("allocation")["shape"].tolist() == [-1]
+    assert again.windows[0].table("allocation")["requested_bytes"].tolist() == [12]
+
+
+def damaged(path: Path, how: str) -> None:
+    files.save(sample_recording(), path)
+    if how == "missing":
+        path.unlink()
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "random":
+        path.write_bytes(bytes(range(256)) * 40)
+    elif how == "truncated":
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    elif how == "overwritten":
+        whole = path.read_bytes()
+        path.write_bytes(whole[:4096] + b"\xff" * 4096 + whole[8192:])
+    else:
+        with sqlite3.connect(path) as connection:
+            connection.execute({"newer": "PRAGMA user_version = 99", "other": "PRAGMA application_id = 7"}[how])
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("missing", "cannot read"),
+        ("empty", "is empty"),
+        ("random", "is not a tbdprof recording"),
+        ("truncated", "is damaged"),
+        ("overwritten", "is damaged"),
+        ("newer", "newer tbdprof (format 99, this one reads up to 1)"),
+        ("other", "not a tbdprof recording"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why_in_one_line(tmp_path: Path, how: str, said: str):
+    path = tmp_path / "a.tbd"
+    damaged(path, how)
+
+    with pytest.raises(RecordingFormatError) as caught:
+        files.load(path)
+
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_existing_file_is_only_overwritten_by_force(tmp_path: Path):
+    path = tmp_path / "a.tbd"
+    path.write_text("precious")
+
+    with pytest.raises(UsageError, match="--force"):
+        files.save(sample_recording(), path)
+
+    assert path.read_text() == "precious"
+    files.save(sample_recording(), path, force=True)
+    assert files.load(path).run.model == "toy"
+
+
+def test_claiming_a_place_leaves_nothing_behind(tmp_path: Path):
+    files.claim(tmp_path / "a.tbd", force=False)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("place", "said"), [("nowhere/a.tbd", "No such file"), (".", "is a folder")])
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path, place: str, said: str):
+    with pytest.raises(UsageError, match=said):
+        files.claim(tmp_path / place, force=False)
+
+
+def test_nothing_lies_beside_the_file(tmp_path: Path):
+    files.save(sample_recording(), tmp_path / "a.tbd")
+
+    assert [item.name for item in tmp_path.iterdir()] == ["a.tbd"]
