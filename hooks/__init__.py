@@ -46,8 +46,14 @@ class FrameworkHook(Protocol):
     """
 
     name: str
-    whole_run_peak_bytes: int | None  # the framework's or allocator's own, over the whole run; None: not counted
-    independent_total: str | None  # None: an independent total is kept since before the model; else why there is none
+
+    @property
+    def whole_run_peak_bytes(self) -> int | None:
+        """Return the allocator's own peak over the whole run, None where it is not counted."""
+
+    @property
+    def independent_total(self) -> str | None:
+        """Return why the framework has no total of its own since before the model, None where it has."""
 
     def set_environment(self, setting: Setting) -> None:
         """Set what must be set before the framework is imported: environment and shims."""
@@ -61,9 +67,7 @@ class FrameworkHook(Protocol):
     def attach(self) -> None:
         """Join a process in which the framework was imported already (`tbdprof.profile`); changes no setting."""
 
-    def watch(
-        self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()
-    ) -> None:
+    def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
         """Say whose memory to name; `inputs` are arrays kept from step to step that hold mini-batches and labels.
 
         Where models and optimizers are both empty, root modules and optimizers are found as they are used.

@@ -110,8 +110,8 @@ def follow(loader: Loader, action: Callable[[], None]) -> None:
     execute = loader.exec_module
 
     def execute_and_act(module: ModuleType) -> None:
-        del loader.exec_module  # type: ignore[method-assign]
+        del loader.exec_module
         execute(module)
         action()
 
-    loader.exec_module = execute_and_act
+    loader.exec_module = execute_and_act  # type: ignore[method-assign]

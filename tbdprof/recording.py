@@ -1,11 +1,11 @@
 """The file a run is kept in: one SQLite database, `*.tbd`, and nothing beside it.
 
 Whatever a window recorded is committed in one transaction when the window ends (each block of a clean window by
-itself), so a killed process loses the window it was in and no other. The journal is truncated, never a write-ahead log: after
-`kill -9` the one file alone must be readable.
+itself), so a killed process loses the window it was in and no other. The journal is truncated, never a write-ahead
+log: after `kill -9` the one file alone must be readable.
 
 Events are stored by column: a row of `column_block` is one column of one kind of record in one window, the bytes of
-a little-endian array compressed by zlib. `docs/recording.md` describes the tables; `tbdprof export` writes them out plain.
+a little-endian array compressed by zlib. `docs/recording.md` describes the tables; `tbdprof export` writes them plain.
 
 History of the format (`PRAGMA user_version`):
   1  first: run, missing, window, text, column_block.

@@ -137,9 +137,14 @@ def test_a_loop_that_never_steps_says_so():
 
 def test_an_exception_in_the_loop_passes_through_and_the_recording_is_kept(tmp_path: Path):
     prof, hook = profiler(path=tmp_path / "a.tbd")
-    with pytest.raises(ZeroDivisionError), prof:
-        train(prof, hook.clock, 8)
-        raise ZeroDivisionError
+
+    def loop() -> None:
+        with prof:
+            train(prof, hook.clock, 8)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        loop()
 
     kept = files.load(tmp_path / "a.tbd")
     assert kept.run.ended_by == "ZeroDivisionError"

@@ -2,7 +2,7 @@
 
 1. After every event the known blocks do not exceed the framework's own running total (what they fall short of it is
    the unknown category, never hidden).
-2. Each owned tensor is as large as its shape and item size say; optimizer state is what the optimizer's definition says.
+2. Each owned tensor is as large as its shape and item size say; optimizer state is what the optimizer's definition is.
 3. The peak is not above the framework's own peak over the whole run.
 """
 

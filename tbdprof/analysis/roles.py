@@ -7,8 +7,8 @@ Every rule is positive, it names what it saw; no rule is "otherwise". What no ru
 2.  It was made by a memory planner: planned.
 3.  It was there before the window, and is a tensor: kept from step to step, dynamic.
 4.  It lived through two ends of steps: dynamic if it was a tensor, workspace if it never was (a library keeps it).
-5.  It was made and freed within one innermost operator: workspace (temporary if it was a tensor, compiled if a compiler
-    made the operator).
+5.  It was made and freed within one innermost operator: workspace (temporary if it was a tensor, compiled if a
+    compiler made the operator).
 6.  By the phase it was made in. Update: dynamic. Recomputation: recomputed. Backward: gradient if the accumulation into
     a gradient freed it, compiled inside a compiled region, else gradient map. Forward: cast if it is a weight in another
     data type, else feature map. Outside: input if it was there when the next forward pass began, else dynamic.
@@ -206,7 +206,8 @@ def _casts_weight(blocks: Blocks, named: Owned, tree: SpanTree, made: Ints) -> B
         return np.zeros(len(blocks), bool)
     source = blocks.find(tree.rows["operand"][np.maximum(cast, 0)], np.maximum(blocks.start, 0))
     weight = named.role[np.maximum(source, 0)] == Role.WEIGHT
-    return (cast >= 0) & (source >= 0) & weight
+    of_weight: Bools = (cast >= 0) & (source >= 0) & weight
+    return of_weight
 
 
 def _there_at_forward(blocks: Blocks, tree: SpanTree) -> Bools:

@@ -37,4 +37,6 @@ def as_table() -> str:
 
 def as_json() -> str:
     """Return the list as JSON: null where a model can run in a framework, else the reason why not."""
-    return json.dumps({name: {"parameters": suite.find(name).parameters, **where(name)} for name in suite.names()}, indent=2)
+    return json.dumps(
+        {name: {"parameters": suite.find(name).parameters, **where(name)} for name in suite.names()}, indent=2
+    )

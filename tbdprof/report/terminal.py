@@ -40,9 +40,9 @@ def printed(content: RenderableType, *, width: int | None = None, color: bool = 
     """Return anything rich can print as text."""
     columns = width or min(shutil.get_terminal_size((100, 24)).columns, MOST_COLUMNS)
     out = io.StringIO()
-    Console(file=out, width=columns, force_terminal=color, no_color=not color, highlight=False, markup=False, emoji=False).print(
-        content
-    )
+    Console(
+        file=out, width=columns, force_terminal=color, no_color=not color, highlight=False, markup=False, emoji=False
+    ).print(content)
     return out.getvalue().rstrip("\n")
 
 

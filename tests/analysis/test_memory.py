@@ -1,5 +1,8 @@
 """Peak, breakdown, identities: hand-worked numbers on short stories, and planted mistakes that must be found."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 from make import MemoryStory, parameter
 
@@ -8,12 +11,18 @@ from tbdprof.recording import Recording
 from tbdprof.records import Operation, Optimizer, Phase, Role, SpanKind
 
 
+@contextmanager
+def forward_operator(story: MemoryStory) -> Iterator[None]:
+    layer = story.span(SpanKind.LAYER, "fc", Phase.FORWARD)
+    with story.phase(Phase.FORWARD), layer, story.operator("addmm", Phase.FORWARD, forward=7):
+        yield
+
+
 def training_step(story: MemoryStory, weight: int) -> None:
-    with story.phase(Phase.FORWARD), story.span(SpanKind.LAYER, "fc", Phase.FORWARD):
-        with story.operator("addmm", Phase.FORWARD, forward=7):
-            scratch = story.allocate(300, was_tensor=0)
-            output = story.allocate(40)
-            story.free(scratch)
+    with forward_operator(story):
+        scratch = story.allocate(300, was_tensor=0)
+        output = story.allocate(40)
+        story.free(scratch)
     with story.phase(Phase.BACKWARD), story.operator("addmm_backward", Phase.BACKWARD, forward=7):
         gradient = story.allocate(100)
         error = story.allocate(20)
@@ -115,9 +124,8 @@ def test_holdings_name_layer_and_operator_and_add_up_by_layer():
 
 def test_what_backward_makes_belongs_to_the_layer_of_its_forward_operator():
     story = MemoryStory()
-    with story.phase(Phase.FORWARD), story.span(SpanKind.LAYER, "fc", Phase.FORWARD):
-        with story.operator("addmm", Phase.FORWARD, forward=7):
-            pass
+    with forward_operator(story):
+        pass
     with story.phase(Phase.BACKWARD), story.operator("addmm_backward", Phase.BACKWARD, forward=7):
         story.allocate(500)
     story.mark()

@@ -101,7 +101,9 @@ def test_the_roles_add_up_to_their_categories():
     memory = summarize(profiled(FULL)).memory
     assert memory is not None
 
-    assert {role.name.lower() for role in Role} == set(json_report.document(summarize(profiled(FULL)))["memory"]["roles_max"])
+    assert {role.name.lower() for role in Role} == set(
+        json_report.document(summarize(profiled(FULL)))["memory"]["roles_max"]
+    )
     total = sum(memory.category_at_peak(category) for category in CATEGORIES)
     assert total == sum(memory.roles_at_peak.values()) == memory.allocator_peak_bytes
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tbdprof.hooks.torch_events import ACCUMULATE_GRAD, BackwardRun, Mark, Point, Region, Scope
+from tbdprof.hooks.on_torch.events import ACCUMULATE_GRAD, BackwardRun, Mark, Point, Region, Scope
 from tbdprof.records import Operation, Phase, SpanKind, Strings
 
 _FORWARD = "forward"  # the origin of a span that stands for a forward phase
@@ -30,7 +30,7 @@ class _Open:
 
 
 class Spans:
-    """Opens and closes spans in the order of events; a closed span is a row of `records.SPAN`.
+    """Opens and closes spans in the order of events; a closed one is a row of `records.SPAN`.
 
     A forward phase lasts from its root module's call until the backward pass, the optimizer's
     step or the end of the training step that follows. It may begin inside a range of Python code
@@ -39,12 +39,16 @@ class Spans:
     """
 
     def __init__(self, strings: Strings, order: Iterator[int]) -> None:
-        self.rows: list[tuple[object, ...]] = []
+        self._rows: dict[int, tuple[object, ...]] = {}
         self._strings = strings
         self._order = order
         self._ids = 0
         self._stacks: defaultdict[int, list[_Open]] = defaultdict(list)
         self._forward: dict[int, str] = {}  # thread -> name of the forward phase it is in
+
+    def table_rows(self) -> list[tuple[object, ...]]:
+        """Return the closed spans in the order in which they were opened."""
+        return [self._rows[each] for each in sorted(self._rows)]
 
     def innermost(self, thread: int) -> int:
         """Return the id of the span a thread is in, -1: none."""
@@ -151,23 +155,21 @@ class Spans:
         region = span.origin if isinstance(span.origin, Region) else None
         operation = _operation(region, span.kind)
         cast = operation is Operation.CAST and region is not None and region.tensors
-        self.rows.append(
-            (
-                span.id,
-                span.parent,
-                span.kind,
-                span.phase,
-                operation,
-                self._strings.add(span.name),
-                span.thread,
-                span.start_ns,
-                time_ns,
-                span.first_sequence,
-                next(self._order),
-                span.forward,
-                self._strings.add(json.dumps(region.shapes)) if region is not None else -1,
-                region.tensors[0].address if region is not None and cast else 0,
-            )
+        self._rows[span.id] = (
+            span.id,
+            span.parent,
+            span.kind,
+            span.phase,
+            operation,
+            self._strings.add(span.name),
+            span.thread,
+            span.start_ns,
+            time_ns,
+            span.first_sequence,
+            next(self._order),
+            span.forward,
+            self._strings.add(json.dumps(region.shapes)) if region is not None else -1,
+            region.tensors[0].address if region is not None and cast else 0,
         )
         return span
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import torch
 
-from tbdprof.hooks.on_torch_owners import Watched, local_part
-from tbdprof.hooks.on_torch_trace import device_text
+from tbdprof.hooks.on_torch.owners import Watched, local_part
+from tbdprof.hooks.on_torch.trace import device_text
 from tbdprof.records import Optimizer, Parameter
 
 _KINDS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
@@ -48,14 +48,8 @@ def optimizer_list(watched: Watched) -> list[Optimizer]:
     return rows
 
 
-def _settings(
-    kind: str, group: Mapping[str, object], optimizer: torch.optim.Optimizer
-) -> dict[str, float]:
-    settings = {
-        name: float(value)
-        for name in _SETTINGS
-        if isinstance(value := group.get(name), int | float)
-    }
+def _settings(kind: str, group: Mapping[str, object], optimizer: torch.optim.Optimizer) -> dict[str, float]:
+    settings = {name: float(value) for name in _SETTINGS if isinstance(value := group.get(name), int | float)}
     if kind in _WITH_COUNTER:
         counters = [s["step"] for s in optimizer.state.values() if "step" in s]
         counter = counters[0] if counters else torch.get_default_dtype()

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tbdprof.hooks.torch_events import (
+from tbdprof.hooks.on_torch.events import (
     Enter,
     Existing,
     Leave,
@@ -17,7 +17,7 @@ from tbdprof.hooks.torch_events import (
     SeenTensor,
     Trace,
 )
-from tbdprof.hooks.torch_spans import Spans
+from tbdprof.hooks.on_torch.spans import Spans
 from tbdprof.records import AllocationKind, Strings, Table, table
 
 _SMALL_SLACK_BYTES = 512  # CUDA's caching allocator rounds to this,
@@ -61,9 +61,7 @@ class Ledger:
     The total then still tells what is allocated unseen within the window.
     """
 
-    def __init__(
-        self, order: Iterator[int], cpu_bytes_at_begin: int, counted_from_start: bool
-    ) -> None:
+    def __init__(self, order: Iterator[int], cpu_bytes_at_begin: int, counted_from_start: bool) -> None:
         self._rows: list[_Row] = []
         self._order = order
         self._live: dict[tuple[str, int], _Block] = {}
@@ -133,9 +131,7 @@ class Ledger:
     def _enter(self, kind: AllocationKind, block: _Block, place: _Place) -> None:
         total = self._total[block.device] + self._shift[block.device]
         sequence = next(self._order)
-        self._rows.append(
-            _Row(sequence, kind, place.thread, block, place.time_ns, place.span, total)
-        )
+        self._rows.append(_Row(sequence, kind, place.thread, block, place.time_ns, place.span, total))
 
 
 def _fills(tensor_bytes: int, block: _Block) -> bool:
@@ -215,16 +211,14 @@ def build(
             ledger.gone(event.mark.device, event.mark.address, place)
     spans.finish(end_ns)
     tables = {
-        "span": table("span", spans.rows),
+        "span": table("span", spans.table_rows()),
         "allocation": ledger.table(strings),
         "owner": table("owner", owners),
     }
     return tables, marks
 
 
-def _mark(
-    mark: Mark, sequence: int, owners: list[tuple[object, ...]], strings: Strings
-) -> list[int]:
+def _mark(mark: Mark, sequence: int, owners: list[tuple[object, ...]], strings: Strings) -> list[int]:
     """Append a marker's owners; return its sequence where it ends a step."""
     owners += [_owner(sequence, owned, strings) for owned in mark.owned]
     return [sequence] if mark.point is Point.STEP else []

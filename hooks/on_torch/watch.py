@@ -12,12 +12,12 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from tbdprof.hooks import on_torch_owners as owners
-from tbdprof.hooks.on_torch_trace import MARKER
-from tbdprof.hooks.torch_events import Mark, Point
+from tbdprof.hooks.on_torch import owners
+from tbdprof.hooks.on_torch.events import Mark, Point
+from tbdprof.hooks.on_torch.trace import MARKER
 
 
 class Markers:
@@ -59,23 +59,31 @@ class Watch:
         self._window: list[RemovableHandle] = []
         self._finding_models: list[RemovableHandle] = []
         self._finding_optimizers: list[RemovableHandle] = []
-        self._wants_models = False
+        self._updates: list[RemovableHandle] = []
         self._local = threading.local()
         self._finding = threading.local()
 
-    def find(self, *, models: bool, optimizers: bool) -> None:
-        """Find models or optimizers as they are used.
+    def find(self) -> None:
+        """Find models and optimizers as they are used.
 
         A model is a module with parameters that is called from outside any other and outside the
         backward pass. The search for models costs a little at every module's call: it rests while
         every parameter of every known optimizer belongs to a known model, and goes on when another
         optimizer's step is seen.
         """
-        self._wants_models |= models
-        if optimizers and not self._finding_optimizers:
+        if not self._finding_optimizers:
             self._finding_optimizers = [register_optimizer_step_pre_hook(self._step_found)]
-        if models:
             self._find_models()
+
+    def on_update(self, callback: Callable[[object], None]) -> None:
+        """Call back with the optimizer after each step any optimizer takes."""
+        pid = os.getpid()
+
+        def after(optimizer: torch.optim.Optimizer, *_: object) -> None:
+            if os.getpid() == pid and not torch.compiler.is_compiling():
+                callback(optimizer)
+
+        self._updates.append(register_optimizer_step_post_hook(after))
 
     def open_window(self) -> None:
         """Put the markers' hooks on everything watched."""
@@ -91,7 +99,7 @@ class Watch:
 
     def close(self) -> None:
         """Take every hook off."""
-        for handles in (self._window, self._finding_models, self._finding_optimizers):
+        for handles in (self._window, self._finding_models, self._finding_optimizers, self._updates):
             _remove(handles)
 
     def _mark_model(self, prefix: str, model: torch.nn.Module) -> None:
@@ -101,9 +109,7 @@ class Watch:
                 self._mark_layer(prefix + name, module)
         root = prefix.removesuffix(".")
 
-        def before(
-            module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
-        ) -> None:
+        def before(module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
             self._forward_begins(root, args, kwargs)
 
         def after(module: torch.nn.Module, args: tuple[object, ...], output: object) -> None:
@@ -134,9 +140,7 @@ class Watch:
             optimizer.register_step_post_hook(self._step_ends),
         ]
 
-    def _forward_begins(
-        self, root: str, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> None:
+    def _forward_begins(self, root: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         if not self.markers.is_on():
             return
         if self._enter() == 0 and not _in_backward():
@@ -196,7 +200,7 @@ class Watch:
             self._step_begins(optimizer)
         if self.watched.is_complete():
             _remove(self._finding_models)
-        elif self._wants_models:
+        else:
             self._find_models()
 
     def _reopen_window(self) -> None:

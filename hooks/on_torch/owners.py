@@ -8,8 +8,8 @@ import torch
 from torch._C import DisableTorchFunctionSubclass
 from torch.utils._pytree import tree_leaves
 
-from tbdprof.hooks.on_torch_trace import device_text
-from tbdprof.hooks.torch_events import Existing, Owned
+from tbdprof.hooks.on_torch.events import Existing, Owned
+from tbdprof.hooks.on_torch.trace import device_text
 from tbdprof.records import Role
 
 Named = Sequence[tuple[str, torch.Tensor]]
@@ -25,6 +25,7 @@ class Watched:
     def __init__(self) -> None:
         self._models: list[weakref.ref[torch.nn.Module]] = []
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
+        self._inputs: list[weakref.ref[torch.Tensor]] = []
 
     def add_model(self, model: torch.nn.Module) -> bool:
         """Watch a model, in place of its parts; return false where it is watched already."""
@@ -42,6 +43,15 @@ class Watched:
             return False
         self._optimizers.append(weakref.ref(optimizer))
         return True
+
+    def add_inputs(self, inputs: Sequence[object]) -> None:
+        """Watch the tensors in these, which hold mini-batches from step to step."""
+        tensors = (leaf for leaf in tree_leaves(list(inputs)) if isinstance(leaf, torch.Tensor))
+        self._inputs += [weakref.ref(tensor) for tensor in tensors]
+
+    def inputs(self) -> list[torch.Tensor]:
+        """Return the kept inputs that are still there."""
+        return [tensor for ref in self._inputs if (tensor := ref()) is not None]
 
     def models(self) -> list[torch.nn.Module]:
         """Return the models that are still there."""
@@ -93,13 +103,14 @@ class Watched:
 
 
 def everything(watched: Watched) -> list[Owned]:
-    """Return the storages of weights, buffers, gradients and optimizer state."""
+    """Return the storages of weights, buffers, gradients, optimizer state and kept inputs."""
     parameters = watched.parameters()
     return [
         *owned(Role.WEIGHT, parameters),
         *owned(Role.BUFFER, watched.buffers()),
         *gradients(parameters),
         *(row for each in watched.optimizers() for row in state(each, parameters)),
+        *inputs(watched.inputs()),
     ]
 
 

@@ -19,7 +19,7 @@ from torch._C._profiler import (
 from torch.autograd.profiler import profile
 
 from tbdprof.errors import UnavailableError
-from tbdprof.hooks.torch_events import (
+from tbdprof.hooks.on_torch.events import (
     Enter,
     Event,
     Leave,
@@ -49,9 +49,7 @@ class Session:
 
     def __init__(self) -> None:
         if is_profiler_active():
-            raise UnavailableError(
-                "another torch profiler is active: end it before tbdprof's memory window begins"
-            )
+            raise UnavailableError("another torch profiler is active: end it before tbdprof's memory window begins")
         self._profile = profile(use_kineto=True, profile_memory=True, record_shapes=True)
         self._offset_ns = _wall_offset_ns()
         with _quiet():
@@ -108,9 +106,7 @@ class _Reader:
     def _add(self, node: _ProfilerEvent, event: Event) -> None:
         self._trace.events.append((node.start_time_ns - self._offset_ns, event))
 
-    def _entered(
-        self, node: _ProfilerEvent, fields: _ExtraFields_TorchOp, parent: Region | None
-    ) -> Region:
+    def _entered(self, node: _ProfilerEvent, fields: _ExtraFields_TorchOp, parent: Region | None) -> Region:
         region = Region(
             name=fields.name,
             scope=_SCOPES.get(fields.scope, Scope.FUNCTION),

@@ -6,14 +6,14 @@ It may be imported while torch is not: what imports torch is imported within its
 import os
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tbdprof.errors import UnavailableError, UsageError
+from tbdprof.errors import TbdprofError, UnavailableError, UsageError
 from tbdprof.hooks import Drained, Facts, Setting
-from tbdprof.hooks.torch_events import Existing, Mark, Point, Trace
-from tbdprof.hooks.torch_tables import build
+from tbdprof.hooks.on_torch.events import Existing, Mark, Point, Trace
+from tbdprof.hooks.on_torch.tables import build
 from tbdprof.records import Strings
 
 if TYPE_CHECKING:
@@ -21,19 +21,13 @@ if TYPE_CHECKING:
 
     import torch
 
-    from tbdprof.hooks.on_torch_trace import Session
-    from tbdprof.hooks.on_torch_watch import Watch
+    from tbdprof.hooks.on_torch.trace import Session
+    from tbdprof.hooks.on_torch.watch import Watch
 
 _QUIET = {"KINETO_LOG_LEVEL": "9", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-_LATE = (
-    "accounting began after torch had allocated: "
-    "run it with `tbdprof run` to count from the first allocation"
-)
+_LATE = "accounting began after torch had allocated: run it with `tbdprof run` to count from the first allocation"
 _NO_FLAG = "this build of torch keeps no account of CPU memory"
-_TAKEN = (
-    "another torch profiler began within the window and took its events: "
-    "leave it off while tbdprof records"
-)
+_TAKEN = "another torch profiler began within the window and took its events: leave it off while tbdprof records"
 
 
 @dataclass(slots=True)
@@ -76,7 +70,7 @@ class TorchHook:
         """The CUDA allocator's own peak; the CPU's is not counted."""
         if self._joined is None:
             return None
-        from tbdprof.hooks import on_torch_process as process
+        from tbdprof.hooks.on_torch import process
 
         return process.peak_bytes(self._device())
 
@@ -87,17 +81,27 @@ class TorchHook:
             return _LATE
         return self._joined.late if self._device() == "cpu" else None
 
+    def set_environment(self, setting: Setting) -> None:
+        """Have torch be quiet, and start with the wanted number of threads."""
+        threads = {} if setting.threads is None else {"OMP_NUM_THREADS": str(setting.threads)}
+        for name, value in {**_QUIET, **threads}.items():
+            self._environment.setdefault(name, os.environ.get(name))
+            os.environ[name] = value
+
     def prepare(self, setting: Setting) -> None:
         """Import torch quietly, switch its CPU accounting on, choose device, threads and seed."""
-        threads = {} if setting.threads is None else {"OMP_NUM_THREADS": str(setting.threads)}
-        self._set_environment({**_QUIET, **threads})
+        self.set_environment(setting)
         self._join()
         import torch
 
-        from tbdprof.hooks import on_torch_process as process
+        from tbdprof.hooks.on_torch import process
 
         joined = self._require()
-        joined.device = process.choose_device(setting.device)
+        try:
+            joined.device = process.choose_device(setting.device)
+        except TbdprofError:
+            self.close()
+            raise
         if setting.threads is not None:
             torch.set_num_threads(setting.threads)
         if setting.seed is not None:
@@ -107,23 +111,28 @@ class TorchHook:
         """Switch torch's CPU accounting on and change nothing else."""
         self._join()
 
-    def watch(self, models: Sequence[object], optimizers: Sequence[object]) -> None:
-        """Name these models' and optimizers' memory; find what is not given as it is used."""
+    def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
+        """Name the memory of these; with neither models nor optimizers, find them as they are used."""
         watch = self._require().watch
-        from tbdprof.hooks.on_torch_watch import add_all
+        from tbdprof.hooks.on_torch.watch import add_all
 
         strange = add_all(watch, models, optimizers)
         if strange:
             raise UsageError(f"neither a torch module nor a torch optimizer: {', '.join(strange)}")
-        watch.find(models=not models, optimizers=not optimizers)
+        watch.watched.add_inputs(inputs)
+        if not models and not optimizers:
+            watch.find()
+
+    def on_update(self, callback: Callable[[object], None]) -> None:
+        """Call back with the optimizer after each step any optimizer takes, until `close`."""
+        self._require().watch.on_update(callback)
 
     def facts(self) -> Facts:
         """Return torch's version and settings, and what is watched by now."""
         joined = self._require()
         import torch
 
-        from tbdprof.hooks import on_torch_facts as facts
-        from tbdprof.hooks import on_torch_process as process
+        from tbdprof.hooks.on_torch import facts, process
 
         device = self._device()
         return Facts(
@@ -139,7 +148,7 @@ class TorchHook:
     def synchronize(self) -> None:
         """Wait for the CUDA device; nothing is to be waited for on the CPU."""
         self._require()
-        from tbdprof.hooks import on_torch_process as process
+        from tbdprof.hooks.on_torch import process
 
         process.synchronize(self._device())
 
@@ -148,9 +157,8 @@ class TorchHook:
         watch = self._require().watch
         import torch
 
-        from tbdprof.hooks import on_torch_owners as owners
-        from tbdprof.hooks import on_torch_process as process
-        from tbdprof.hooks.on_torch_trace import Session
+        from tbdprof.hooks.on_torch import owners, process
+        from tbdprof.hooks.on_torch.trace import Session
 
         process.release_workspaces()
         self._window = _Window(Session(), owners.existing(watch.watched))
@@ -167,7 +175,7 @@ class TorchHook:
     def mark_step(self) -> None:
         """Read all owners at a step's end."""
         watch = self._require().watch
-        from tbdprof.hooks import on_torch_owners as owners
+        from tbdprof.hooks.on_torch import owners
 
         if watch.markers.is_on():
             watch.markers.place(Mark(Point.STEP, owned=owners.everything(watch.watched)))
@@ -220,7 +228,7 @@ class TorchHook:
         """Return torch's sentence about what was asked for, if the error means out of memory."""
         if "torch" not in sys.modules:
             return None
-        from tbdprof.hooks import on_torch_process as process
+        from tbdprof.hooks.on_torch import process
 
         return process.out_of_memory(error)
 
@@ -231,8 +239,8 @@ class TorchHook:
         except (ImportError, OSError) as error:
             self.close()
             raise UnavailableError(_import_failed(error)) from error
-        from tbdprof.hooks.on_torch_process import accounting_flag
-        from tbdprof.hooks.on_torch_watch import Markers, Watch
+        from tbdprof.hooks.on_torch.process import accounting_flag
+        from tbdprof.hooks.on_torch.watch import Markers, Watch
 
         flag = accounting_flag()
         self._joined = _Joined(
@@ -248,28 +256,21 @@ class TorchHook:
 
     def _require(self) -> _Joined:
         if self._joined is None:
-            raise UsageError(
-                "the torch hook is used before prepare() or attach(), or after close()"
-            )
+            raise UsageError("the torch hook is used before prepare() or attach(), or after close()")
         return self._joined
 
     def _device(self) -> str:
         joined = self._require()
         if joined.device is not None:
             return joined.device
-        from tbdprof.hooks.on_torch_trace import device_text
+        from tbdprof.hooks.on_torch.trace import device_text
 
         return next((device_text(p.device) for _, p in joined.watch.watched.parameters()), "cpu")
-
-    def _set_environment(self, values: Mapping[str, str]) -> None:
-        for name, value in values.items():
-            self._environment.setdefault(name, os.environ.get(name))
-            os.environ[name] = value
 
     def _follow_older_blocks(self, window: _Window) -> None:
         """Where torch's account began late, it says nothing of the end of a block that is older."""
         joined = self._require()
-        from tbdprof.hooks import on_torch_owners as owners
+        from tbdprof.hooks.on_torch import owners
 
         watch = joined.watch
         foreign = owners.foreign_bytes(watch.watched)
@@ -282,9 +283,7 @@ class TorchHook:
             window.deaths = owners.call_at_death(
                 watch.watched,
                 window.existing,
-                lambda device, address: watch.markers.place(
-                    Mark(Point.GONE, device=device, address=address)
-                ),
+                lambda device, address: watch.markers.place(Mark(Point.GONE, device=device, address=address)),
             )
 
 

@@ -1,0 +1,137 @@
+"""The suite of models: what there is, what a run of it may ask for, and how to build it.
+
+A model is one folder here: its `__init__` holds the facts (`SPEC`), each `on_<framework>.py` in it one function,
+`build(spec, config) -> Workload`. Nothing else names a model.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import ModuleType
+
+from tbdprof.errors import UsageError
+from tbdprof.suite.workload import Config, Option, Spec, Workload
+
+PRECISIONS: tuple[str, ...] = ("fp32", "fp64", "bf16")
+
+
+def names() -> list[str]:
+    """Return the names of all models, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
+
+
+def find(name: str) -> Spec:
+    """Return a model's facts; raises UsageError where there is no such model."""
+    spec: Spec = _folder(name).SPEC
+    return spec
+
+
+def frameworks(name: str) -> tuple[str, ...]:
+    """Return the frameworks a model is written for, sorted."""
+    found = (module.name for module in pkgutil.iter_modules(_folder(name).__path__))
+    written_for = (module.removeprefix("on_") for module in found if module.startswith("on_"))
+    # on_torch_layers.py would be a part of on_torch.py.
+    return tuple(sorted(framework for framework in written_for if "_" not in framework))
+
+
+def check_framework(spec: Spec, framework: str) -> None:
+    """Raise UsageError where a model is not written for a framework."""
+    carried = frameworks(spec.name)
+    if framework not in carried:
+        raise UsageError(f"{spec.name} is not written for {framework!r}: choose {' or '.join(carried)}")
+
+
+def configure(
+    spec: Spec,
+    *,
+    batch_size: int | None = None,
+    device: str = "cpu",
+    precision: str = "fp32",
+    seed: int = 0,
+    options: Mapping[str, str | int] | None = None,
+) -> Config:
+    """Return what was asked for, checked and typed, with the model's defaults for the rest.
+
+    Options may be text, as on a command line. Raises UsageError.
+    """
+    if batch_size is not None and batch_size < 1:
+        raise UsageError(f"batch size is {batch_size}: give 1 or more")
+    if precision not in PRECISIONS:
+        raise UsageError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
+    if seed < 0:
+        raise UsageError(f"seed is {seed}: give 0 or more")
+    return Config(
+        batch_size=_default_batch(spec, device) if batch_size is None else batch_size,
+        device=device,
+        precision=precision,
+        seed=seed,
+        options=_typed_options(spec, options or {}),
+    )
+
+
+def estimate_bytes(spec: Spec, config: Config) -> int:
+    """Return about how many bytes a training step needs at least, so that what cannot fit is refused early.
+
+    A sample's share is known at the model's default options; at others only the fixed part is counted.
+    """
+    at_defaults = all(config.options.get(option.name, option.default) == option.default for option in spec.options)
+    per_sample = spec.sample_bytes if at_defaults else 0
+    if config.precision == "bf16":
+        per_sample //= 2  # autocast keeps feature maps, and no weights, in half the bytes
+    widening = 2 if config.precision == "fp64" else 1
+    return widening * (spec.fixed_bytes + config.batch_size * per_sample)
+
+
+def build(name: str, framework: str, config: Config) -> Workload:
+    """Return a model with its optimizer and batch, ready to train; imports the framework.
+
+    Raises UsageError where the model is not written for the framework or cannot run as configured in it.
+    """
+    spec = find(name)
+    check_framework(spec, framework)
+    module = importlib.import_module(f"{__name__}.{name}.on_{framework}")
+    workload: Workload = module.build(spec, config)
+    return workload
+
+
+def _folder(name: str) -> ModuleType:
+    known = names()
+    if name not in known:
+        near = get_close_matches(name, known)
+        meant = f" (did you mean {' or '.join(near)}?)" if near else ""
+        raise UsageError(f"unknown model {name!r}{meant}: choose one of {', '.join(known)}")
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def _default_batch(spec: Spec, device: str) -> int:
+    kind = device.partition(":")[0]
+    # "auto", or no device at all: whether it can be had is for the framework's hook to say.
+    return spec.default_batch.get(kind, spec.default_batch["cpu"])
+
+
+def _typed_options(spec: Spec, given: Mapping[str, str | int]) -> dict[str, str | int]:
+    known = {option.name: option for option in spec.options}
+    for name in given:
+        if name not in known:
+            has = f"choose {', '.join(map(_flag, known))}" if known else "it has none"
+            raise UsageError(f"{spec.name} has no option {_flag(name)}: {has}")
+    return {name: _typed(option, given.get(name, option.default)) for name, option in known.items()}
+
+
+def _typed(option: Option, value: str | int) -> str | int:
+    if isinstance(option.default, str):
+        if option.choices and value not in option.choices:
+            raise UsageError(f"{_flag(option.name)} is {value!r}: choose {' or '.join(option.choices)}")
+        return str(value)
+    try:
+        number = int(value)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise UsageError(f"{_flag(option.name)} is {value!r}: give a whole number of 1 or more")
+    return number
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,44 @@
+"""ResNet-50: He et al., Deep Residual Learning for Image Recognition, 2016 (arXiv:1512.03385), and how it is trained here.
+
+Variant v1.5 has a downsampling block's stride in its 3×3 convolution, v1 in its first 1×1 as the paper has it. The
+initial weights and the learning rate's rule are those of Goyal et al., 2017 (arXiv:1706.02677), except that every
+batch normalization begins with scale 1. `tbdprof.suite.resnet50.architecture` holds the layers; the figures here are
+sums over them.
+"""
+
+from tbdprof.suite.workload import Option, Spec
+
+SPEC = Spec(
+    name="resnet50",
+    title="ResNet-50",
+    task="image classification",
+    dataset="ImageNet1K",
+    unit="images",
+    dominant_layer="convolution",
+    parameters=25_503_912 + 53_120,  # convolutions and dense, batch-norm scale and shift
+    default_batch={"cpu": 4, "cuda": 32},
+    optimizer="SGD, momentum 0.9, weight decay 1e-4, learning rate 0.1 × batch / 256",
+    options=(
+        Option(
+            "variant",
+            "v1.5",
+            "where a downsampling block has its stride: v1.5 in the 3×3, v1 in the 1×1",
+            ("v1.5", "v1"),
+        ),
+        Option("image_size", 224, "height and width of an image in pixels"),
+    ),
+    fixed_bytes=3 * 4 * 25_557_032,  # weights, their gradients and momentum
+    # Feature maps saved for backward with in-place ReLU in fp32, the image and its label.
+    sample_bytes=85_311_392 + 602_112 + 8,
+)
+
+CLASSES = 1000
+NORM_EPSILON = 1e-5
+NORM_MOMENTUM = 0.1  # the share of the new batch in a running statistic
+MOMENTUM = 0.9
+WEIGHT_DECAY = 1e-4
+
+
+def learning_rate(batch_size: int) -> float:
+    """Return the learning rate at a batch size: 0.1 at 256, linear in it (Goyal et al., section 2.1)."""
+    return 0.1 * batch_size / 256

@@ -1,0 +1,122 @@
+"""ResNet-50's layers: shapes, parameters and work of each, without any framework.
+
+The order is that of the network; a block's shortcut convolution, where it has one, comes last in the block. Every
+convolution is without bias, pads by half its kernel, and is followed by batch normalization.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tbdprof.errors import UsageError
+from tbdprof.suite.resnet50 import CLASSES
+from tbdprof.suite.workload import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Bottleneck blocks of one width: the first may halve the map, and all put out `EXPANSION` × width channels."""
+
+    width: int
+    blocks: int
+    stride: int
+
+
+EXPANSION = 4
+STEM_WIDTH = 64
+STAGES = (Stage(64, 3, 1), Stage(128, 4, 2), Stage(256, 6, 2), Stage(512, 3, 2))
+FEATURES = EXPANSION * STAGES[-1].width
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution over square maps and the batch normalization after it."""
+
+    name: str
+    inputs: int  # channels
+    outputs: int
+    kernel: int
+    stride: int
+    side: int  # of the map put out
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The weight's shape: outputs, inputs, height, width."""
+        return (self.outputs, self.inputs, self.kernel, self.kernel)
+
+    @property
+    def parameters(self) -> int:
+        """Trainable parameters, the batch normalization's scale and shift among them."""
+        return self.outputs * self.inputs * self.kernel**2 + 2 * self.outputs
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of an image's forward pass."""
+        return self.outputs * self.inputs * self.kernel**2 * self.side**2
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """The classifier, which has a bias."""
+
+    name: str
+    inputs: int
+    outputs: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The weight's shape: outputs, inputs."""
+        return (self.outputs, self.inputs)
+
+    @property
+    def parameters(self) -> int:
+        """Trainable parameters."""
+        return self.outputs * (self.inputs + 1)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of an image's forward pass."""
+        return self.outputs * self.inputs
+
+
+def layers(variant: str = "v1.5", image_size: int = 224) -> tuple[Convolution | Dense, ...]:
+    """Return every layer with trainable weights, in the network's order."""
+    return (*_convolutions(variant, image_size), Dense("fc", FEATURES, CLASSES))
+
+
+def strides(variant: str, stride: int) -> tuple[int, int]:
+    """Return the strides of a block's first 1×1 and of its 3×3 convolution."""
+    return (stride, 1) if variant == "v1" else (1, stride)
+
+
+def check(config: Config) -> None:
+    """Raise UsageError where the last maps would leave batch normalization a single value a channel."""
+    last_side = list(_convolutions(str(config.options["variant"]), int(config.options["image_size"])))[-1].side
+    if config.batch_size * last_side**2 < 2:
+        raise UsageError("batch size 1 leaves batch normalization one value a channel: give --image-size 33 or more")
+
+
+def _convolutions(variant: str, image_size: int) -> Iterator[Convolution]:
+    side = _strided(image_size, 2)
+    yield Convolution("conv1", 3, STEM_WIDTH, 7, 2, side)
+    side, channels = _strided(side, 2), STEM_WIDTH  # max pooling
+    for number, stage in enumerate(STAGES, 1):
+        for index in range(stage.blocks):
+            stride = stage.stride if index == 0 else 1
+            yield from _bottleneck(f"layer{number}.{index}", channels, stage.width, strides(variant, stride), side)
+            side, channels = _strided(side, stride), EXPANSION * stage.width
+
+
+def _bottleneck(name: str, inputs: int, width: int, strides: tuple[int, int], input_side: int) -> Iterator[Convolution]:
+    first, second = strides
+    inner_side = _strided(input_side, first)
+    side = _strided(inner_side, second)
+    outputs = EXPANSION * width
+    yield Convolution(f"{name}.conv1", inputs, width, 1, first, inner_side)
+    yield Convolution(f"{name}.conv2", width, width, 3, second, side)
+    yield Convolution(f"{name}.conv3", width, outputs, 1, 1, side)
+    if inputs != outputs:
+        yield Convolution(f"{name}.downsample.0", inputs, outputs, 1, first * second, side)
+
+
+def _strided(side: int, stride: int) -> int:
+    return (side - 1) // stride + 1

@@ -1,0 +1,30 @@
+"""ResNet-50's initial weights, drawn in numpy from a seed: the same in every framework."""
+
+from collections.abc import Iterator
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.suite.resnet50.architecture import Convolution, Dense, layers
+
+_WEIGHTS = 0  # beside the seed, so that a batch and initial weights of one seed are drawn apart
+
+
+def weights(seed: int) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Yield each convolution's and the classifier's weight by name (`layer1.0.conv1.weight`), one at a time.
+
+    They are normal: of variance 2 / fan-out for convolutions (He et al., 2015, arXiv:1502.01852), 0.01² for the
+    classifier (Goyal et al.). Batch normalization begins with scale 1 and shift 0, the classifier with bias 0.
+    """
+    generator = np.random.default_rng((seed, _WEIGHTS))
+    for layer in layers():
+        drawn = generator.standard_normal(layer.shape, dtype=np.float32)
+        drawn *= np.float32(_deviation(layer))
+        yield f"{layer.name}.weight", drawn
+
+
+def _deviation(layer: Convolution | Dense) -> float:
+    if isinstance(layer, Dense):
+        return 0.01
+    return sqrt(2 / (layer.outputs * layer.kernel**2))

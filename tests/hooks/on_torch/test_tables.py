@@ -1,0 +1,185 @@
+import itertools
+
+from tbdprof.hooks.on_torch.events import (
+    Enter,
+    Event,
+    Existing,
+    Leave,
+    Mark,
+    Marked,
+    MemoryEvent,
+    Point,
+    Region,
+    Scope,
+    Trace,
+    relate,
+)
+from tbdprof.hooks.on_torch.tables import build
+from tbdprof.records import AllocationKind, Phase, SpanKind, Strings, Table
+
+MAIN = 1
+
+
+def region(name: str, scope: Scope = Scope.FUNCTION, number: int = -1, parent: Region | None = None) -> Region:
+    return Region(name, scope, MAIN, 0, 0, number, parent)
+
+
+def engine_node(name: str, parent: Region | None = None) -> Region:
+    return region(f"autograd::engine::evaluate_function: {name}", parent=parent)
+
+
+def trace(*events: Event, cpu_bytes_at_begin: int = 0) -> Trace:
+    relate([event.region for event in events if isinstance(event, Enter)])
+    return Trace(list(zip(itertools.count(), events)), True, cpu_bytes_at_begin)
+
+
+def memory(address: int, size: int, total: int) -> MemoryEvent:
+    return MemoryEvent("cpu", MAIN, address, size, total, was_tensor=True)
+
+
+def mark(point: Point, **more: object) -> Marked:
+    return Marked(MAIN, Mark(point, **more))  # type: ignore[arg-type]
+
+
+def spans_of(events: Trace) -> list[tuple[str, SpanKind, Phase, str]]:
+    """Each span's name, kind, phase and its parent's name, in order of opening."""
+    strings = Strings()
+    rows = build(events, [], True, strings)[0]["span"]
+    names = {int(row["id"]): strings[row["name"]] for row in rows} | {-1: ""}
+    return [
+        (
+            names[int(row["id"])],
+            SpanKind(row["kind"]),
+            Phase(row["phase"]),
+            names[int(row["parent"])],
+        )
+        for row in rows
+    ]
+
+
+def changes(rows: Table) -> list[tuple[AllocationKind, int, int, int]]:
+    return [
+        (
+            AllocationKind(row["kind"]),
+            int(row["address"]),
+            int(row["allocated_bytes"]),
+            int(row["total_bytes"]),
+        )
+        for row in rows
+    ]
+
+
+def test_a_forward_phase_outlasts_the_range_it_began_in_and_is_cut_there() -> None:
+    scope = region("my forward", Scope.USER)
+    loss = region("aten::mse_loss", number=3)
+    found = spans_of(
+        trace(
+            Enter(scope),
+            mark(Point.FORWARD, name="forward"),
+            Leave(scope),
+            Enter(loss),
+            Leave(loss),
+            mark(Point.STEP),
+        )
+    )
+    assert found == [
+        ("my forward", SpanKind.PHASE, Phase.OUTSIDE, ""),
+        ("forward", SpanKind.PHASE, Phase.FORWARD, "my forward"),
+        ("forward", SpanKind.PHASE, Phase.FORWARD, ""),
+        ("aten::mse_loss", SpanKind.OPERATOR, Phase.FORWARD, "forward"),
+    ]
+
+
+def test_a_range_open_where_the_forward_phase_ends_goes_on_outside_it() -> None:
+    scope = region("my backward", Scope.USER)
+    node = engine_node("MulBackward0", scope)
+    leaf = region("torch::autograd::AccumulateGrad", Scope.BACKWARD, parent=node)
+    found = spans_of(
+        trace(
+            mark(Point.FORWARD, name="forward"),
+            Enter(scope),
+            Enter(node),
+            Enter(leaf),
+            Leave(leaf),
+            Leave(node),
+            Leave(scope),
+        )
+    )
+    assert [row[0] for row in found] == [
+        "forward",
+        "my backward",
+        "my backward",
+        "backward",
+        node.name,
+        leaf.name,
+    ]
+    assert found[1][2:] == (Phase.FORWARD, "forward")
+    assert found[2][2:] == (Phase.OUTSIDE, "")
+    assert found[3][2:] == (Phase.BACKWARD, "my backward")
+
+
+def test_without_gradients_the_forward_phase_ends_with_the_call() -> None:
+    after = region("aten::argmax")
+    found = spans_of(
+        trace(
+            mark(Point.FORWARD, name="forward"),
+            mark(Point.FORWARD_END, ends_forward=True),
+            Enter(after),
+            Leave(after),
+        )
+    )
+    assert found[1] == ("aten::argmax", SpanKind.OPERATOR, Phase.OUTSIDE, "")
+
+
+def test_a_container_of_backward_nodes_is_no_operator() -> None:
+    node = engine_node("CheckpointFunctionBackward")
+    container = region("CheckpointFunctionBackward", Scope.BACKWARD, 4, node)
+    again = region("aten::relu", number=9, parent=container)
+    inner = engine_node("ReluBackward0", container)
+    found = spans_of(
+        trace(
+            Enter(node),
+            Enter(container),
+            Enter(again),
+            Leave(again),
+            Enter(inner),
+            Leave(inner),
+            Leave(container),
+            Leave(node),
+        )
+    )
+    kinds = {name: (kind, phase) for name, kind, phase, _ in found}
+    assert kinds["CheckpointFunctionBackward"] == (SpanKind.PHASE, Phase.BACKWARD)
+    assert kinds["aten::relu"] == (SpanKind.OPERATOR, Phase.RECOMPUTE)
+
+
+def test_a_late_account_starts_from_the_known_blocks_and_drops_stale_frees() -> None:
+    events = trace(memory(1, 10, 1010), memory(7, -500, 510), memory(1, -10, 500), cpu_bytes_at_begin=1000)
+    rows = build(events, [Existing("cpu", 3, 64, (16,))], False, Strings())[0]["allocation"]
+    assert changes(rows) == [
+        (AllocationKind.EXISTING, 3, 64, -1),
+        (AllocationKind.ALLOCATED, 1, 10, 74),
+        (AllocationKind.FREED, 1, 10, 64),
+    ]
+
+
+def test_a_full_account_reports_the_free_of_a_block_nobody_saw() -> None:
+    events = trace(memory(7, -500, 500), cpu_bytes_at_begin=1000)
+    rows = build(events, [], True, Strings())[0]["allocation"]
+    assert changes(rows) == [(AllocationKind.FREED, 7, 500, 500)]
+
+
+def test_a_block_that_died_uncounted_is_freed_before_its_address_is_used_again() -> None:
+    events = trace(memory(3, 8, 8))
+    rows = build(events, [Existing("cpu", 3, 64, (16,))], False, Strings())[0]["allocation"]
+    assert changes(rows)[1:] == [
+        (AllocationKind.FREED, 3, 64, 0),
+        (AllocationKind.ALLOCATED, 3, 8, 8),
+    ]
+
+
+def test_a_death_that_torch_also_counts_is_told_once() -> None:
+    gone = mark(Point.GONE, device="cpu", address=3)
+    events = trace(gone, memory(3, -64, 0), cpu_bytes_at_begin=64)
+    rows = build(events, [Existing("cpu", 3, 64, (16,))], False, Strings())[0]["allocation"]
+    assert changes(rows)[1:] == [(AllocationKind.FREED, 3, 64, 0)]
