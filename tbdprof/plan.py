@@ -13,14 +13,14 @@ class Plan:
     """How long each part of a run lasts."""
 
     warmup: int | None = None  # steps; None: until settled
-    max_warmup: int | None = None  # steps; None: as long as `max_warmup_s`
-    max_warmup_s: float = 30.0
+    max_warmup: int | None = None  # steps, exactly; None: about `patience` steps
+    patience: int = 30  # steps, but at least twice the blocks that are judged
     steps: int = 10  # of a clean window
     clean_s: float = 0.0  # at least this long, too
     memory_steps: int = 4  # the first one settles
     windows: tuple[str, ...] = WINDOWS
     repeat: int = 1
-    warmup_block_s: float = 0.05  # blocks of very short steps are at least this long
+    warmup_block_s: float = 0.01  # blocks of very short steps are at least this long
 
     @property
     def block_steps(self) -> int:
@@ -38,7 +38,7 @@ def plan_for(
 ) -> Plan:
     """Return the plan for a device type: a GPU's clean windows have 50 steps and last 10 s, a CPU's 10 steps."""
     if device.startswith("cuda"):
-        return Plan(warmup, max_warmup, 60.0, steps or 50, 0.0 if steps else 10.0, repeat=repeat)
+        return Plan(warmup, max_warmup, 200, steps or 50, 0.0 if steps else 10.0, repeat=repeat)
     return Plan(warmup, max_warmup, steps=steps or 10, repeat=repeat)
 
 

@@ -150,10 +150,10 @@ class Profiler:
             yield from self._memory() if name == "memory" else self._clean()
 
     def _warm_up(self) -> Course:
-        plan, begun, first = self._plan, self._clock(), self._index
+        plan, first = self._plan, self._index
         times: list[float] = []
         with self._recorder.window("warmup") as window:
-            while not self._warm(times, self._index - first, self._clock() - begun):
+            while not self._warm(times, self._index - first):
                 total = plan.warmup if plan.warmup is not None else plan.max_warmup
                 rows = yield from self._timed_block("warm-up", window, plan.warmup_block_s, first, total)
                 times.append((rows[-1][3] - rows[0][2]) / len(rows))
@@ -163,7 +163,7 @@ class Profiler:
             settled_by=f"not judged: {plan.warmup} steps, as asked" if asked else steady.METHOD,
         )
 
-    def _warm(self, times: Sequence[float], steps: int, elapsed_ns: int) -> bool:
+    def _warm(self, times: Sequence[float], steps: int) -> bool:
         plan = self._plan
         if plan.warmup is not None:
             return steps >= plan.warmup
@@ -171,7 +171,7 @@ class Profiler:
             return True
         if plan.max_warmup is not None:
             return steps >= plan.max_warmup
-        return len(times) >= 2 * steady.BLOCKS and elapsed_ns >= plan.max_warmup_s * 1e9
+        return len(times) >= 2 * steady.BLOCKS and steps >= plan.patience
 
     def _timed_block(
         self, phase: str, window: Window, least_s: float, first: int, total: int | None

@@ -1,4 +1,4 @@
-"""ResNet-50: He et al., Deep Residual Learning for Image Recognition, 2016 (arXiv:1512.03385), and how it is trained here.
+"""ResNet-50's facts, after He et al., Deep Residual Learning for Image Recognition, 2016 (arXiv:1512.03385).
 
 Variant v1.5 has a downsampling block's stride in its 3×3 convolution, v1 in its first 1×1 as the paper has it. The
 initial weights and the learning rate's rule are those of Goyal et al., 2017 (arXiv:1706.02677), except that every

@@ -45,7 +45,8 @@ class Bottleneck(nn.Module):
         x = self.relu(self.bn2(self.conv2(x)))
         x = self.bn3(self.conv3(x))
         x += shortcut
-        return self.relu(x)
+        outputs: Tensor = self.relu(x)
+        return outputs
 
 
 class ResNet50(nn.Module):
@@ -108,7 +109,7 @@ class Workload:
     def step(self) -> float:
         """Train on the batch once; return how many images it has."""
         self.optimizer.zero_grad()
-        self.loss().backward()
+        self.loss().backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         return self.config.batch_size
 

@@ -9,9 +9,9 @@ Every rule is positive, it names what it saw; no rule is "otherwise". What no ru
 4.  It lived through two ends of steps: dynamic if it was a tensor, workspace if it never was (a library keeps it).
 5.  It was made and freed within one innermost operator: workspace (temporary if it was a tensor, compiled if a
     compiler made the operator).
-6.  By the phase it was made in. Update: dynamic. Recomputation: recomputed. Backward: gradient if the accumulation into
-    a gradient freed it, compiled inside a compiled region, else gradient map. Forward: cast if it is a weight in another
-    data type, else feature map. Outside: input if it was there when the next forward pass began, else dynamic.
+6.  By the phase it was made in. Update: dynamic. Recomputation: recomputed. Backward: gradient if the accumulation
+    into a gradient freed it, compiled inside a compiled region, else gradient map. Forward: cast if it is a weight in
+    another data type, else feature map. Outside: input if it was there when the next forward pass began, else dynamic.
 
 Source of the categories: seed 003, section III-D-3; what that leaves open is decided in the README.
 """

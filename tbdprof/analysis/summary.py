@@ -8,6 +8,7 @@ from tbdprof.analysis.memory import Memory, measure
 from tbdprof.recording import Recording
 
 NOT_YET = "this version of tbdprof does not measure it"
+NOT_COUNTED = "the framework keeps no count over the whole run on this device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Summary:
     @property
     def missing_now(self) -> dict[str, str]:
         """Return what is missing from this run but could have been measured."""
-        return {name: reason for name, reason in self.missing.items() if reason != NOT_YET}
+        return {name: reason for name, reason in self.missing.items() if reason not in (NOT_YET, NOT_COUNTED)}
 
 
 def summarize(recording: Recording) -> Summary:
@@ -53,7 +54,7 @@ def summarize(recording: Recording) -> Summary:
     if overhead is None:
         missing.setdefault("overhead.memory_window", "needs a memory window of two steps beside a clean one")
     if recording.run.whole_run_peak_bytes is None:
-        missing.setdefault("whole_run_peak_bytes", "the framework keeps no count over the whole run on this device")
+        missing.setdefault("whole_run_peak_bytes", NOT_COUNTED)
     for part in (
         "time",
         "time_by_layer",
