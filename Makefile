@@ -40,7 +40,7 @@ lint: .venv/test.stamp
 	$(BIN)/mypy
 
 bench: .venv/test.stamp
-	$(BIN)/python -m pytest --capture=no tests/benchmarks/overhead.py $(BENCH_ARGS)
+	$(BIN)/python tests/benchmarks/overhead.py $(BENCH_ARGS)
 
 # Every model in every framework it is written for, at its default size.
 suite: .venv/test.stamp

@@ -22,7 +22,9 @@ class DisabledProfiler(Profiler):
     """A profiler that records nothing; `step` returns at once."""
 
     def start(self) -> None:
-        """Do nothing."""
+        """Record why there will be nothing."""
+        for result in ("memory", "throughput"):
+            self.recording.missing[result] = "profiling was disabled"
 
 
 def prepare(framework: str) -> None:

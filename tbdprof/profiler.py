@@ -160,7 +160,7 @@ class Profiler:
         asked = plan.warmup is not None
         self._recorder.update(
             settled=None if asked else steady.is_settled(times),
-            settled_by=f"not judged: {plan.warmup} steps, as asked" if asked else steady.METHOD,
+            settled_by=f"{plan.warmup} steps, as asked" if asked else steady.METHOD,
         )
 
     def _warm(self, times: Sequence[float], steps: int) -> bool:

@@ -62,6 +62,11 @@ def ratio_interval(above: Floats, below: Floats) -> tuple[float, float] | None:
     return _interval(above[picks].sum(axis=1) / below[picks].sum(axis=1))
 
 
+def mean_interval(values: Floats) -> tuple[float, float] | None:
+    """Return the 95 % interval of the mean of some values, None of fewer than two."""
+    return ratio_interval(values, np.ones(len(values)))
+
+
 def mean_ratio_interval(above: Floats, below: Floats) -> tuple[float, float] | None:
     """Return the 95 % interval of mean(above) / mean(below) of two independent groups, resampled apart."""
     if len(above) < 2 or len(below) < 2:

@@ -92,8 +92,9 @@ def _rate_rows(summary: Summary) -> Iterable[tuple[str, str]]:
             each = ", ".join(_rate(rate) for rate in throughput.windows)
             yield "drifted", f"the clean windows disagree: {each} {throughput.unit}/s"
     warmup = sum(len(window.table("step")) for window in summary.recording.windows if window.name == "warmup")
-    verdict = {True: "settled", False: "NEVER SETTLED", None: "not judged"}[run.settled]
-    yield "warm-up", f"{verdict} after {warmup} steps ({run.settled_by or 'ended first'})"
+    verdict = {True: "settled after", False: "NEVER SETTLED after", None: "not judged:"}[run.settled]
+    method = "" if run.settled is None else f" ({run.settled_by})"
+    yield "warm-up", f"{verdict} {warmup} steps{method}"
     if cpu is not None:
         yield (
             "CPU utilization",

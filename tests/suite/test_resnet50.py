@@ -127,9 +127,7 @@ def test_the_parameters_in_mxnet(in_mxnet: on_mxnet.Workload) -> None:
     assert sum(parameter.data().size for parameter in every if parameter.grad_req == "null") == 53_120
 
 
-def test_the_weights_have_one_name_in_both_frameworks(
-    in_torch: on_torch.Workload, in_mxnet: on_mxnet.Workload
-) -> None:
+def test_the_weights_have_one_name_in_both_frameworks(in_torch: on_torch.Workload, in_mxnet: on_mxnet.Workload) -> None:
     named_by_torch = {name for name, _ in in_torch.model.named_parameters()}
     named_by_mxnet = set(in_mxnet.model._collect_params_with_prefix())
     drawn = {f"{layer.name}.weight" for layer in layers()}
@@ -165,9 +163,7 @@ def test_the_draws_are_normal_of_the_stated_deviation_and_the_seeds_alone() -> N
     assert next(initial.weights(1))[1].tobytes() != draws["conv1.weight"].tobytes()
 
 
-def test_the_learning_rate_is_linear_in_the_batch(
-    in_torch: on_torch.Workload, in_mxnet: on_mxnet.Workload
-) -> None:
+def test_the_learning_rate_is_linear_in_the_batch(in_torch: on_torch.Workload, in_mxnet: on_mxnet.Workload) -> None:
     assert learning_rate(256) == 0.1
     assert learning_rate(4) == 0.0015625
     assert in_torch.optimizer.param_groups[0]["lr"] == in_mxnet.optimizer.learning_rate == 0.1 * 2 / 256

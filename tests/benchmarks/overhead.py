@@ -1,0 +1,129 @@
+"""What watching costs: ResNet-50 at batch 8, bare against each window, in interleaved pairs within one process.
+
+    python tests/benchmarks/overhead.py [torch] [mxnet] [--pairs N] [--batch-size N] [--image-size N]
+
+Each cycle measures, in an order drawn anew, two bare stretches, one inside a clean window and one inside a memory window;
+a window's ratio is its time per step over the first bare stretch's of the same cycle. Printed is the mean ratio with its
+95 % bootstrap interval, and bare over bare for what the machine's noise alone does. Exits with 1 where the interval of a
+ratio lies above its bound.
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tbdprof import suite
+from tbdprof.analysis.time_blocks import mean_interval, of_windows
+from tbdprof.collect.host import usable_cores
+from tbdprof.hooks import FrameworkHook, Setting, load
+from tbdprof.own_loop import new_run
+from tbdprof.plan import Plan
+from tbdprof.profiler import Profiler
+from tbdprof.suite.workload import Workload
+
+BOUNDS = {"clean": 1.01, "memory": 1.05}
+STEPS = 2  # timed in each stretch
+
+
+def prepared(framework: str) -> FrameworkHook:
+    """Return a hook that watches the framework as `tbdprof run` does."""
+    hook = load(framework)
+    hook.prepare(Setting("cpu", threads=max(1, int(usable_cores()))))
+    return hook
+
+
+def bare(framework: str, workload: Workload) -> float:
+    """Return the time per step with nothing watching, in seconds; only reading the loss's device waits."""
+    synchronize = synchronizer(framework)
+    synchronize()
+    begun = time.perf_counter()
+    for _ in range(STEPS):
+        workload.step()
+    synchronize()
+    return (time.perf_counter() - begun) / STEPS
+
+
+def synchronizer(framework: str) -> Callable[[], None]:
+    """Return what waits for a framework's work on the CPU."""
+    if framework == "mxnet":
+        import mxnet
+
+        return mxnet.nd.waitall  # type: ignore[no-any-return]
+    return lambda: None
+
+
+def watched(framework: str, workload: Workload, window: str) -> float:
+    """Return the time per step inside a window, in seconds, without the step that settles it."""
+    hook = prepared(framework)
+    hook.watch([workload.model], [workload.optimizer], list(workload.inputs))  # type: ignore[call-overload]
+    plan = Plan(warmup=0, steps=STEPS, memory_steps=STEPS + 1, windows=(window,))
+    with Profiler(hook, new_run("resnet50", framework), plan) as profiler:
+        while profiler.active:
+            profiler.step(workload.step())
+    blocks = of_windows(profiler.recording.named(window), skip_first_step=window == "memory")
+    return float(blocks.seconds.sum() / blocks.steps.sum())
+
+
+def measure(framework: str, pairs: int, batch_size: int, image_size: int) -> bool:
+    """Print the ratios of one framework; return whether all are within their bounds."""
+    hook = prepared(framework)
+    options = {"image_size": image_size}
+    config = suite.configure(suite.find("resnet50"), batch_size=batch_size, device="cpu", options=options)
+    workload = suite.build("resnet50", framework, config)
+    for _ in range(3):
+        workload.step()
+    hook.close()
+    arms: dict[str, Callable[[], float]] = {
+        "bare": lambda: bare(framework, workload),
+        "bare again": lambda: bare(framework, workload),
+        "clean": lambda: watched(framework, workload, "clean"),
+        "memory": lambda: watched(framework, workload, "memory"),
+    }
+    times = interleaved(arms, pairs)
+    print(f"{framework}: {np.median(times['bare']):.3f} s a bare step (median), {pairs} pairs")
+    return all([said(name, times) for name in ("bare again", "clean", "memory")])  # noqa: C419 - say them all
+
+
+def interleaved(arms: dict[str, Callable[[], float]], cycles: int) -> dict[str, list[float]]:
+    """Return the measurements of each arm, taken in cycles of random order."""
+    times: dict[str, list[float]] = {name: [] for name in arms}
+    shuffler = random.Random(0)
+    for _ in range(cycles):
+        for name in shuffler.sample(list(arms), len(arms)):
+            times[name].append(arms[name]())
+    return times
+
+
+def said(name: str, times: dict[str, list[float]]) -> bool:
+    """Print a ratio to bare with its interval; return whether it is within its bound."""
+    ratios = np.array(times[name]) / np.array(times["bare"])
+    low, high = mean_interval(ratios) or (float("nan"),) * 2
+    bound = BOUNDS.get(name)
+    verdict = "" if bound is None else f"  lower end {'within' if low <= bound else 'ABOVE'} {bound}"
+    print(f"  {name:<10} / bare  {ratios.mean():.4f} [{low:.4f}, {high:.4f}]{verdict}", flush=True)
+    return bound is None or low <= bound
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure each framework in a process of its own."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("frameworks", nargs="*", default=["torch", "mxnet"])
+    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args(arguments)
+    if asked.here:
+        return 0 if measure(asked.frameworks[0], asked.pairs, asked.batch_size, asked.image_size) else 1
+    options = [f"--{name.replace('_', '-')}={getattr(asked, name)}" for name in ("pairs", "batch_size", "image_size")]
+    codes = [subprocess.call([sys.executable, __file__, name, "--here", *options]) for name in asked.frameworks]
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,90 @@
+"""Profiling one's own loop: how the framework is told, and what is refused."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import tbdprof
+from tbdprof import own_loop
+from tbdprof.errors import UsageError
+
+
+class OfTorch:
+    """An instance passes for a torch model's."""
+
+
+OfTorch.__module__ = "torch.nn.modules"
+
+
+class OwnModel(OfTorch):
+    """As users write them: their own class of the framework's."""
+
+
+def without_frameworks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in own_loop.FRAMEWORKS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def test_the_framework_is_told_by_the_base_classes_of_the_model(monkeypatch: pytest.MonkeyPatch):
+    without_frameworks(monkeypatch)
+
+    prof = tbdprof.profile(OwnModel(), enabled=False)
+
+    assert prof.recording.run.framework == "torch"
+    assert prof.recording.run.model == "OwnModel"
+
+
+def test_without_model_the_only_imported_framework_is_meant(monkeypatch: pytest.MonkeyPatch):
+    without_frameworks(monkeypatch)
+    monkeypatch.setitem(sys.modules, "mxnet", sys)
+
+    assert tbdprof.profile(enabled=False).recording.run.framework == "mxnet"
+
+
+def test_a_framework_that_cannot_be_told_is_asked_for(monkeypatch: pytest.MonkeyPatch):
+    without_frameworks(monkeypatch)
+
+    with pytest.raises(UsageError, match="no framework imported.*framework=torch or mxnet"):
+        tbdprof.profile()
+
+
+def test_two_frameworks_that_are_both_there_are_not_chosen_between(monkeypatch: pytest.MonkeyPatch):
+    for name in own_loop.FRAMEWORKS:
+        monkeypatch.setitem(sys.modules, name, sys)
+
+    with pytest.raises(UsageError, match="torch and mxnet are both there"):
+        tbdprof.profile()
+
+
+def test_a_disabled_profiler_does_nothing_and_says_so(tmp_path: Path):
+    with tbdprof.profile(OwnModel(), enabled=False, output=tmp_path / "a.tbd") as prof:
+        assert not prof.active
+        for _ in range(100):
+            prof.step(1)
+
+    assert prof.recording.windows == []
+    assert prof.summary.missing["throughput"] == "profiling was disabled"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"warmup": -1}, "warmup is -1"),
+        ({"warmup": "soon"}, "warmup is 'soon'"),
+        ({"steps": 0}, "steps is 0"),
+        ({"repeat": 0}, "repeat is 0"),
+        ({"framework": "caffe"}, "unknown framework 'caffe'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(wrong: dict[str, object], said: str):
+    with pytest.raises(UsageError, match=said):
+        tbdprof.profile(OwnModel(), **wrong)  # type: ignore[arg-type]
+
+
+def test_an_output_that_exists_is_refused_before_anything_is_watched(tmp_path: Path):
+    (tmp_path / "a.tbd").write_text("precious")
+
+    with pytest.raises(UsageError, match="exists"):
+        tbdprof.profile(OwnModel(), output=tmp_path / "a.tbd")
