@@ -71,12 +71,8 @@ def configure(
 
 
 def estimate_bytes(spec: Spec, config: Config) -> int:
-    """Return about how many bytes a training step needs at least, so that what cannot fit is refused early.
-
-    A sample's share is known at the model's default options; at others only the fixed part is counted.
-    """
-    at_defaults = all(config.options.get(option.name, option.default) == option.default for option in spec.options)
-    per_sample = spec.sample_bytes if at_defaults else 0
+    """Return about how many bytes a training step needs at least, so that what cannot fit is refused early."""
+    per_sample = spec.sample_bytes(config.options)
     if config.precision == "bf16":
         per_sample //= 2  # autocast keeps feature maps, and no weights, in half the bytes
     widening = 2 if config.precision == "fp64" else 1

@@ -1,8 +1,10 @@
 """What a model of the suite is: facts (`Spec`), what may vary (`Config`), and one training step (`Workload`)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
+
+Options = Mapping[str, str | int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,9 @@ class Spec:
     default_batch: Mapping[str, int]  # by device type: cpu, cuda
     optimizer: str
     options: tuple[Option, ...] = ()
-    # For refusing what cannot fit before anything is allocated: bytes = fixed + batch * per_sample, at default options.
+    # For refusing what cannot fit before anything is allocated, in fp32: the weights' share, and each sample's.
     fixed_bytes: int = 0
-    sample_bytes: int = 0
+    sample_bytes: Callable[[Options], int] = lambda _: 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +44,23 @@ class Config:
     device: str = "cpu"  # cpu, cuda:N
     precision: str = "fp32"  # fp32, fp64, bf16 (autocast)
     seed: int = 0
-    options: Mapping[str, str | int] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
 
 
 class Workload(Protocol):
     """A model with its optimizer and data, ready to be trained one step at a time."""
 
-    model: object  # or a list of models
-    optimizer: object  # or a list of optimizers
-    inputs: object  # arrays kept from step to step that hold mini-batches and labels, or a list of them
+    @property
+    def model(self) -> object:
+        """Return the model, or a list of models."""
+
+    @property
+    def optimizer(self) -> object:
+        """Return the optimizer, or a list of optimizers."""
+
+    @property
+    def inputs(self) -> object:
+        """Return the arrays kept from step to step that hold mini-batches and labels, or a list of them."""
 
     def step(self) -> float:
         """Run one training step; return the units of work it consumed."""

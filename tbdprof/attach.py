@@ -43,6 +43,7 @@ class Attachment:
         self._hook: FrameworkHook = load(framework)
         self._profiler: Profiler | None = None
         self._first_optimizer = 0
+        self._pid = os.getpid()
         self._hook.set_environment(self._setting)
 
     def imported(self) -> None:
@@ -67,6 +68,8 @@ class Attachment:
             self._profiler.step()
 
     def _ended(self) -> None:
+        if os.getpid() != self._pid:  # a forked child ends: ending the parent's profiler in it would hang
+            return
         if self._profiler is None:
             self._hook.close()
         else:

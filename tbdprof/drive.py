@@ -50,31 +50,34 @@ def run(request: Request, path: Path, progress: Progress = silent) -> Recording:
     """
     spec = suite.find(request.model)
     suite.check_framework(spec, request.framework)
-    config = suite.configure(
-        spec,
-        batch_size=request.batch_size,
-        precision=request.precision,
-        seed=request.seed,
-        device=request.device,
-        options=request.options,
-    )
-    _refuse_what_cannot_fit(spec, config)
+    _refuse_what_cannot_fit(spec, _configured(spec, request, request.device))
     claim(path, force=request.force)
     threads = request.threads or max(1, int(host.usable_cores()))
     hook = load(request.framework)
     hook.prepare(Setting(request.device, threads, request.precision, request.seed))
     try:
+        config = _configured(spec, request, hook.facts().device)
         return _record(request, path, progress, hook, spec, config)
     except (RuntimeError, MemoryError) as error:
         asked = hook.out_of_memory(error)
         if asked is None:
             raise
         raise DeviceMemoryError(
-            f"out of memory at batch size {config.batch_size} ({asked}); what was recorded is in {path}: "
-            f"try --batch-size {max(1, config.batch_size // 2)}"
+            f"out of memory ({asked}); what was recorded is in {path}: try a smaller --batch-size"
         ) from error
     finally:
         hook.close()
+
+
+def _configured(spec: Spec, request: Request, device: str) -> Config:
+    return suite.configure(
+        spec,
+        batch_size=request.batch_size,
+        precision=request.precision,
+        seed=request.seed,
+        device=device,
+        options=request.options,
+    )
 
 
 def _record(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
 from tbdprof.hooks import Drained, Facts, Setting
-from tbdprof.hooks.on_torch.events import Existing, Mark, Point, Trace
+from tbdprof.hooks.on_torch.events import Existing, Mark, Point, SeenTensor, Trace
 from tbdprof.hooks.on_torch.tables import build
 from tbdprof.records import Strings
 
@@ -35,6 +35,7 @@ class _Window:
     session: "Session"
     existing: Sequence[Existing]
     deaths: "list[weakref.ref[torch.UntypedStorage]]" = field(default_factory=list)
+    left: Sequence[SeenTensor] = ()
     missing: dict[str, str] = field(default_factory=dict)
 
 
@@ -186,7 +187,10 @@ class TorchHook:
         if window is None:
             return
         watch = self._require().watch
+        from tbdprof.hooks.on_torch import owners
+
         window.deaths.clear()
+        window.left = owners.seen(watch.watched)
         watch.markers.on = False
         watch.close_window()
         trace = window.session.end(watch.markers.take())
@@ -202,7 +206,7 @@ class TorchHook:
         self._recorded = None
         if not trace.begun:
             return Drained({}, [], window.missing)
-        tables, marks = build(trace, window.existing, self._require().late is None, strings)
+        tables, marks = build(trace, window.existing, self._require().late is None, strings, window.left)
         return Drained(tables, marks, window.missing)
 
     def close(self) -> None:

@@ -70,7 +70,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class SeenTensor:
-    """A tensor that was an operator's input; bytes are elements times item size."""
+    """A tensor that was an operator's input, or that Python holds; bytes are elements times item size."""
 
     device: str
     address: int

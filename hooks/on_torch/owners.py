@@ -8,7 +8,7 @@ import torch
 from torch._C import DisableTorchFunctionSubclass
 from torch.utils._pytree import tree_leaves
 
-from tbdprof.hooks.on_torch.events import Existing, Owned
+from tbdprof.hooks.on_torch.events import Existing, Owned, SeenTensor
 from tbdprof.hooks.on_torch.trace import device_text
 from tbdprof.records import Role
 
@@ -161,6 +161,17 @@ def inputs(arguments: object) -> list[Owned]:
 def existing(watched: Watched) -> list[Existing]:
     """Return the blocks there now: what Python can see on the CPU, and CUDA's whole account."""
     return [*_existing_on_cpu(watched), *_existing_on_cuda()]
+
+
+def seen(watched: Watched) -> list[SeenTensor]:
+    """Return the tensors that Python can see now."""
+    return [
+        SeenTensor(
+            device=place[0], address=place[1], bytes=local.numel() * local.element_size(), shape=tuple(local.shape)
+        )
+        for local in map(local_part, _visible(watched))
+        if (place := _storage(local)) is not None
+    ]
 
 
 def _existing_on_cpu(watched: Watched) -> list[Existing]:

@@ -116,7 +116,7 @@ class Ledger:
         self._enter(AllocationKind.FREED, block, place)
 
     def seen(self, tensor: SeenTensor) -> None:
-        """Learn from an operator's input what a live block holds."""
+        """Learn from a tensor what a live block holds."""
         block = self._live.get((tensor.device, tensor.address))
         if block is None:
             return
@@ -182,9 +182,16 @@ def _counted_frees(trace: Trace) -> set[tuple[str, int]]:
 
 
 def build(
-    trace: Trace, existing: Sequence[Existing], counted_from_start: bool, strings: Strings
+    trace: Trace,
+    existing: Sequence[Existing],
+    counted_from_start: bool,
+    strings: Strings,
+    left: Sequence[SeenTensor] = (),
 ) -> tuple[dict[str, Table], list[int]]:
-    """Return the tables of a window and the sequence at each of its steps' ends."""
+    """Return the tables of a window and the sequence at each of its steps' ends.
+
+    `left` are the tensors there at its end: no operator may have read them, and they are tensors all the same.
+    """
     order = itertools.count(1)
     spans = Spans(strings, order)
     ledger = Ledger(order, trace.cpu_bytes_at_begin, counted_from_start)
@@ -210,6 +217,8 @@ def build(
             place = _Place(event.thread, time_ns, spans.innermost(event.thread))
             ledger.gone(event.mark.device, event.mark.address, place)
     spans.finish(end_ns)
+    for tensor in left:
+        ledger.seen(tensor)
     tables = {
         "span": table("span", spans.table_rows()),
         "allocation": ledger.table(strings),

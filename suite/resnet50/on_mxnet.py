@@ -107,11 +107,12 @@ class Workload:
     model: ResNet50
     optimizer: gluon.Trainer
     inputs: tuple[mx.nd.NDArray, mx.nd.NDArray]  # images, labels
+    cross_entropy: gluon.loss.SoftmaxCrossEntropyLoss
 
     def loss(self) -> mx.nd.NDArray:
         """Return the batch's mean cross entropy."""
         images, labels = self.inputs
-        return gluon.loss.SoftmaxCrossEntropyLoss()(self.model(images), labels).mean()
+        return self.cross_entropy(self.model(images), labels).mean()
 
     def step(self) -> float:
         """Train on the batch once, without waiting for it; return how many images it has."""
@@ -140,7 +141,7 @@ def build(spec: Spec, config: Config) -> Workload:
     batch = image_batch(config.batch_size, int(config.options["image_size"]), CLASSES, config.seed)
     images = mx.nd.array(batch.images, context, dtype)
     labels = mx.nd.array(batch.labels, context, dtype)
-    return Workload(spec, config, model, trainer, (images, labels))
+    return Workload(spec, config, model, trainer, (images, labels), gluon.loss.SoftmaxCrossEntropyLoss())
 
 
 def initialize(model: ResNet50, seed: int) -> None:

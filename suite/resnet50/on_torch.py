@@ -126,8 +126,8 @@ def build(spec: Spec, config: Config) -> Workload:
         model.parameters(), lr=learning_rate(config.batch_size), momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
     )
     batch = image_batch(config.batch_size, int(config.options["image_size"]), CLASSES, config.seed)
-    images = torch.from_numpy(batch.images).to(device, dtype)
-    labels = torch.from_numpy(batch.labels).to(device)
+    images = torch.tensor(batch.images, dtype=dtype, device=device)  # a copy, in memory that is torch's own
+    labels = torch.tensor(batch.labels, device=device)
     return Workload(spec, config, model, optimizer, (images, labels))
 
 

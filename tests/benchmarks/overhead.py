@@ -2,10 +2,10 @@
 
     python tests/benchmarks/overhead.py [torch] [mxnet] [--pairs N] [--batch-size N] [--image-size N]
 
-Each cycle measures, in an order drawn anew, two bare stretches, one inside a clean window and one inside a memory window;
-a window's ratio is its time per step over the first bare stretch's of the same cycle. Printed is the mean ratio with its
-95 % bootstrap interval, and bare over bare for what the machine's noise alone does. Exits with 1 where the interval of a
-ratio lies above its bound.
+Each cycle measures, in an order drawn anew, two bare stretches, one inside a clean window and one inside a memory
+window; a window's ratio is its time per step over the first bare stretch's of the same cycle. Printed is the mean ratio
+with its 95 % bootstrap interval, and bare over bare for what the machine's noise alone does. Exits with 1 where the
+interval of a ratio lies above its bound.
 """
 
 import argparse

@@ -18,7 +18,7 @@ SPEC = Spec(
     name="toy", title="Toy", task="none", dataset="none", unit="samples", dominant_layer="dense", parameters=6,
     default_batch={"cpu": 3, "cuda": 5}, optimizer="none",
     options=(Option("kind", "plain", "which kind", ("plain", "fancy")), Option("width", 8, "how wide")),
-    fixed_bytes=1000, sample_bytes=10,
+    fixed_bytes=1000, sample_bytes=lambda options: 2 + options["width"],
 )
 """
 LEAF = """
@@ -147,6 +147,6 @@ def test_the_bytes_needed_are_the_fixed_and_each_samples(toy: Spec, precision: s
     assert suite.estimate_bytes(toy, suite.configure(toy, batch_size=4, precision=precision)) == needed
 
 
-def test_a_samples_bytes_do_not_count_at_options_they_are_not_known_for(toy: Spec) -> None:
-    assert suite.estimate_bytes(toy, suite.configure(toy, options={"width": 1})) == 1000
+def test_a_samples_bytes_follow_the_options(toy: Spec) -> None:
+    assert suite.estimate_bytes(toy, suite.configure(toy, options={"width": 1})) == 1009
     assert suite.estimate_bytes(toy, suite.configure(toy, options={"width": "8"})) == 1030

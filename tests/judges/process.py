@@ -1,0 +1,84 @@
+"""Runs a training loop in a process of its own, where tbdprof is there before the framework is.
+
+A loop is a function that takes what stands for `tbdprof.profile`, trains within it as any script would, and returns
+what it knows of itself without tbdprof's help. The parent has the reports, the loop's word and the last recording.
+"""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parents[1]
+PATH = os.pathsep.join([str(TESTS.parent), str(TESTS)])
+TIMEOUT_S = 120
+
+Json = dict[str, Any]
+Profile = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a process printed: the report document of each profile, the last one as text, and the loop's word."""
+
+    reports: list[Json]
+    text: str
+    told: Json
+    recording: Path
+
+    @property
+    def report(self) -> Json:
+        """Return the last profile's report."""
+        return self.reports[-1]
+
+    @property
+    def memory(self) -> Json:
+        """Return the memory part of the last report."""
+        memory: Json = self.report["memory"]
+        return memory
+
+
+def outcome_of(framework: str, loop: str, folder: Path, *, threads: int = 1) -> Outcome:
+    """Run a loop of `judges.<framework>_loops` under tbdprof."""
+    recording = folder / f"{loop}.tbd"
+    printed = run_python(["-m", "judges.process", framework, loop, str(recording)], threads)
+    return Outcome(printed["reports"], printed["text"], printed["told"], recording)
+
+
+def run_python(arguments: list[str], threads: int = 1) -> Json:
+    """Return the JSON object that a Python process prints; AssertionError with its stderr where it fails."""
+    environment = {**os.environ, "PYTHONPATH": PATH, "OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr
+    printed: Json = json.loads(done.stdout)
+    return printed
+
+
+def main(framework: str, loop: str, recording: str) -> None:
+    """Prepare, import the framework with the loop, run it, and print what came of it."""
+    import tbdprof
+    from tbdprof.report.json_report import document
+
+    profilers = []
+
+    def profile(*watched: object, **options: object) -> Any:
+        profilers.append(tbdprof.profile(*watched, **{"warmup": 2, "steps": 2, **options}))
+        return profilers[-1]
+
+    tbdprof.prepare(framework)
+    told = getattr(importlib.import_module(f"judges.{framework}_loops"), loop)(profile)
+    profilers[-1].save(recording)
+    reports = [document(profiler.summary) for profiler in profilers]
+    print(json.dumps({"reports": reports, "text": str(profilers[-1]), "told": told}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

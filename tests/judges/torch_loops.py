@@ -1,0 +1,387 @@
+"""Plain training loops in torch; `profile` stands for `tbdprof.profile`, or for an oracle in its place."""
+
+import copy
+import math
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from judges.process import Json, Profile
+
+BATCH, SIDE, CLASSES = 4, 16, 10
+WORDS, WIDTH, LENGTH = 64, 32, 12
+KEPT_FLOATS = 1000
+
+
+def told_of(*models: nn.Module, **more: Any) -> Json:
+    """Return the shapes of the parameters and the bytes of the buffers, as torch alone tells them."""
+    parameters = [parameter for model in models for parameter in model.parameters()]
+    buffers = [buffer for model in models for buffer in model.buffers()]
+    assert all(parameter.dtype == torch.float32 for parameter in parameters)
+    return {
+        "parameters": [list(parameter.shape) for parameter in parameters],
+        "buffer_bytes": sum(buffer.numel() * buffer.element_size() for buffer in buffers),
+        **more,
+    }
+
+
+def small_convnet() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(8, 16, 3, stride=2),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(0.3),
+        nn.Linear(16 * 3 * 3, CLASSES),
+    )
+
+
+def image_batch() -> tuple[Tensor, Tensor]:
+    return torch.randn(BATCH, 3, SIDE, SIDE), torch.randint(CLASSES, (BATCH,))
+
+
+def train(
+    profile: Profile,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss_of: Callable[[], Tensor],
+    *,
+    set_to_none: bool = True,
+    after: Callable[[int], object] = lambda _: None,
+) -> None:
+    """Train a model step by step; `after` is called with the step's number at its end."""
+    with profile(model, optimizer) as prof:
+        step = 0
+        while prof.active:
+            optimizer.zero_grad(set_to_none=set_to_none)
+            loss_of().backward()
+            optimizer.step()
+            after(step)
+            step += 1
+            prof.step()
+
+
+def convnet(profile: Profile) -> Json:
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    images, labels = image_batch()
+    train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels))
+    return told_of(model)
+
+
+def fresh_batches(profile: Profile) -> Json:
+    model = small_convnet()
+    optimizer = torch.optim.RMSprop(model.parameters(), 1e-3)
+    with profile(model, optimizer) as prof:
+        while prof.active:
+            images, labels = image_batch()
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(images), labels)
+            loss.backward()
+            optimizer.step()
+            prof.step(len(images))
+    return told_of(model)
+
+
+def gradients_kept(profile: Profile) -> Json:
+    model = small_convnet()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    images, labels = image_batch()
+    train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), set_to_none=False)
+    return told_of(model)
+
+
+def accumulation(profile: Profile) -> Json:
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    with profile(model, optimizer) as prof:
+        while prof.active:
+            optimizer.zero_grad()
+            for _ in range(3):
+                images, labels = image_batch()
+                (functional.cross_entropy(model(images), labels) / 3).backward()
+            optimizer.step()
+            prof.step(3 * BATCH)
+    return told_of(model)
+
+
+class Tied(nn.Module):
+    """A small language model whose output weights are its embedding's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, WIDTH)
+        self.encoder = nn.TransformerEncoderLayer(WIDTH, 4, 2 * WIDTH, batch_first=True)
+        self.output = nn.Linear(WIDTH, WORDS, bias=False)
+        self.output.weight = self.embedding.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        scores: Tensor = self.output(self.encoder(self.embedding(tokens)))
+        return scores
+
+
+def tied_transformer(profile: Profile) -> Json:
+    model = Tied()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    tokens = torch.randint(WORDS, (BATCH, LENGTH))
+    train(profile, model, optimizer, lambda: functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()))
+    return told_of(model)
+
+
+class Checkpointed(nn.Module):
+    """A convnet whose middle is not kept but run again."""
+
+    def __init__(self, *, reentrant: bool) -> None:
+        super().__init__()
+        self.reentrant = reentrant
+        self.first = nn.Conv2d(3, 8, 3)
+        self.inner = nn.Sequential(nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 8, 3), nn.ReLU())
+        self.last = nn.Linear(8 * 10 * 10, CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        hidden = checkpoint(self.inner, self.first(images), use_reentrant=self.reentrant)
+        scores: Tensor = self.last(hidden.flatten(1))
+        return scores
+
+
+def checkpointed(profile: Profile, *, reentrant: bool) -> Json:
+    model = Checkpointed(reentrant=reentrant)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    images, labels = image_batch()
+    train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels))
+    return told_of(model)
+
+
+def checkpointed_reentrant(profile: Profile) -> Json:
+    return checkpointed(profile, reentrant=True)
+
+
+def checkpointed_not_reentrant(profile: Profile) -> Json:
+    return checkpointed(profile, reentrant=False)
+
+
+def autocast(profile: Profile) -> Json:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIDE * SIDE, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    images, labels = image_batch()
+
+    def loss_of() -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return functional.cross_entropy(model(images), labels)
+
+    train(profile, model, optimizer, loss_of)
+    return told_of(model)
+
+
+def gan(profile: Profile) -> Json:
+    generator = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 48))
+    critic = nn.Sequential(nn.Linear(48, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
+    optimizers = [torch.optim.Adam(model.parameters(), 1e-4) for model in (generator, critic)]
+    with profile([generator, critic], optimizers) as prof:
+        while prof.active:
+            noise, real = torch.randn(BATCH, 16), torch.rand(BATCH, 48)
+            optimizers[1].zero_grad()
+            (critic(generator(noise).detach()).mean() - critic(real).mean()).backward()
+            optimizers[1].step()
+            optimizers[0].zero_grad()
+            (-critic(generator(noise)).mean()).backward()
+            optimizers[0].step()
+            prof.step(BATCH)
+    return told_of(generator, critic)
+
+
+def lstm_found(profile: Profile) -> Json:
+    lstm, head = nn.LSTM(16, 24, num_layers=2, batch_first=True), nn.Linear(24, 5)
+    optimizer = torch.optim.RMSprop([*lstm.parameters(), *head.parameters()])
+    lengths = iter([7, 9, 5, 11, 6, 12, 4, 8, 10, 7, 7, 7])
+    with profile() as prof:
+        while prof.active:
+            words, labels = torch.rand(BATCH, next(lengths), 16), torch.randint(5, (BATCH,))
+            optimizer.zero_grad()
+            functional.cross_entropy(head(lstm(words)[0][:, -1]), labels).backward()
+            optimizer.step()
+            prof.step(BATCH)
+    return told_of(lstm, head)
+
+
+def profiled_twice(profile: Profile) -> Json:
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    images, labels = image_batch()
+    for _ in range(2):
+        train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels))
+    return told_of(model)
+
+
+def odd_loop(profile: Profile) -> Json:
+    """Evaluation in the middle, updates left out, and an end before the last window."""
+    model = small_convnet()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    with profile(model, optimizer) as prof:
+        for iteration in range(8):
+            images, labels = image_batch()
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(images), labels)
+            loss.backward()
+            if iteration != 6:  # as loss scaling does when gradients overflow
+                optimizer.step()
+            if iteration == 5:
+                model.eval()
+                with torch.no_grad():
+                    functional.cross_entropy(model(torch.randn(3 * BATCH, 3, SIDE, SIDE)), labels.repeat(3))
+                model.train()
+            prof.step(BATCH)
+    return told_of(model)
+
+
+def raising_loop(profile: Profile) -> Json:
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    images, labels = image_batch()
+    caught = ""
+
+    def fail(step: int) -> None:
+        if step == 7:
+            model(images[:, :2])
+
+    try:
+        train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), after=fail)
+    except RuntimeError as error:
+        caught = str(error)
+    return told_of(model, caught=caught)
+
+
+def kept_tensors(profile: Profile, made: Callable[[], Tensor]) -> Json:
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    images, labels = image_batch()
+    cache: list[Tensor] = []
+    train(
+        profile,
+        model,
+        optimizer,
+        lambda: functional.cross_entropy(model(images), labels),
+        after=lambda _: cache.append(made()),
+    )
+    return told_of(model)
+
+
+def planted_cache(profile: Profile) -> Json:
+    return kept_tensors(profile, lambda: torch.empty(KEPT_FLOATS))
+
+
+def planted_in_a_thread(profile: Profile) -> Json:
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    images, labels = image_batch()
+    kept: list[Tensor] = []
+
+    def after(step: int) -> None:
+        if step == 5:  # the memory window's second
+            thread = threading.Thread(target=lambda: kept.append(torch.empty(KEPT_FLOATS)))
+            thread.start()
+            thread.join()
+
+    train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), after=after)
+    return told_of(model)
+
+
+def planted_losses(profile: Profile) -> Json:
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    images, labels = image_batch()
+    losses: list[Tensor] = []
+
+    def loss_of() -> Tensor:
+        losses.append(functional.cross_entropy(model(images), labels))
+        return losses[-1]
+
+    train(profile, model, optimizer, loss_of)
+    return told_of(model)
+
+
+def planted_average(profile: Profile) -> Json:
+    """An averaged copy of the weights, moved along in place."""
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    images, labels = image_batch()
+    average = copy.deepcopy(model)
+
+    def after(_: int) -> None:
+        with torch.no_grad():
+            for mean, weight in zip(average.parameters(), model.parameters(), strict=True):
+                mean.lerp_(weight, 0.1)
+
+    train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), after=after)
+    return told_of(model)
+
+
+def planted_renewed_average(profile: Profile) -> Json:
+    """An averaged copy of the weights that every step makes anew."""
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    images, labels = image_batch()
+    average = [weight.detach().clone() for weight in model.parameters()]
+
+    def after(_: int) -> None:
+        average[:] = [
+            mean * 0.9 + weight.detach() * 0.1 for mean, weight in zip(average, model.parameters(), strict=True)
+        ]
+
+    train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), after=after)
+    return told_of(model)
+
+
+class Scratch(torch.autograd.Function):
+    """The identity, with a buffer that it makes and drops on the way."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        torch.empty(1 << 18).zero_()
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient.clone()
+
+
+def planted_scratch(profile: Profile) -> Json:
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    images, labels = image_batch()
+    train(profile, model, optimizer, lambda: functional.cross_entropy(Scratch.apply(model(images)), labels))
+    return told_of(model)
+
+
+def planted_columns(profile: Profile) -> Json:
+    """A convolution in float64, whose columns (channels × kernel × places) are made and dropped within it."""
+    model = nn.Conv2d(16, 4, 3, padding=1, bias=False).double()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    images = torch.randn(1, 16, 32, 32, dtype=torch.float64)
+    train(profile, model, optimizer, lambda: model(images).sum())
+    return {}
+
+
+def shapes_bytes(shapes: Iterable[Iterable[int]]) -> int:
+    return sum(4 * math.prod(shape) for shape in shapes)
+
+
+def resnet50(profile: Profile) -> Json:
+    from tbdprof.suite.resnet50 import SPEC
+    from tbdprof.suite.resnet50.on_torch import build
+    from tbdprof.suite.workload import Config
+
+    workload = build(SPEC, Config(2, options={"image-size": 64}))
+    with profile(workload.model, workload.optimizer) as prof:
+        while prof.active:
+            prof.step(workload.step())
+    return told_of(workload.model)
