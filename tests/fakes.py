@@ -1,6 +1,6 @@
 """Fakes of every seam: a framework's hook, a clock, progress."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from make import MemoryStory
 
@@ -113,8 +113,3 @@ class ProgressLog:
 
     def __call__(self, phase: str, step: int, of: int | None) -> None:
         self.told.append((phase, step, of))
-
-
-def nothing_missing(missing: Mapping[str, str]) -> bool:
-    """Tell whether everything this version measures was measured."""
-    return not any("does not measure" not in reason for reason in missing.values())

@@ -45,7 +45,7 @@ def test_without_model_the_only_imported_framework_is_meant(monkeypatch: pytest.
 def test_a_framework_that_cannot_be_told_is_asked_for(monkeypatch: pytest.MonkeyPatch):
     without_frameworks(monkeypatch)
 
-    with pytest.raises(UsageError, match="no framework imported.*framework=torch or mxnet"):
+    with pytest.raises(UsageError, match=r"no framework imported.*framework=torch or mxnet"):
         tbdprof.profile()
 
 

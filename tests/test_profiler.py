@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes import FakeClock, FakeHook, ProgressLog, nothing_missing
+from fakes import FakeClock, FakeHook, ProgressLog
 from make import run
 
 from tbdprof import recording as files
@@ -46,7 +46,7 @@ def test_warmup_then_clean_memory_clean_then_nothing():
     assert hook.closed == 1
     assert prof.summary.throughput is not None
     assert prof.summary.throughput.rate.per_s == pytest.approx(80)
-    assert nothing_missing(prof.summary.missing)
+    assert prof.summary.missing_now == {}
 
 
 def test_the_memory_window_is_analysed():

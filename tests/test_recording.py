@@ -7,8 +7,11 @@ import pytest
 from make import MemoryStory, parameter, run, same_table, timed_window
 
 from tbdprof import recording as files
+from tbdprof.analysis.summary import summarize
 from tbdprof.errors import RecordingFormatError, UsageError
 from tbdprof.records import Optimizer, Role
+
+FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def sample_recording() -> files.Recording:
@@ -148,3 +151,17 @@ def test_nothing_lies_beside_the_file(tmp_path: Path):
     files.save(sample_recording(), tmp_path / "a.tbd")
 
     assert [item.name for item in tmp_path.iterdir()] == ["a.tbd"]
+
+
+def test_a_real_recording_of_format_1_still_reads():
+    summary = summarize(files.load(FIXTURES / "format-1.tbd"))
+
+    memory = summary.memory
+    assert memory is not None
+    assert summary.parameter_count == 212
+    assert memory.allocator_peak_bytes == memory.independent_peak_bytes == 10_008
+    assert memory.roles_at_peak[Role.WEIGHT] == 4 * 212
+    assert memory.roles_max[Role.OPTIMIZER_STATE] == 2 * 4 * 212 + 4 * 4
+    assert memory.roles_at_peak[Role.INPUT] == 32 * 8 * 4
+    assert memory.mismatches == 0
+    assert summary.missing_now == {}

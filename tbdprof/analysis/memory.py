@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tbdprof.analysis import identities
-from tbdprof.analysis.blocks import Blocks, Bools, Ints, Levels, lifetimes, running
+from tbdprof.analysis.blocks import NEVER, Blocks, Bools, Ints, Levels, lifetimes, running
 from tbdprof.analysis.roles import CATEGORIES, Owned, Roles, SpanTree, classify, owned
 from tbdprof.recording import Recording, Window
-from tbdprof.records import Phase, Role, SpanKind
+from tbdprof.records import AllocationKind, Phase, Role, SpanKind, Table
 
 TOP = 20
 TIMELINE_POINTS = 400
@@ -76,7 +76,8 @@ class Account:
     owned: Owned
     tree: SpanTree
     roles: Roles
-    unknown_bytes: Ints  # after each event: of the framework's total, what no reported block explains
+    scratch_bytes: Ints  # after each event: no reported block, but it came and went within one operator
+    unknown_bytes: Ints  # after each event: of the framework's total, what else no reported block explains
     counted: Bools  # the events within the steps that count
     marks: Ints
 
@@ -97,13 +98,16 @@ def account(recording: Recording, window: Window) -> Account:
     marks = np.sort(window.table("step")["last_sequence"])
     named = owned(blocks, window.table("owner"))
     roles = classify(blocks, named, tree, marks)
+    unexplained = _unexplained(levels, recording)
+    scratch = _scratch(unexplained, allocations, blocks, tree)
     return Account(
         blocks,
         levels,
         named,
         tree,
         roles,
-        _unexplained(levels, recording),
+        scratch,
+        unexplained - scratch,
         _counted(levels, marks),
         marks,
     )
@@ -127,6 +131,23 @@ def _unexplained(levels: Levels, recording: Recording) -> Ints:
     if recording.run.independent_total is not None:
         offset = levels.base_bytes + levels.base_rounding_bytes - levels.base_total_bytes
     return levels.total_bytes + offset - known
+
+
+def _scratch(unexplained: Ints, allocations: Table, blocks: Blocks, tree: SpanTree) -> Ints:
+    """Return what only the total tells, and tells no more of before and after the operator in which it did.
+
+    So the memory of an operator's worker threads looks where a framework reports none of it. A free that nobody
+    reported the allocation of speaks of a lost report instead: there nothing is claimed.
+    """
+    events = np.sort(allocations[allocations["kind"] != AllocationKind.EXISTING], order="sequence")
+    operator = tree.outermost(tree.index(events["span"]), SpanKind.OPERATOR)
+    begins = np.flatnonzero(np.diff(operator, prepend=-2))
+    ends = np.append(begins[1:], len(events))
+    lost = (events["kind"] == AllocationKind.FREED) & ~np.isin(events["sequence"], blocks.end)
+    sure = (operator[begins] >= 0) & (begins > 0) & (ends < len(events)) & ~np.logical_or.reduceat(lost, begins)
+    around = np.maximum(unexplained[begins - 1], unexplained[ends % len(events)])
+    level = np.where(sure, np.maximum(around, 0), NEVER)
+    return np.maximum(unexplained - np.repeat(level, ends - begins), 0)
 
 
 def _counted(levels: Levels, marks: Ints) -> Bools:
@@ -161,7 +182,7 @@ def _measure(recording: Recording, window: Window) -> Memory:
         rounding_max_bytes=int(rounding[counted].max()) if told else None,
         at_optimizer_step=_at_optimizer_step(worked, series),
         top_at_peak=_top(recording, window, worked, _live(worked, peak)),
-        by_layer=_by_layer(recording, window, worked, _live(worked, peak)),
+        by_layer=_by_layer(recording, window, worked, peak),
         timeline=_timeline(levels, categories, total, counted),
         violations=found.lines,
         mismatches=found.count,
@@ -172,6 +193,8 @@ def _measure(recording: Recording, window: Window) -> Memory:
 def _series(worked: Account, role: Role) -> Ints:
     blocks = worked.blocks
     series = running(worked.levels.sequence, blocks, blocks.size_bytes, worked.roles == role)
+    if role == Role.WORKSPACE:
+        return series + worked.scratch_bytes
     return series + np.maximum(worked.unknown_bytes, 0) if role == Role.UNKNOWN else series
 
 
@@ -254,10 +277,13 @@ def _top(recording: Recording, window: Window, worked: Account, live: Ints) -> t
     return tuple(_describe(recording, window, worked, largest))
 
 
-def _by_layer(recording: Recording, window: Window, worked: Account, live: Ints) -> tuple[tuple[str | None, int], ...]:
+def _by_layer(recording: Recording, window: Window, worked: Account, peak: int) -> tuple[tuple[str | None, int], ...]:
     sums: dict[str | None, int] = defaultdict(int)
-    for holding in _describe(recording, window, worked, live):
+    for holding in _describe(recording, window, worked, _live(worked, peak)):
         sums[holding.layer] += holding.size_bytes
+    unreported = int(worked.scratch_bytes[peak] + max(worked.unknown_bytes[peak], 0))
+    if unreported:
+        sums[None] += unreported
     return tuple(sorted(sums.items(), key=lambda item: -item[1]))
 
 

@@ -1,0 +1,145 @@
+"""Runs of the command line that end as nobody wished: what had ended by then is kept, and one line says what happened."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tbdprof.errors import RecordingFormatError
+from tbdprof.recording import Recording, load
+
+ROOT = Path(__file__).parent.parent
+TBDPROF = [sys.executable, "-m", "tbdprof"]
+SMALL = ["resnet50", "--framework", "torch", "--image-size", "64", "--batch-size", "2", "--threads", "1"]
+WINDOWS = ["warmup", "clean", "memory", "clean"]
+LIMIT_S = 120
+
+
+def start(*words: str, before: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+    """Start a small run that records into a.tbd, where the test is."""
+    return subprocess.Popen(
+        [*TBDPROF, "run", *SMALL, "--warmup", "2", "--steps", "2", "-q", "-o", "a.tbd", *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=before,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, list[str]]:
+    """Return a process's exit code, its stdout, and the lines of its stderr."""
+    out, err = process.communicate(timeout=LIMIT_S)
+    return process.returncode, out, err.splitlines()
+
+
+def report(*words: str) -> str:
+    """Return what `tbdprof report a.tbd` prints."""
+    command = [*TBDPROF, "report", "a.tbd", *words]
+    return subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, stdout=-1, text=True).stdout
+
+
+@contextmanager
+def frozen_in(window: int, process: subprocess.Popen[str]) -> Iterator[None]:
+    """Stop a process while a window of its recording is open; it goes on afterwards."""
+    until = time.monotonic() + LIMIT_S
+    while lost() != [f"{WINDOWS[window]} (window {window})"]:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    time.sleep(0.02)  # past the commit that follows a window's begin
+    process.send_signal(signal.SIGSTOP)
+    try:
+        assert lost() == [f"{WINDOWS[window]} (window {window})"]
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def lost() -> list[str]:
+    """Return what would be lost if the process that records died now."""
+    try:
+        return load(Path("a.tbd")).lost_windows
+    except RecordingFormatError:  # it is just being made
+        return []
+
+
+def states(recording: Recording) -> list[tuple[str, str]]:
+    """Return each window and how it ended."""
+    return [(window.name, window.state) for window in recording.windows]
+
+
+@pytest.fixture(autouse=True)
+def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("window", range(4))
+def test_an_interrupt_saves_what_there_is_and_exits_with_130(window: int):
+    process = start()
+    with frozen_in(window, process):
+        process.send_signal(signal.SIGINT)
+
+    assert ended(process) == (130, "", ["tbdprof: interrupted; what was recorded is in a.tbd"])
+    kept = load(Path("a.tbd"))
+    assert states(kept) == [*((name, "complete") for name in WINDOWS[:window]), (WINDOWS[window], "cut short")]
+    assert kept.run.ended_by == "KeyboardInterrupt"
+    assert [len(each.table("step")) for each in kept.windows[:window]] == [2, 2, 4][:window]
+    assert [path.name for path in Path().iterdir()] == ["a.tbd"]
+
+
+@pytest.mark.parametrize("window", range(4))
+def test_a_kill_loses_the_window_it_came_in_and_no_other(window: int):
+    process = start()
+    with frozen_in(window, process):
+        process.kill()
+
+    assert ended(process) == (-signal.SIGKILL, "", [])
+    name = f"{WINDOWS[window]} (window {window})"
+    document = json.loads(report("--json"))
+    assert document["run"]["lost_windows"] == [name]
+    assert document["run"]["complete"] is False
+    assert (document["throughput"] is not None) == (window > 1)
+    assert (document["memory"] is not None) == (window > 2)
+    text = report()
+    assert f"lost: {name}" in text
+    assert "incomplete: the process was killed" in text
+
+
+def test_running_out_of_memory_says_what_was_asked_for_and_what_to_try():
+    process = start()
+    with frozen_in(1, process):
+        limit = 4096 * int(Path(f"/proc/{process.pid}/statm").read_text().split()[0]) + 2**24
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (limit, limit))
+
+    code, out, said = ended(process)
+    assert (code, out) == (1, "")
+    assert len(said) == 1, said
+    assert said[0].startswith("tbdprof: out of memory at batch size 2 (")
+    assert said[0].endswith("what was recorded is in a.tbd: try --batch-size 1")
+    kept = load(Path("a.tbd"))
+    assert kept.run.ended_by == "RuntimeError"
+    assert "incomplete: RuntimeError" in report()
+
+
+def test_a_full_disk_is_one_line_and_the_report_is_printed_all_the_same():
+    most = 60 * 1024  # the warm-up and the first clean window fit
+    process = start("--json", before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)))
+
+    code, out, said = ended(process)
+    assert code == 1
+    assert len(said) == 1, said
+    assert said[0].startswith("tbdprof: writing the file failed, what came later is not in it: ")
+    document = json.loads(out)
+    assert document["memory"]["mismatches"] == 0
+    assert document["run"]["complete"] is True
+    assert document["missing"]["file"] in said[0]
+    assert states(load(Path("a.tbd")))[0] == ("warmup", "complete")
