@@ -1,0 +1,295 @@
+"""The MXNet hook: its allocator watched from before the first array, phases told by waiting in memory windows alone.
+
+It may be imported while MXNet is not: what imports MXNet is imported within its functions.
+"""
+
+import importlib
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tbdprof.collect import nvidia
+from tbdprof.errors import TbdprofError, UnavailableError, UsageError
+from tbdprof.hooks import Drained, Facts, Setting
+from tbdprof.records import Strings
+
+if TYPE_CHECKING:
+    from tbdprof.hooks.on_mxnet.allocator import Allocator
+    from tbdprof.hooks.on_mxnet.tables import Recorded
+    from tbdprof.hooks.on_mxnet.watch import Watch
+
+_LATE = "counting began after MXNet had allocated: run it with `tbdprof run` to count from the first allocation"
+_SYSTEM_LIBRARIES = ("libgomp", "libquadmath")
+_CUDA_LIBRARIES = ("libcud", "libcublas", "libcufft", "libcurand", "libcusolver", "libnccl", "libnvrtc")
+_OUT_OF_MEMORY = re.compile(r"Failed to allocate|out of memory|bad_alloc", re.I)
+_LAYERS = "MXNet does not tell in which layer its engine allocates"
+_OVERLAPPED = "several threads trained at once: a block counts to the phase that began last, whoever began it"
+
+
+@dataclass(slots=True)
+class _Joined:
+    """What is held of the process from `prepare` or `attach` until `close`."""
+
+    allocator: "Allocator"
+    watch: "Watch"
+    late: bool
+    independent_total: str | None
+    device: str | None = None  # None: where the watched parameters are
+    gpus: dict[int, nvidia.Gpu] = field(default_factory=dict)
+
+
+class MxnetHook:
+    """Reports what MXNet does; see `tbdprof.hooks.FrameworkHook`.
+
+    Memory that MXNet's storage did not give (oneDNN's, cuDNN's, the CUDA context's) is in neither events nor totals.
+    """
+
+    name = "mxnet"
+
+    def __init__(self) -> None:
+        self._environment: dict[str, str | None] = {}
+        self._joined: _Joined | None = None
+        self._window: Recorded | None = None
+        self._recorded: Recorded | None = None
+
+    @property
+    def whole_run_peak_bytes(self) -> int | None:
+        """The most bytes there ever were on the device, None where counting began late."""
+        if self._joined is None or self._joined.late:
+            return None
+        from tbdprof.hooks.on_mxnet import layout
+
+        levels = self._joined.allocator.levels
+        return max((x.peak_bytes for d, x in levels.items() if layout.device_text(d) == self._device()), default=0)
+
+    @property
+    def independent_total(self) -> str | None:
+        """None where MXNet's own memory counter has counted from the first allocation on."""
+        return _LATE if self._joined is None else self._joined.independent_total
+
+    def set_environment(self, setting: Setting) -> None:
+        """Set the number of threads, and give numpy back a name that MXNet reads whenever it runs.
+
+        The name stays: it is what it was for twenty years, and arrays of MXNet may outlive the hook.
+        """
+        vars(np).setdefault("bool", bool)
+        if setting.threads is not None:
+            self._environment.setdefault("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS"))
+            os.environ["OMP_NUM_THREADS"] = str(setting.threads)
+
+    def prepare(self, setting: Setting) -> None:
+        """Import MXNet, watch its allocator, have it count, choose device and seed."""
+        self.set_environment(setting)
+        self._join()
+        import mxnet as mx
+
+        from tbdprof.hooks.on_mxnet import facts
+
+        joined = self._require()
+        if mx.context.num_gpus():
+            joined.gpus = {gpu.index: gpu for gpu in nvidia.driver().gpus}
+        try:
+            capabilities = {index: gpu.compute_capability for index, gpu in joined.gpus.items()}
+            joined.device = facts.choose_device(setting.device, capabilities)
+        except TbdprofError:
+            self.close()
+            raise
+        if setting.seed is not None:
+            mx.random.seed(setting.seed)
+
+    def attach(self) -> None:
+        """Watch MXNet's allocator from now on, with the arrays Python can see; change no setting."""
+        self._join()
+
+    def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
+        """Name the memory of these; with neither models nor trainers, find them as they are used."""
+        watch = self._require().watch
+        from mxnet.gluon import Block, Trainer
+
+        strange = [type(each).__name__ for each in models if not isinstance(each, Block)]
+        strange += [type(each).__name__ for each in optimizers if not isinstance(each, Trainer)]
+        if strange:
+            raise UsageError(f"neither a Gluon block nor a Gluon trainer: {', '.join(strange)}")
+        for model in models:
+            watch.watched.add_model(model)
+        for trainer in optimizers:
+            watch.watched.add_trainer(trainer)
+        watch.watched.add_inputs(list(inputs))
+        if not models and not optimizers:
+            watch.find()
+
+    def on_update(self, callback: Callable[[object], None]) -> None:
+        """Call back with the trainer after each step any trainer takes, until `close`."""
+        self._require().watch.on_update(callback)
+
+    def facts(self) -> Facts:
+        """Return MXNet's version and settings, and what is watched by now."""
+        joined = self._require()
+        import mxnet as mx
+
+        from tbdprof.hooks.on_mxnet import facts
+
+        device = self._device()
+        return Facts(
+            framework_version=str(mx.__version__),
+            device=device,
+            device_name=facts.device_name(device, {index: gpu.name for index, gpu in joined.gpus.items()}),
+            threads=facts.threads(),
+            parameters=facts.parameter_list(joined.watch.watched),
+            optimizers=facts.optimizer_list(joined.watch.watched),
+        )
+
+    def synchronize(self) -> None:
+        """Wait until MXNet's engine has done everything asked of it."""
+        self._require()
+        import mxnet as mx
+
+        mx.nd.waitall()
+
+    def start(self, window: str) -> None:
+        """List what exists, begin to keep events, and tell phases from now on."""
+        joined = self._require()
+        from tbdprof.hooks.on_mxnet import counter, owners
+        from tbdprof.hooks.on_mxnet.tables import Recorded
+
+        if joined.allocator.counters:
+            counter.refuse_a_changed_profiler()
+        self.synchronize()
+        tensors = owners.visible()
+        if joined.late:
+            joined.allocator.adopt(tensors.values())
+        existing = joined.allocator.open()
+        self._window = Recorded(time.monotonic_ns(), existing, frozenset(tensors))
+        joined.watch.open_window()
+        self._read_owners(self._window)
+
+    def mark_step(self) -> None:
+        """Read all owners at a step's end, with all its work done."""
+        if self._window is None:
+            return
+        self.synchronize()
+        self._read_owners(self._window)
+        self._window.marks.append(self._require().allocator.tick())
+
+    def stop(self) -> None:
+        """End the window and put MXNet's Python functions back."""
+        window, self._window = self._window, None
+        if window is None:
+            return
+        joined = self._require()
+        joined.watch.close_window()
+        window.events = joined.allocator.close()
+        window.owned = joined.watch.owned
+        phases, joined.watch.phases = joined.watch.phases, None
+        if phases is not None:
+            window.intervals = phases.intervals
+            window.missing["layers"] = _LAYERS
+            if phases.overlapped:
+                window.missing["phases"] = _OVERLAPPED
+        self._recorded = window
+
+    def drain(self, strings: Strings) -> Drained:
+        """Return the last window's spans, allocations and owners."""
+        recorded, self._recorded = self._recorded, None
+        if recorded is None:
+            return Drained({}, [])
+        from tbdprof.hooks.on_mxnet.tables import build
+
+        return Drained(build(recorded, strings), recorded.marks, recorded.missing)
+
+    def close(self) -> None:
+        """Put back MXNet's functions, its allocator's slots, its profiler, and the environment."""
+        self.stop()
+        joined, self._joined = self._joined, None
+        if joined is not None:
+            joined.watch.close()
+            if joined.allocator.counters:
+                from tbdprof.hooks.on_mxnet import counter
+
+                counter.disarm()
+            joined.allocator.remove()
+        for name, value in self._environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._environment.clear()
+
+    def out_of_memory(self, error: BaseException) -> str | None:
+        """Return MXNet's sentence about what it could not allocate, if the error means out of memory."""
+        if isinstance(error, MemoryError):
+            return str(error) or "the host's memory"
+        mx = sys.modules.get("mxnet")
+        if mx is None or not isinstance(error, mx.base.MXNetError):
+            return None
+        return next((line for line in str(error).splitlines() if _OUT_OF_MEMORY.search(line)), None)
+
+    def _join(self) -> None:
+        try:
+            importlib.import_module("mxnet")
+        except (ImportError, OSError, AttributeError) as error:
+            self.close()
+            raise UnavailableError(_import_failed(error)) from error
+        from tbdprof.hooks.on_mxnet import counter, layout
+        from tbdprof.hooks.on_mxnet.allocator import Allocator
+        from tbdprof.hooks.on_mxnet.watch import Watch
+
+        allocator = Allocator()
+        late = not layout.is_untouched()
+        try:
+            if not late:
+                counter.refuse_a_running_profiler()
+            allocator.install()
+            layout.prove_storage()
+        except TbdprofError:
+            allocator.remove()
+            self.close()
+            raise
+        reason = _LATE if late else counter.arm(allocator)
+        self._joined = _Joined(allocator, Watch(allocator), late, reason)
+
+    def _require(self) -> _Joined:
+        if self._joined is None:
+            raise UsageError("the MXNet hook is used before prepare() or attach(), or after close()")
+        return self._joined
+
+    def _device(self) -> str:
+        joined = self._require()
+        if joined.device is not None:
+            return joined.device
+        from tbdprof.hooks.on_mxnet import facts
+
+        return facts.device_of(joined.watch.watched)
+
+    def _read_owners(self, window: "Recorded") -> None:
+        """Read who owns what; what a planner made, nobody owns and Python cannot see is its pool."""
+        joined = self._require()
+        from tbdprof.hooks.on_mxnet import owners
+
+        rows = owners.everything(joined.watch.watched)
+        joined.watch.read(rows)
+        held = {row.address for row in rows} | owners.visible().keys()
+        made = joined.allocator.snapshot().items()
+        window.pools |= {(address, block.sequence) for address, block in made if block.planning and address not in held}
+
+
+def hook() -> MxnetHook:
+    """Return a new hook; MXNet is not imported yet."""
+    return MxnetHook()
+
+
+def _import_failed(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name == "mxnet":
+        return "mxnet is not installed: pip install 'tbdprof[mxnet]'"
+    text = " ".join(str(error).split())
+    if any(name in text for name in _SYSTEM_LIBRARIES):
+        return f"MXNet lacks a library ({text}): apt-get install -y libgomp1 libquadmath0"
+    if any(name in text for name in _CUDA_LIBRARIES):
+        return f"this build of MXNet is for CUDA, whose libraries are not here ({text}): pip install 'tbdprof[mxnet]'"
+    return f"MXNet cannot be imported: {text}"

@@ -1,0 +1,115 @@
+"""What a recording keeps of MXNet's models, trainers and process."""
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import mxnet as mx
+import numpy as np
+from mxnet.gluon import Parameter as GluonParameter
+
+from tbdprof.errors import UnavailableError, UsageError
+from tbdprof.hooks.on_mxnet import layout, owners
+from tbdprof.records import Optimizer, Parameter
+
+_KINDS = {"SGD": "sgd", "Adam": "adam", "RMSProp": "rmsprop"}
+# MXNet's wheels hold machine code up to this compute capability, and nothing a driver could translate.
+_LAST_CAPABILITY = (8, 9)
+
+
+def choose_device(wanted: str, capabilities: Mapping[int, str]) -> str:
+    """Return "cpu" or "cuda:N" for auto, cpu, cuda or cuda:N; `capabilities` are those known, by device."""
+    count = mx.context.num_gpus()
+    if wanted == "cpu" or (wanted == "auto" and not count):
+        return "cpu"
+    match = re.fullmatch(r"auto|cuda(?::(\d+))?", wanted)
+    if match is None:
+        raise UsageError(f"unknown device {wanted!r}: choose auto, cpu, cuda or cuda:N")
+    if not count:
+        raise UnavailableError("MXNet sees no CUDA device: choose --device cpu")
+    number = int(match[1] or 0)
+    if number >= count:
+        raise UnavailableError(f"MXNet sees no device {wanted}: the last one is cuda:{count - 1}")
+    capability = capabilities.get(number, "0.0")
+    if tuple(int(part) for part in capability.split(".")) > _LAST_CAPABILITY:
+        raise UnavailableError(
+            f"MXNet's wheels hold no code for this GPU (compute capability {capability}): choose --device cpu"
+        )
+    return f"cuda:{number}"
+
+
+def device_of(watched: owners.Watched) -> str:
+    """Return where the watched parameters are, cpu where there is none."""
+    rows = (layout.storage(array) for _, p in watched.parameters() for array in owners.data(p))
+    return next((layout.device_text(storage[0]) for storage in rows if storage is not None), "cpu")
+
+
+def device_name(device: str, names: Mapping[int, str]) -> str:
+    """Return what the device calls itself; `names` are the GPUs', by number."""
+    if device != "cpu":
+        return names.get(int(device.partition(":")[2] or 0), "")
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    found = re.findall(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found[0] if found else platform.processor()
+
+
+def threads() -> int:
+    """Return how many threads an operator may use: as asked, else half the cores, as MXNet decides."""
+    asked = os.environ.get("MXNET_OMP_MAX_THREADS") or os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdecimal() and int(asked):
+        return int(asked)
+    return max(1, len(os.sched_getaffinity(0)) // 2)
+
+
+def parameter_list(watched: owners.Watched) -> list[Parameter]:
+    """Return weights and buffers whose shape is known, each storage once."""
+    rows: dict[object, Parameter] = {}
+    for name, parameter in watched.parameters():
+        listed = owners.data(parameter)
+        if listed:
+            rows.setdefault(layout.storage(listed[0]) or id(parameter), _parameter(name, parameter))
+    return list(rows.values())
+
+
+def optimizer_list(watched: owners.Watched) -> list[Optimizer]:
+    """Return the trainers' optimizers with the parameters each updates."""
+    names = {id(parameter): name for name, parameter in watched.parameters()}
+    rows = []
+    for trainer in watched.trainers():
+        kind = type(trainer.optimizer).__name__
+        updated = (p for p in owners.updated(trainer) if p.grad_req != "null")
+        rows.append(
+            Optimizer(
+                _KINDS.get(kind, kind.lower()), tuple(names[id(p)] for p in updated), _settings(kind, trainer.optimizer)
+            )
+        )
+    return rows
+
+
+def _parameter(name: str, parameter: GluonParameter) -> Parameter:
+    return Parameter(
+        name,
+        tuple(parameter.shape),
+        np.dtype(parameter.dtype).itemsize,
+        trainable=parameter.grad_req != "null",
+        is_buffer=owners.is_buffer(parameter),
+    )
+
+
+def _settings(kind: str, optimizer: mx.optimizer.Optimizer) -> dict[str, float]:
+    """Return what decides the size of an optimizer's state; MXNet counts its steps outside its allocator."""
+    if kind == "SGD":
+        return {"momentum": float(optimizer.momentum), "scalar_bytes": 0.0}
+    if kind == "RMSProp":
+        # The centred variant always keeps a momentum.
+        return {
+            "centered": float(optimizer.centered),
+            "momentum": float(optimizer.centered),
+            "scalar_bytes": 0.0,
+        }
+    return {"scalar_bytes": 0.0}

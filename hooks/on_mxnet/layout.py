@@ -1,0 +1,186 @@
+"""Where MXNet 1.9.1 keeps what it does not tell: storages of arrays, work space, the profiler's counters.
+
+Each reading of a C++ object follows its declaration (include/mxnet/ndarray.h, storage.h and resource.h, src/resource.cc
+and src/profiler/) and is proved on known arrays before it is believed.
+"""
+
+import ctypes
+from collections.abc import Callable, Iterator
+
+import mxnet as mx
+
+from tbdprof.errors import UnavailableError
+
+_LIBRARY: ctypes.CDLL = mx.base._LIB  # noqa: SLF001 - MXNet has no public name for it
+
+ON_ALLOC = "_ZN5mxnet7storage21DeviceStorageProfiler7OnAllocERKNS_7Storage6HandleE"
+ON_FREE = "_ZN5mxnet7storage21DeviceStorageProfiler6OnFreeERKNS_7Storage6HandleE"
+_RESOURCE_MANAGER = "_ZN5mxnet15ResourceManager3GetEv"
+_PROFILER = "_ZN5mxnet8profiler8Profiler3GetEPSt10shared_ptrIS1_E"
+
+CPU, GPU, CPU_PINNED, CPU_SHARED = 1, 2, 3, 5  # Context::DeviceType
+_TEMP_SPACE = 1  # ResourceRequest::Type
+_MANY = 64  # more copies of a work space than anyone asks for
+
+_COUNTERS_OFFSET = 176  # DeviceStorageProfiler::mem_counters_, after a virtual domain of 136 bytes and a mutex of 40
+_COUNTER_NAME_OFFSET, _COUNTER_VALUE_OFFSET = 8, 144
+_STATE_OFFSET, _MODE_OFFSET = 48, 56  # Profiler::state_ and mode_, after the virtual table and a recursive mutex
+MEMORY_MODE = 8  # Profiler::kMemory
+
+_PROBE_SHAPE = (37, 5)
+_PROBE_BYTES = 37 * 5 * 4
+
+Storage = tuple[int, int, int]  # device as in `device_number`, address, bytes
+
+
+class Handle(ctypes.Structure):
+    """Storage::Handle; the device is its type in the lower half and its index in the upper."""
+
+    _fields_ = (
+        ("address", ctypes.c_size_t),
+        ("bytes", ctypes.c_size_t),
+        ("device", ctypes.c_uint64),
+        ("shared_pid", ctypes.c_int32),
+        ("shared_id", ctypes.c_int32),
+    )
+
+
+class _Space(ctypes.Structure):
+    """SpaceAllocator: a work space that is kept between operators, and its twin on the host."""
+
+    _fields_ = (("device", ctypes.c_uint64), ("handle", Handle), ("host_handle", Handle))
+
+
+class _Resource(ctypes.Structure):
+    _fields_ = (
+        ("type", ctypes.c_int32),
+        ("variable", ctypes.c_void_p),
+        ("id", ctypes.c_int32),
+        ("pointer", ctypes.c_size_t),
+    )
+
+
+def device_number(kind: int, index: int) -> int:
+    """Return a device as a handle holds it."""
+    return index << 32 | kind
+
+
+def device_text(device: int) -> str:
+    """Return what a recording calls a handle's device."""
+    kind, index = device & 0xFFFFFFFF, device >> 32
+    if kind == GPU:
+        return f"cuda:{index}"
+    return {CPU_PINNED: "pinned", CPU_SHARED: "shared"}.get(kind, "cpu")
+
+
+def storage(array: mx.nd.NDArray) -> Storage | None:
+    """Return the storage an array lies in, None where it has none (yet); nothing is waited for or reordered."""
+    chunk = ctypes.c_size_t.from_address(array.handle.value).value
+    if not chunk:
+        return None
+    handle = Handle.from_address(chunk)
+    return (handle.device, handle.address, handle.bytes) if handle.address and handle.bytes else None
+
+
+def prove_storage() -> None:
+    """Raise UnavailableError where arrays are laid out in another way than `storage` reads them."""
+    array = mx.nd.ones(_PROBE_SHAPE)
+    array.wait_to_read()
+    address = ctypes.c_void_p()
+    mx.base.check_call(_LIBRARY.MXNDArrayGetData(array.handle, ctypes.byref(address)))
+    if storage(array) != (device_number(CPU, 0), address.value, _PROBE_BYTES):
+        raise UnavailableError("this build of MXNet lays its arrays out in another way than 1.9.1: cannot watch it")
+
+
+def workspaces(device: int) -> Iterator[Storage]:
+    """Yield the work spaces MXNet keeps for operators that the calling thread starts."""
+    for address in dict.fromkeys(_spaces(device)):
+        space = _Space.from_address(address)
+        for handle in (space.handle, space.host_handle):
+            if handle.address and handle.bytes:
+                yield handle.device, handle.address, handle.bytes
+
+
+def _spaces(device: int) -> Iterator[int]:
+    """Ask for work spaces in whole rounds, so that the next operator gets the one it would have got."""
+    get = _function(_RESOURCE_MANAGER)
+    manager = get()
+    table = ctypes.c_size_t.from_address(manager).value
+    request = ctypes.CFUNCTYPE(
+        ctypes.c_void_p,
+        ctypes.POINTER(_Resource),
+        ctypes.c_size_t,
+        ctypes.c_uint64,
+        ctypes.POINTER(ctypes.c_int32),
+    )(ctypes.c_size_t.from_address(table).value)
+    kind, seen, copies = ctypes.c_int32(_TEMP_SPACE), list[int](), 0
+    while (not copies or len(seen) % copies) and len(seen) < _MANY:
+        resource = _Resource()
+        request(ctypes.byref(resource), manager, device, ctypes.byref(kind))
+        if resource.type != _TEMP_SPACE:
+            return
+        if seen and resource.pointer == seen[0]:
+            copies = len(seen)
+        seen.append(resource.pointer)
+        yield resource.pointer
+
+
+def profiler_state() -> tuple[int, int]:
+    """Return MXNet's own profiler's state (1: running) and mode."""
+    get = _function(_PROFILER, ctypes.c_void_p)
+    profiler = get(None)
+    return tuple(ctypes.c_int32.from_address(profiler + offset).value for offset in (_STATE_OFFSET, _MODE_OFFSET))  # type: ignore[return-value]
+
+
+def counters(storage_profiler: int) -> dict[int, ctypes.c_uint64]:
+    """Return the live values of MXNet's memory counters by device, given the object its allocator calls."""
+    start, end = (ctypes.c_size_t.from_address(storage_profiler + _COUNTERS_OFFSET + 8 * i).value for i in range(2))
+    found = {}
+    if 0 < end - start <= 4096 * 16 and (end - start) % 16 == 0:
+        for place in range(start, end, 16):
+            counter = ctypes.c_size_t.from_address(place).value
+            device = _counted_device(ctypes.string_at(counter + _COUNTER_NAME_OFFSET, 32))
+            if device is not None:
+                found[device] = ctypes.c_uint64.from_address(counter + _COUNTER_VALUE_OFFSET)
+    return found
+
+
+def _counted_device(text: bytes) -> int | None:
+    """Return the device of a counter named as `Memory: gpu/1`."""
+    name = text.partition(b"\0")[0].decode("ascii", "replace").removeprefix("Memory: ")
+    kind, _, index = name.partition("/")
+    number = {"cpu": CPU, "gpu": GPU, "cpu pinned": CPU_PINNED, "cpu shared": CPU_SHARED}.get(kind)
+    return None if number is None else device_number(number, int(index or 0))
+
+
+def probe_array() -> tuple[mx.nd.NDArray, int]:
+    """Return a new array on the CPU and how many bytes MXNet must have counted for it."""
+    array = mx.nd.ones(_PROBE_SHAPE)
+    array.wait_to_read()
+    return array, _PROBE_BYTES
+
+
+def is_untouched() -> bool:
+    """Tell whether MXNet has not allocated anything yet, on any device."""
+    contexts = [mx.cpu(), *(mx.gpu(i) for i in range(mx.context.num_gpus()))]
+    return all(_never_allocated(context) for context in contexts)
+
+
+def _never_allocated(context: mx.Context) -> bool:
+    try:
+        context.empty_cache()
+    except mx.base.MXNetError:  # it refuses where there is no allocator yet
+        return True
+    return False
+
+
+def library() -> ctypes.CDLL:
+    """Return MXNet's own library."""
+    return _LIBRARY
+
+
+def _function(symbol: str, *arguments: type[ctypes.c_void_p]) -> Callable[..., int]:
+    """Return an exported C++ function that returns a pointer."""
+    function = _LIBRARY[symbol]
+    function.restype, function.argtypes = ctypes.c_size_t, list(arguments)
+    return function

@@ -1,0 +1,237 @@
+"""What MXNet's Python side tells: root blocks called, recording scopes, backward passes, trainers' steps."""
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import mxnet as mx
+from mxnet import autograd
+from mxnet.gluon import Block, HybridBlock, Trainer
+
+from tbdprof.hooks.on_mxnet import layout, owners
+from tbdprof.hooks.on_mxnet.allocator import Allocator
+from tbdprof.hooks.on_mxnet.patches import Patches, Replaced
+from tbdprof.hooks.on_mxnet.phases import Interval, Phases
+from tbdprof.records import Phase
+
+# Why a group of functions is replaced.
+_ALWAYS, _WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS = "always", "window", "models", "trainers", "updates", "pools"
+
+
+class _Thread(threading.local):
+    """Where a thread is: calls of blocks, recording scopes and trainers' steps around it, and its open forward."""
+
+    calls = 0
+    scopes = 0
+    steps = 0
+    forward: Interval | None = None
+
+
+class Watch:
+    """Finds what is trained, tells when, and reads owners at the edges of phases while a window is open."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self.watched = owners.Watched()
+        self.owned: list[tuple[int, owners.Owned]] = []
+        self.phases: Phases | None = None  # None: no window is open
+        self._allocator = allocator
+        self._callbacks: list[Callable[[object], None]] = []
+        self._here = _Thread()
+        self._finding = False
+        self._pid = os.getpid()
+        self._patches = Patches(
+            {
+                "blocks": [(Block, "__call__", self._around_call)],
+                "autograd": [
+                    (autograd._RecordingStateScope, "__enter__", self._around_enter),  # noqa: SLF001
+                    (autograd._RecordingStateScope, "__exit__", self._around_exit),  # noqa: SLF001
+                    # What autograd.backward, autograd.grad and NDArray.backward all come to.
+                    (layout.library(), "MXAutogradBackwardEx", self._around_backward),
+                ],
+                "trainers": [(Trainer, name, self._around_step) for name in ("step", "update")],
+                "planners": [(HybridBlock, "_build_cache", self._around_build)],
+            }
+        )
+        self._patches.need("planners", _ALWAYS)
+
+    def find(self) -> None:
+        """Find models and trainers as they are used, until every trained parameter belongs to a known model."""
+        self._finding = True
+        self._patches.need("blocks", _MODELS)
+        self._patches.need("trainers", _TRAINERS)
+
+    def on_update(self, callback: Callable[[object], None]) -> None:
+        """Call back with the trainer after each step any trainer takes."""
+        self._callbacks.append(callback)
+        self._patches.need("trainers", _UPDATES)
+
+    def open_window(self) -> None:
+        """Begin to tell phases and owners."""
+        self.phases, self.owned = Phases(self._allocator), []
+        self._here = _Thread()
+        for group in ("blocks", "autograd", "trainers"):
+            self._patches.need(group, _WINDOW)
+
+    def close_window(self) -> None:
+        """End what is open, and put MXNet's functions back."""
+        self._patches.release(_WINDOW)
+        if self.phases is not None:
+            self.phases.end_all()
+
+    def close(self) -> None:
+        """Put everything back."""
+        self._callbacks.clear()
+        for reason in (_WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS, _ALWAYS):
+            self._patches.release(reason)
+        self._allocator.planning = False
+
+    def read(self, rows: list[owners.Owned]) -> int:
+        """Keep what owns which storage at this place of the order; return the place."""
+        sequence = self._allocator.tick()
+        self.owned += [(sequence, row) for row in rows]
+        return sequence
+
+    def _telling(self) -> Phases | None:
+        """Return the phases to tell of; None without a window, in a fork, and on the engine's own threads.
+
+        Those run custom operators: to wait there for everything would be to wait for oneself.
+        """
+        if self.phases is None or os.getpid() != self._pid:
+            return None
+        started = not isinstance(threading.current_thread(), threading._DummyThread)  # noqa: SLF001
+        return self.phases if started else None
+
+    def _around_call(self, original: Replaced) -> Replaced:
+        def call(block: Block, *arguments: Any) -> Any:
+            if self._here.calls == 0:
+                self._found(block)
+            self._here.calls += 1
+            try:
+                if self._here.calls > 1 or (phases := self._telling()) is None:
+                    return original(block, *arguments)
+                return self._forward(phases, arguments, lambda: original(block, *arguments))
+            finally:
+                self._here.calls -= 1
+
+        return call
+
+    def _forward(self, phases: Phases, arguments: tuple[object, ...], original: Callable[[], Any]) -> Any:
+        """Call a root block in a forward phase, which ends with the recording that the call is part of."""
+        if self._here.forward is None:
+            self._here.forward = phases.begin(Phase.FORWARD)
+        self.read(owners.inputs(arguments))
+        done = False
+        try:
+            result = original()
+            done = True
+            return result
+        finally:
+            if not self._here.scopes:
+                self._end_forward(phases, wait=done)
+
+    def _end_forward(self, phases: Phases, *, wait: bool = True) -> None:
+        forward, self._here.forward = self._here.forward, None
+        if forward is not None:
+            phases.end(forward, wait=wait)
+            self._read_workspaces()
+
+    def _around_enter(self, original: Replaced) -> Replaced:
+        def enter(scope: Any) -> Any:
+            self._here.scopes += scope._enter_is_record is True  # noqa: SLF001
+            return original(scope)
+
+        return enter
+
+    def _around_exit(self, original: Replaced) -> Replaced:
+        def leave(scope: Any, *error: object) -> Any:
+            result = original(scope, *error)
+            self._here.scopes = max(0, self._here.scopes - (scope._enter_is_record is True))  # noqa: SLF001
+            phases = self._telling()
+            if phases is not None and not self._here.scopes:
+                self._end_forward(phases, wait=not any(error))
+            return result
+
+        return leave
+
+    def _around_backward(self, original: Replaced) -> Replaced:
+        def backward(*arguments: Any) -> Any:
+            phases = self._telling()
+            if phases is None:
+                return original(*arguments)
+            if not self._here.scopes:
+                self._end_forward(phases)
+            return self._within(phases, Phase.BACKWARD, lambda: original(*arguments))
+
+        return backward
+
+    def _around_step(self, original: Replaced) -> Replaced:
+        def step(trainer: Trainer, *arguments: Any, **named: Any) -> Any:
+            self._here.steps += 1
+            try:
+                if self._here.steps > 1:
+                    return original(trainer, *arguments, **named)
+                self._step_begins(trainer)
+                result = self._step(lambda: original(trainer, *arguments, **named), trainer)
+            finally:
+                self._here.steps -= 1
+            if os.getpid() == self._pid:
+                for callback in self._callbacks:
+                    callback(trainer)
+            return result
+
+        return step
+
+    def _step_begins(self, trainer: Trainer) -> None:
+        if self._allocator.planning:
+            mx.nd.waitall()
+            self._allocator.planning = False
+            self._patches.release(_POOLS)
+        if self._finding:
+            self.watched.add_trainer(trainer)
+            if self.watched.is_complete():
+                self._patches.release(_MODELS)
+            else:
+                self._patches.need("blocks", _MODELS)
+
+    def _step(self, original: Callable[[], Any], trainer: Trainer) -> Any:
+        phases = self._telling()
+        if phases is None:
+            return original()
+        self._end_forward(phases)
+        mx.nd.waitall()
+        named = self.watched.parameters()
+        self.read(owners.gradients_of(trainer, named))
+        result = self._within(phases, Phase.UPDATE, original)
+        self.read(owners.state(trainer, named))
+        return result
+
+    def _within(self, phases: Phases, phase: Phase, original: Callable[[], Any]) -> Any:
+        interval, done = phases.begin(phase), False
+        try:
+            result = original()
+            done = True
+            return result
+        finally:
+            phases.end(interval, wait=done)
+            self._read_workspaces()
+
+    def _around_build(self, original: Replaced) -> Replaced:
+        def build(block: HybridBlock, *arguments: Any) -> Any:
+            result = original(block, *arguments)
+            if ("static_alloc", True) in block._flags and os.getpid() == self._pid:  # noqa: SLF001
+                # Its pools are filled from here on, by its first calls.
+                mx.nd.waitall()
+                self._allocator.planning = True
+                self._patches.need("trainers", _POOLS)
+            return result
+
+        return build
+
+    def _found(self, block: Block) -> None:
+        if self._finding and os.getpid() == self._pid and list(block.collect_params().keys()):
+            self.watched.add_model(block)
+
+    def _read_workspaces(self) -> None:
+        devices = {device for device in self._allocator.levels if device & 0xFFFFFFFF in (layout.CPU, layout.GPU)}
+        self.read([row for device in sorted(devices) for row in owners.workspaces(device)])
