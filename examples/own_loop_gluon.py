@@ -14,8 +14,8 @@ net.hybridize()
 trainer = gluon.Trainer(net.collect_params(), "adam")
 loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
 
-with tbdprof.profile(net, trainer, steps=10) as prof:
-    for _ in range(60):
+with tbdprof.profile(net, trainer, warmup=5, steps=10) as prof:
+    for _ in range(40):
         images, labels = mx.nd.random.uniform(shape=(16, 3, 32, 32)), mx.nd.arange(16) % 10
         with autograd.record():
             loss = loss_of(net(images), labels)

@@ -1,5 +1,7 @@
 """The command line: one small function a verb; stdout holds results, stderr everything else."""
 
+import errno
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +40,11 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of stdout is gone, and says so itself
         code = 1
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered would fail again
+        code = _fail("cannot write the output: the disk is full", 1)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -46,10 +53,13 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="tbdprof")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context, /) -> None:
     """Profile the memory and the use of the device by deep-learning training."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 @cli.command(cls=RunCommand, context_settings={"ignore_unknown_options": True})

@@ -2,11 +2,11 @@
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from tbdprof.plan import silent
 from tbdprof.recording import Recording, load
 from tbdprof.report import json_report, terminal
 from tbdprof.report.progress import LiveProgress, PlainProgress
+
+if TYPE_CHECKING:
+    from tbdprof.suite.workload import Spec
 
 INTERRUPTED = 130
 
@@ -50,6 +53,7 @@ def _run_model(words: Sequence[str], asked: dict[str, Any], *, as_json: bool, qu
     if asked["framework"] is None:
         carried = suite.frameworks(suite.find(model).name)
         raise UsageError(f"no framework given: add --framework {' or '.join(carried)}")
+    _check_options(suite.find(model), options)
     request = drive.Request(model=model, options=options, **asked)
     path = request.path()
     try:
@@ -107,7 +111,20 @@ def _split(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     return model, options
 
 
-def _meant(word: str) -> str:
+def _check_options(spec: "Spec", options: Mapping[str, str]) -> None:
+    """Refuse an unknown option with the one that was meant, whether the model's or this command's."""
+    flags = {option.name: _flag(option.name) for option in spec.options}
+    for name in options:
+        meant = "" if name in flags else _meant(_flag(name), flags.values())
+        if meant:
+            raise UsageError(f"{spec.name} has no option {_flag(name)}{meant}")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _meant(word: str, more: Iterable[str] = ()) -> str:
     known = [opt for param in click.get_current_context().command.params for opt in param.opts]
-    near = get_close_matches(word, known, 1)
+    near = get_close_matches(word, [*known, *more], 1)
     return f" (did you mean {near[0]}?)" if near else ""

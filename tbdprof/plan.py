@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from tbdprof.steady import BLOCKS
+
 WINDOWS = ("clean", "memory", "clean")
 MINIMUM_WARMUP = 3  # steps
 BLOCKS_PER_WINDOW = 5
@@ -20,7 +22,12 @@ class Plan:
     memory_steps: int = 4  # the first one settles
     windows: tuple[str, ...] = WINDOWS
     repeat: int = 1
-    warmup_block_s: float = 0.01  # blocks of very short steps are at least this long
+    warmup_block_s: float = 0.01  # a block of very short steps goes on so long, but not beyond its share of patience
+
+    @property
+    def warmup_block_steps(self) -> int:
+        """Return how many steps a block of the warm-up has at most."""
+        return max(1, self.patience // (2 * BLOCKS))
 
     @property
     def block_steps(self) -> int:

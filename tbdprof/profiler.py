@@ -7,6 +7,7 @@ alone. In a memory window the framework's hook reports allocations and owners. A
 changed in the framework is back as it was.
 """
 
+import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -48,6 +49,7 @@ class Profiler:
         self._plan = plan
         self._progress = progress
         self._clock = clock
+        self._process = os.getpid()
         self._index = 0
         self._block = 0
         self._all_units_told = True
@@ -56,8 +58,8 @@ class Profiler:
 
     @property
     def active(self) -> bool:
-        """Tell whether there are windows left to record."""
-        return self._course is not None
+        """Tell whether there are windows left to record; never in a forked child, which has none."""
+        return self._course is not None and not self._is_forked()
 
     @property
     def recording(self) -> Recording:
@@ -98,7 +100,7 @@ class Profiler:
 
     def step(self, units: float | None = None) -> None:
         """Say that a training step ended, and how many samples (or other units of work) it consumed."""
-        if self._course is None:
+        if self._course is None or self._is_forked():
             return
         if units is None and self._all_units_told:
             self._all_units_told = False
@@ -111,13 +113,16 @@ class Profiler:
 
     def stop(self, ended_by: str = "") -> None:
         """End early: close the open window, keep its whole blocks, and detach. Does nothing after the last window."""
-        if self._course is None:
+        if self._course is None or self._is_forked():
             return
         try:
             self._course.close()
         except RuntimeError as error:  # a framework tells of the loop's failure again when it is waited for
             self.recording.missing["last window"] = str(error).partition("\n")[0]
         self._finish(complete=False, ended_by=ended_by or "the loop ended first")
+
+    def _is_forked(self) -> bool:
+        return self._process != os.getpid()
 
     def _finish(self, *, complete: bool, ended_by: str) -> None:
         self._course = None
@@ -155,7 +160,7 @@ class Profiler:
         with self._recorder.window("warmup") as window:
             while not self._warm(times, self._index - first):
                 total = plan.warmup if plan.warmup is not None else plan.max_warmup
-                rows = yield from self._timed_block("warm-up", window, plan.warmup_block_s, first, total)
+                rows = yield from self._warmup_block(window, first, total)
                 times.append((rows[-1][3] - rows[0][2]) / len(rows))
         asked = plan.warmup is not None
         self._recorder.update(
@@ -173,15 +178,17 @@ class Profiler:
             return steps >= plan.max_warmup
         return len(times) >= 2 * steady.BLOCKS and steps >= plan.patience
 
-    def _timed_block(
-        self, phase: str, window: Window, least_s: float, first: int, total: int | None
-    ) -> Generator[None, float, list[StepRow]]:
-        """Take steps until a while has passed, at least one and never more than the total of the phase."""
-        rows: list[StepRow] = []
+    def _warmup_block(self, window: Window, first: int, total: int | None) -> Generator[None, float, list[StepRow]]:
+        """Take steps until a while has passed, at least one and never more than the total of the warm-up."""
+        plan, rows = self._plan, list[StepRow]()
         self._hook.synchronize()
         begun = self._clock()
-        while not rows or (self._clock() - begun < least_s * 1e9 and self._index - first != total):
-            rows.append((yield from self._take_step(phase, first, total)))
+        while not rows or (
+            len(rows) < plan.warmup_block_steps
+            and self._clock() - begun < plan.warmup_block_s * 1e9
+            and self._index - first != total
+        ):
+            rows.append((yield from self._take_step("warm-up", first, total)))
         self._end_block(window, rows)
         return rows
 

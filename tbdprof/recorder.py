@@ -1,5 +1,6 @@
 """Keeps a recording, and its file where there is one, while a run goes on."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ class Recorder:
     def __init__(self, run: Run, path: Path | None) -> None:
         self.recording = Recording(run)
         self._writer: Writer | None = None
+        self._pid = os.getpid()
         if path is not None:
             with self._guard():
                 self._writer = Writer(path, self.recording)
@@ -64,8 +66,12 @@ class Recorder:
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
+        if os.getpid() != self._pid:
+            self._writer = None  # a forked child leaves its parent's file alone
         try:
             yield
         except (sqlite3.Error, OSError) as error:
+            if self._writer is not None:
+                self._writer.abandon()
             self._writer = None
             self.recording.missing["file"] = f"writing the file failed, what came later is not in it: {error}"

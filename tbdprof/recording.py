@@ -12,12 +12,14 @@ History of the format (`PRAGMA user_version`):
 """
 
 import json
+import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -109,6 +111,10 @@ class Writer:
         self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
 
+    def abandon(self) -> None:
+        """Close the file as it is."""
+        self._connection.close()
+
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         self._connection.execute("BEGIN IMMEDIATE")
@@ -196,11 +202,28 @@ def load(path: Path) -> Recording:
     if magic != SQLITE_MAGIC:
         raise RecordingFormatError(f"{path} is not a tbdprof recording")
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            _check(connection, path)
-            return _read(connection)
+        return _load(path)
     except (sqlite3.Error, zlib.error, ValueError, TypeError) as error:
         raise RecordingFormatError(f"{path} is damaged: {error}") from error
+
+
+def _load(path: Path) -> Recording:
+    try:
+        return _read_from(path, "ro")
+    except sqlite3.OperationalError:
+        journal = path.with_name(f"{path.name}-journal")
+        if not journal.exists():
+            raise
+        # The process died amid a commit: undo that on a copy, the file itself is only read.
+        with TemporaryDirectory() as folder:
+            copies = [shutil.copy(source, folder) for source in (journal, path)]
+            return _read_from(Path(copies[-1]), "rw")
+
+
+def _read_from(path: Path, mode: str) -> Recording:
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True)) as connection:
+        _check(connection, path)
+        return _read(connection)
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:

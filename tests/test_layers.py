@@ -23,8 +23,8 @@ LAYERS = (
     ("profiler",),
     ("report",),
     ("hooks", "suite", "analysis", "doctor", "recorder"),
-    ("collect", "recording"),
-    ("records", "errors", "units", "steady", "devices", "plan"),
+    ("collect", "recording", "plan"),
+    ("records", "errors", "units", "steady", "devices"),
 )
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 

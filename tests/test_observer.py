@@ -46,39 +46,53 @@ def changed(framework: str, how: str, threads: int) -> set[str]:
     return {name for name in before if before[name] != after[name]}
 
 
+both = pytest.mark.parametrize("framework", ["torch", "mxnet"])
+
+
+@both
 @pytest.mark.parametrize("threads", [1, 2])
-def test_torch_ends_with_the_same_bits_in_the_same_state(threads: int):
-    assert changed("torch", "attached", threads) == set()
-    assert run("torch", "attached", threads)["windows"] == CROSSED
+def test_a_profiled_run_ends_with_the_same_bits_in_the_same_state(framework: str, threads: int):
+    assert changed(framework, "attached", threads) == set()
+    assert run(framework, "attached", threads)["windows"] == CROSSED
 
 
-@pytest.mark.xfail(reason="close() sets back a number of threads that the script itself chose")
-def test_torch_prepared_before_its_import_ends_with_the_same_bits_in_the_same_state():
-    assert changed("torch", "prepared", 1) == set()
-    assert run("torch", "prepared", 1)["windows"] == CROSSED
+@pytest.mark.parametrize(
+    "framework",
+    [
+        "torch",
+        "mxnet",
+    ],
+)
+def test_a_framework_prepared_before_its_import_ends_with_the_same_bits_in_the_same_state(framework: str):
+    assert changed(framework, "prepared", 1) == set()
+    assert run(framework, "prepared", 1)["windows"] == CROSSED
 
 
-def test_torch_models_that_are_found_end_with_the_same_bits_in_the_same_state():
-    assert changed("torch", "found", 1) == set()
-    assert run("torch", "found", 1)["windows"] == CROSSED
+@both
+def test_models_that_are_found_end_with_the_same_bits_in_the_same_state(framework: str):
+    assert changed(framework, "found", 1) == set()
+    assert run(framework, "found", 1)["windows"] == CROSSED
 
 
-def test_one_random_number_drawn_in_the_memory_window_is_noticed():
-    assert changed("torch", "draws", 1) == {*NUMBERS, "torch generator"}
+@both
+def test_one_random_number_drawn_in_the_memory_window_is_noticed(framework: str):
+    assert changed(framework, "draws", 1) == {*NUMBERS, f"{framework} generator"}
 
 
-def test_one_weight_moved_by_one_unit_in_the_last_place_is_noticed():
-    assert changed("torch", "nudges", 1) == NUMBERS
+@both
+def test_one_weight_moved_by_one_unit_in_the_last_place_is_noticed(framework: str):
+    assert changed(framework, "nudges", 1) == NUMBERS
 
 
+@both
 @pytest.mark.parametrize(
     "how",
     [
         "forks",
-        pytest.param("forks_and_steps", marks=pytest.mark.xfail(reason="the child writes into its parent's file")),
-        pytest.param("forks_and_exits", marks=pytest.mark.xfail(reason="torch's profiler hangs the child's exit")),
+        "forks_and_steps",
+        "forks_and_exits",
     ],
 )
-def test_a_child_forked_in_torchs_memory_window_trains_on_and_changes_nothing(how: str):
-    assert changed("torch", how, 1) == set()
-    assert run("torch", how, 1)["windows"] == CROSSED
+def test_a_child_forked_in_the_memory_window_trains_on_and_changes_nothing(framework: str, how: str):
+    assert changed(framework, how, 1) == set()
+    assert run(framework, how, 1)["windows"] == CROSSED

@@ -163,7 +163,7 @@ class MxnetHook:
         self.synchronize()
         tensors = owners.visible()
         if joined.late:
-            joined.allocator.adopt(tensors.values())
+            joined.allocator.adopt([*tensors.values(), *(row[:3] for row in owners.everything(joined.watch.watched))])
         existing = joined.allocator.open()
         self._window = Recorded(time.monotonic_ns(), existing, frozenset(tensors))
         joined.watch.open_window()

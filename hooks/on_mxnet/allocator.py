@@ -70,6 +70,7 @@ class Allocator:
         # One event at a time, across waiting for the interpreter; a collection of garbage inside may free arrays.
         self._lock = threading.RLock()
         self._freed_early: dict[int, int] = {}
+        self._early_bytes: dict[int, int] = {}  # by device: of ended blocks that MXNet's counter still holds
         self._slots: tuple[slots.Slot, ...] = ()
 
     def install(self) -> None:
@@ -129,7 +130,7 @@ class Allocator:
                 counter = counters.get(block.device)
                 self.storage_profiler = storage_profiler
                 if block.bytes:
-                    note(block, -1 if counter is None else counter.value)
+                    note(block, -1 if counter is None else counter.value - self._early_bytes.get(block.device, 0))
 
         kept = _Callback(callback)
         _KEPT.append(kept)
@@ -139,7 +140,11 @@ class Allocator:
         address, size_bytes, device = handle.address, handle.bytes, handle.device
         if address in self.live:
             # Its earlier tenant's free is still on its way here from another thread.
+            earlier = self.live[address].size_bytes
             self._freed_early[address] = self._freed_early.get(address, 0) + 1
+            self._early_bytes[device] = self._early_bytes.get(device, 0) + earlier
+            if total_bytes >= 0:
+                total_bytes -= earlier
             self._end(address, total_bytes - size_bytes if total_bytes >= 0 else -1)
         level = self.levels.get(device)
         if level is None:
@@ -155,6 +160,7 @@ class Allocator:
         address = handle.address
         early = self._freed_early.pop(address, 0)
         if early:
+            self._early_bytes[handle.device] -= handle.bytes
             if early > 1:
                 self._freed_early[address] = early - 1
         elif address in self.live:

@@ -47,6 +47,7 @@ class _Joined:
     flag: "ctypes.c_bool | None"
     flag_before: bool
     threads_before: int
+    threads_set: int | None  # None: the choice was left to torch, or to the script
     device: str | None  # None: where the watched parameters are
     late: str | None
 
@@ -62,6 +63,7 @@ class TorchHook:
 
     def __init__(self) -> None:
         self._environment: dict[str, str | None] = {}
+        self._is_first = False  # the environment was set before torch was imported, and nothing has run since
         self._joined: _Joined | None = None
         self._window: _Window | None = None
         self._recorded: tuple[_Window, Trace] | None = None
@@ -84,6 +86,7 @@ class TorchHook:
 
     def set_environment(self, setting: Setting) -> None:
         """Have torch be quiet, and start with the wanted number of threads."""
+        self._is_first |= "torch" not in sys.modules
         threads = {} if setting.threads is None else {"OMP_NUM_THREADS": str(setting.threads)}
         for name, value in {**_QUIET, **threads}.items():
             self._environment.setdefault(name, os.environ.get(name))
@@ -105,6 +108,7 @@ class TorchHook:
             raise
         if setting.threads is not None:
             torch.set_num_threads(setting.threads)
+            joined.threads_set = setting.threads
         if setting.seed is not None:
             torch.manual_seed(setting.seed)
 
@@ -163,6 +167,7 @@ class TorchHook:
 
         process.release_workspaces()
         self._window = _Window(Session(), owners.existing(watch.watched))
+        process.stop_polling()
         watch.markers.on = True
         watch.open_window()
         everything = owners.everything(watch.watched)
@@ -219,7 +224,7 @@ class TorchHook:
                 joined.flag.value = joined.flag_before
             import torch
 
-            if torch.get_num_threads() != joined.threads_before:
+            if joined.threads_set is not None and torch.get_num_threads() == joined.threads_set:
                 torch.set_num_threads(joined.threads_before)
         for name, value in self._environment.items():
             if value is None:
@@ -237,7 +242,7 @@ class TorchHook:
         return process.out_of_memory(error)
 
     def _join(self) -> None:
-        late = _LATE if "torch" in sys.modules else None
+        late = None if self._is_first or "torch" not in sys.modules else _LATE
         try:
             import torch
         except (ImportError, OSError) as error:
@@ -252,6 +257,7 @@ class TorchHook:
             flag=flag,
             flag_before=flag is not None and flag.value,
             threads_before=torch.get_num_threads(),
+            threads_set=None,
             device=None,
             late=_NO_FLAG if flag is None else late,
         )

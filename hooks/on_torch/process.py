@@ -12,6 +12,7 @@ from tbdprof.errors import UnavailableError, UsageError
 
 _LIBRARIES = ("libc10.so", "libc10.dylib", "c10.dll")
 _FLAG = "FLAGS_caffe2_report_cpu_memory_usage"
+_KINETO = ("_ZN9libkineto12ConfigLoader8instanceEv", "_ZN9libkineto12ConfigLoader10stopThreadEv")
 _OUT_OF_MEMORY = re.compile(r"tried to allocate \S+( \S*B)?|can't allocate memory|bad_alloc", re.I)
 
 
@@ -25,6 +26,17 @@ def accounting_flag() -> ctypes.c_bool | None:
             except (OSError, ValueError):
                 return None
     return None
+
+
+def stop_polling() -> None:
+    """End the thread in which torch's profiler waits for orders from outside: a forked child hangs at its exit else."""
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    try:
+        instance, stop = (getattr(library, name) for name in _KINETO)
+    except AttributeError:  # a build without it
+        return
+    instance.restype, stop.argtypes, stop.restype = ctypes.c_void_p, [ctypes.c_void_p], None
+    stop(instance())
 
 
 def choose_device(wanted: str) -> str:

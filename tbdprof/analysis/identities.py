@@ -1,8 +1,9 @@
 """What must hold in every memory window; whatever does not is a violation, said in one line each.
 
 1. After every event the known blocks do not exceed the framework's own running total (what they fall short of it is
-   the unknown category, never hidden).
-2. Each owned tensor is as large as its shape and item size say; optimizer state is what the optimizer's definition is.
+   the unknown category, never hidden). No address is given twice at a time, and what is freed is what was allocated.
+2. Each owned tensor is as large as its shape and item size say, and lies within its block; weights and buffers hold no
+   more than the parameter list; optimizer state is what the optimizer's definition is.
 3. The peak is not above the framework's own peak over the whole run.
 """
 
@@ -10,9 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tbdprof.analysis.blocks import Ints
+import numpy as np
+
+from tbdprof.analysis.blocks import Blocks, Ints
 from tbdprof.recording import Recording, Window
-from tbdprof.records import Optimizer, Parameter, Role
+from tbdprof.records import AllocationKind, Optimizer, Parameter, Role
 
 # State arrays a parameter that each optimizer keeps, by its definition; others are not checked.
 STATE_ARRAYS = {"adam": 2, "adamw": 2, "rmsprop": 1, "sgd": 0}
@@ -26,15 +29,28 @@ class Findings:
     count: int
 
 
-def check(recording: Recording, window: Window, unknown_bytes: Ints, peak_bytes: int) -> Findings:
-    """Return what does not hold in a memory window."""
+def check(
+    recording: Recording,
+    window: Window,
+    blocks: Blocks,
+    unknown_bytes: Ints,
+    held_bytes: Mapping[Role, int],
+    peak_bytes: int,
+) -> Findings:
+    """Return what does not hold in a memory window; `held_bytes` is the most a role held when owners were read."""
     negative = unknown_bytes[unknown_bytes < 0]
     lines = []
     if len(negative):
         lines.append(
             f"after {len(negative)} events the blocks exceed the framework's total, by up to {-negative.min()} bytes"
         )
-    tensors = [*_tensor_sizes(recording, window), *_optimizer_states(recording, window)]
+    tensors = [
+        *_reports(recording, window),
+        *_tensor_sizes(recording, window),
+        *_beyond_their_blocks(recording, window, blocks),
+        *_sums(recording, held_bytes),
+        *_optimizer_states(recording, window),
+    ]
     whole = recording.run.whole_run_peak_bytes
     peaks = []
     if whole is not None and peak_bytes > whole:
@@ -42,16 +58,58 @@ def check(recording: Recording, window: Window, unknown_bytes: Ints, peak_bytes:
     return Findings((*lines, *tensors, *peaks), len(negative) + len(tensors) + len(peaks))
 
 
+def _reports(recording: Recording, window: Window) -> Iterator[str]:
+    """Yield what cannot be in a complete account of allocations and frees."""
+    allocations = window.table("allocation")
+    rows = allocations[np.lexsort((allocations["sequence"], allocations["address"], allocations["device"]))]
+    same = (rows["address"][1:] == rows["address"][:-1]) & (rows["device"][1:] == rows["device"][:-1])
+    lived, freed = rows["kind"][:-1] != AllocationKind.FREED, rows["kind"][1:] == AllocationKind.FREED
+    twice = int((same & lived & ~freed).sum())
+    if twice:
+        yield f"{twice} allocations at an address that was still in use"
+    sizes = [rows[name][1:] != rows[name][:-1] for name in ("requested_bytes", "allocated_bytes")]
+    differ = int((same & lived & freed & (sizes[0] | sizes[1])).sum())
+    if differ:
+        yield f"{differ} frees of another size than was allocated"
+
+
+def _beyond_their_blocks(recording: Recording, window: Window, blocks: Blocks) -> Iterator[str]:
+    owners = window.table("owner")
+    place = blocks.find(owners["address"], owners["sequence"])
+    room = (blocks.size_bytes + blocks.rounding_bytes)[place] if len(blocks) else place
+    beyond = (place >= 0) & (owners["bytes"] > room)
+    for name, role, size, space in {
+        (recording.strings[row["name"]], Role(row["role"]).name.lower(), int(row["bytes"]), int(space))
+        for row, space in zip(owners[beyond], room[beyond], strict=True)
+    }:
+        yield f"{role} {name} holds {size} bytes in a block of {space}"
+
+
+def _sums(recording: Recording, held_bytes: Mapping[Role, int]) -> Iterator[str]:
+    for role, held in held_bytes.items():
+        listed = _listed_bytes(recording, role)
+        if recording.run.parameters and held > listed:
+            yield f"{role.name.lower()}s hold {held} bytes, the parameter list says {listed}"
+
+
 def _tensor_sizes(recording: Recording, window: Window) -> Iterator[str]:
+    """Yield the tensors of the wrong size; where parameters share a storage (as in cuDNN), their sum must be right."""
     expected = {item.name: _bytes(item) for item in recording.run.parameters}
-    seen = set()
-    for row in window.table("owner"):
-        if row["role"] not in (Role.WEIGHT, Role.BUFFER, Role.GRADIENT):
-            continue
-        name, size = recording.strings[row["name"]], int(row["bytes"])
-        if name in expected and size != expected[name] and (name, row["role"]) not in seen:
-            seen.add((name, row["role"]))
-            yield f"{Role(row['role']).name.lower()} {name} holds {size} bytes, its shape says {expected[name]}"
+    owners = window.table("owner")
+    for role in (Role.WEIGHT, Role.BUFFER, Role.GRADIENT):
+        rows = owners[owners["role"] == role]
+        wrong: dict[str, int] = {}
+        for sequence in np.unique(rows["sequence"]):
+            read = rows[rows["sequence"] == sequence]
+            if int(read["bytes"].sum()) != _listed_bytes(recording, role):
+                sizes = {recording.strings[row["name"]]: int(row["bytes"]) for row in read}
+                wrong |= {name: size for name, size in sizes.items() if size != expected.get(name, size)}
+        for name, size in wrong.items():
+            yield f"{role.name.lower()} {name} holds {size} bytes, its shape says {expected[name]}"
+
+
+def _listed_bytes(recording: Recording, role: Role) -> int:
+    return sum(_bytes(item) for item in recording.run.parameters if item.is_buffer == (role == Role.BUFFER))
 
 
 def _bytes(parameter: Parameter) -> int:

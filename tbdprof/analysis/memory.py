@@ -85,7 +85,7 @@ class Account:
 def measure(recording: Recording) -> Memory | None:
     """Return the memory of the last memory window that saw any event, None where none did."""
     for window in reversed(recording.named("memory")):
-        if len(window.table("allocation")):
+        if (_on_device(recording, window)["kind"] != AllocationKind.EXISTING).any():
             return _measure(recording, window)
     return None
 
@@ -99,7 +99,7 @@ def account(recording: Recording, window: Window) -> Account:
     named = owned(blocks, window.table("owner"))
     roles = classify(blocks, named, tree, marks)
     unexplained = _unexplained(levels, recording)
-    scratch = _scratch(unexplained, allocations, blocks, tree)
+    scratch = _scratch(unexplained, allocations, blocks, tree) * (recording.run.threads != 1)
     return Account(
         blocks,
         levels,
@@ -147,15 +147,17 @@ def _scratch(unexplained: Ints, allocations: Table, blocks: Blocks, tree: SpanTr
     sure = (operator[begins] >= 0) & (begins > 0) & (ends < len(events)) & ~np.logical_or.reduceat(lost, begins)
     around = np.maximum(unexplained[begins - 1], unexplained[ends % len(events)])
     level = np.where(sure, np.maximum(around, 0), NEVER)
-    return np.maximum(unexplained - np.repeat(level, ends - begins), 0)
+    scratch: Ints = np.maximum(unexplained - np.repeat(level, ends - begins), 0)
+    return scratch
 
 
 def _counted(levels: Levels, marks: Ints) -> Bools:
     """Leave out the first step of a window, which settles, where there is another."""
+    everything = np.ones(len(levels.sequence), bool)
     if len(marks) < 2:
-        return np.ones(len(levels.sequence), bool)
+        return everything
     later: Bools = (levels.sequence > marks[0]) & (levels.sequence < marks[-1])
-    return later
+    return later if later.any() else everything
 
 
 def _measure(recording: Recording, window: Window) -> Memory:
@@ -167,7 +169,9 @@ def _measure(recording: Recording, window: Window) -> Memory:
     peak = int(np.argmax(np.where(counted, total, -1)))
     categories = {name: np.sum([series[role] for role in roles], axis=0) for name, roles in CATEGORIES.items()}
     independent = recording.run.independent_total is None and levels.base_total_bytes >= 0
-    found = identities.check(recording, window, worked.unknown_bytes, int(total[peak]))
+    read = np.searchsorted(levels.sequence, np.unique(window.table("owner")["sequence"])) - 1
+    held = {role: int(series[role][read[read >= 0]].max(initial=0)) for role in (Role.WEIGHT, Role.BUFFER)}
+    found = identities.check(recording, window, worked.blocks, worked.unknown_bytes, held, int(total[peak]))
     told = bool((window.table("allocation")["requested_bytes"] >= 0).all())
     return Memory(
         device=recording.run.device,
@@ -236,7 +240,7 @@ def _layer_of_forward(tree: SpanTree, made: Ints) -> Ints:
     pairs = zip(rows["forward"][forward].tolist(), layer.tolist(), strict=True)
     by_number = {number: row for number, row in pairs if row >= 0}
     backward = tree.nearest(made, numbered)
-    numbers = np.where(backward >= 0, rows["forward"][np.maximum(backward, 0)] if len(rows) else -1, -1)
+    numbers = np.where(backward >= 0, rows["forward"][np.maximum(backward, 0)], -1)
     return np.array([by_number.get(int(number), -1) for number in numbers], np.int64)
 
 

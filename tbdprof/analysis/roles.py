@@ -11,7 +11,8 @@ Every rule is positive, it names what it saw; no rule is "otherwise". What no ru
     compiler made the operator).
 6.  By the phase it was made in. Update: dynamic. Recomputation: recomputed. Backward: gradient if the accumulation
     into a gradient freed it, compiled inside a compiled region, else gradient map. Forward: cast if it is a weight in
-    another data type, else feature map. Outside: input if it was there when the next forward pass began, else dynamic.
+    another data type, else feature map. Outside: input if it was there when the next forward pass began and
+    was not made between an update and the end of its step, else dynamic.
 
 Source of the categories: seed 003, section III-D-3; what that leaves open is decided in the README.
 """
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.analysis.blocks import BEFORE, Blocks, Bools, Ints
-from tbdprof.records import Operation, Phase, Role, SpanKind, Table
+from tbdprof.records import SPAN, Operation, Phase, Role, SpanKind, Table
 
 Roles = NDArray[np.uint8]
 
@@ -61,17 +62,19 @@ class Owned:
     record: Ints
 
 
+# Stands in for a window without spans, where no id refers to it.
+_NO_SPAN = np.array([(-2, -1, SpanKind.PHASE, Phase.OUTSIDE, 0, -1, -1, 0, 0, 0, 0, -1, -1, 0)], SPAN)
+
+
 class SpanTree:
     """The window's spans, walked upwards for many blocks at once."""
 
     def __init__(self, spans: Table) -> None:
-        self.rows = np.sort(spans, order="id")
+        self.rows = np.sort(spans if len(spans) else _NO_SPAN, order="id")
         self._parent = self.index(self.rows["parent"])
 
     def index(self, ids: Ints) -> Ints:
         """Return the row of each span id, -1 where there is none."""
-        if not len(self.rows):
-            return np.full(len(ids), -1, np.int64)
         place = np.minimum(np.searchsorted(self.rows["id"], ids), len(self.rows) - 1)
         return np.where(self.rows["id"][place] == ids, place, -1)
 
@@ -109,8 +112,6 @@ class SpanTree:
 
     def phase(self, rows: Ints) -> NDArray[np.uint8]:
         """Return the phase of each row, OUTSIDE for -1."""
-        if not len(self.rows):
-            return np.full(len(rows), Phase.OUTSIDE, np.uint8)
         return np.where(rows >= 0, self.rows["phase"][np.maximum(rows, 0)], Phase.OUTSIDE).astype(np.uint8)
 
 
@@ -130,7 +131,7 @@ def classify(blocks: Blocks, named: Owned, tree: SpanTree, marks: Ints) -> Roles
     """Return the role of every block; `marks` are the sequences at which steps ended."""
     made = tree.index(blocks.span)
     phase = tree.phase(made)
-    role = _by_phase(blocks, named, tree, made, phase)
+    role = _by_phase(blocks, named, tree, made, phase, marks)
     common = _common_operator(blocks, tree, made, phase)
     role = np.where(common >= 0, _workspace(blocks, tree, common), role)
     kept = _crossings(blocks, marks) >= KEPT_MARKS
@@ -143,8 +144,6 @@ def classify(blocks: Blocks, named: Owned, tree: SpanTree, marks: Ints) -> Roles
 
 
 def _is(tree: SpanTree, rows: Ints, column: str, value: int) -> Bools:
-    if not len(tree.rows):
-        return np.zeros(len(rows), bool)
     matches: Bools = (rows >= 0) & (tree.rows[column][np.maximum(rows, 0)] == value)
     return matches
 
@@ -164,8 +163,6 @@ def _crossings(blocks: Blocks, marks: Ints) -> Ints:
 
 def _common_operator(blocks: Blocks, tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Ints:
     """Return the innermost operator a block was both made and freed in; recomputed maps do not belong to backward."""
-    if not len(tree.rows):
-        return np.full(len(blocks), -1, np.int64)
     operators = tree.rows["kind"] == SpanKind.OPERATOR
     found = tree.nearest(made, operators, inside=blocks.end, thread=blocks.free_thread)
     return np.where((found >= 0) & (tree.phase(found) == phase), found, -1)
@@ -177,12 +174,14 @@ def _workspace(blocks: Blocks, tree: SpanTree, common: Ints) -> Roles:
     return np.where(compiled, Role.COMPILED, temporary).astype(np.uint8)
 
 
-def _by_phase(blocks: Blocks, named: Owned, tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Roles:
+def _by_phase(blocks: Blocks, named: Owned, tree: SpanTree, made: Ints, phase: NDArray[np.uint8], marks: Ints) -> Roles:
     accumulated = tree.any_above(tree.index(blocks.free_span), tree.rows["operation"] == Operation.ACCUMULATE)
     compiled = tree.any_above(made, tree.rows["operation"] == Operation.COMPILED)
     backward = np.where(accumulated, Role.GRADIENT, np.where(compiled, Role.COMPILED, Role.GRADIENT_MAP))
     forward = np.where(_casts_weight(blocks, named, tree, made), Role.CAST, Role.FEATURE_MAP)
-    outside = np.where(_there_at_forward(blocks, tree), Role.INPUT, Role.DYNAMIC)
+    outside = np.where(
+        _there_at_forward(blocks, tree) & ~_made_after_update(blocks, tree, marks), Role.INPUT, Role.DYNAMIC
+    )
     return np.select(
         [
             phase == Phase.UPDATE,
@@ -208,6 +207,16 @@ def _casts_weight(blocks: Blocks, named: Owned, tree: SpanTree, made: Ints) -> B
     weight = named.role[np.maximum(source, 0)] == Role.WEIGHT
     of_weight: Bools = (cast >= 0) & (source >= 0) & weight
     return of_weight
+
+
+def _made_after_update(blocks: Blocks, tree: SpanTree, marks: Ints) -> Bools:
+    """Tell which blocks were made between a step's update and its end, as an averaged copy of the weights is."""
+    updates = (tree.rows["kind"] == SpanKind.PHASE) & (tree.rows["phase"] == Phase.UPDATE)
+    begins = np.append(BEFORE, np.sort(tree.rows["first_sequence"][updates]))
+    ends = np.append(BEFORE, marks)
+    latest_update = begins[np.searchsorted(begins, blocks.start, side="right") - 1]
+    after: Bools = latest_update > ends[np.searchsorted(ends, blocks.start, side="right") - 1]
+    return after
 
 
 def _there_at_forward(blocks: Blocks, tree: SpanTree) -> Bools:

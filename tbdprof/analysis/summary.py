@@ -73,4 +73,14 @@ def _without(recording: Recording, window: str) -> str:
     """Say why there is nothing from the windows of a name."""
     if not any(len(item.table("step")) for item in recording.windows):
         return "no step was recorded: prof.step() was never called, or the run ended during warm-up"
-    return f"the run ended before a {window} window was complete"
+    if recording.named(window):
+        return (
+            f"the {window} windows saw no whole block" if window == "clean" else "no memory came or went in the window"
+        )
+    return f"the run ended before a {window} window was complete: {_spent(recording)}"
+
+
+def _spent(recording: Recording) -> str:
+    """Say where the steps went."""
+    warmup = sum(len(item.table("step")) for item in recording.windows if item.name == "warmup")
+    return f"{warmup} steps went to the warm-up; give the loop more, or fix the warm-up's length"

@@ -7,6 +7,7 @@ import numpy as np
 from make import MemoryStory, parameter
 
 from tbdprof.analysis.memory import measure
+from tbdprof.analysis.summary import summarize
 from tbdprof.recording import Recording
 from tbdprof.records import Operation, Optimizer, Phase, Role, SpanKind
 
@@ -254,6 +255,27 @@ def test_without_a_total_there_is_no_independent_peak_and_nothing_is_guessed():
     assert memory.independent_peak_bytes is None
     assert memory.roles_at_peak[Role.UNKNOWN] == 0
     assert memory.allocator_peak_bytes == 440
+
+
+def test_a_window_in_which_no_memory_came_or_went_says_so():
+    story = MemoryStory(base_total=100)
+    story.existing(100)
+    story.mark()
+    story.mark()
+
+    summary = summarize(story.recording())
+
+    assert summary.memory is None
+    assert summary.missing["memory"] == "no memory came or went in the window"
+
+
+def test_where_only_the_first_step_has_events_they_count():
+    story = MemoryStory(base_total=0)
+    story.allocate(70)
+    story.mark()
+    story.mark()
+
+    assert measured(story.recording()).allocator_peak_bytes == 70
 
 
 def test_a_planned_pool_is_shown_as_such():

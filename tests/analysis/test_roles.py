@@ -166,6 +166,22 @@ def test_made_outside_and_there_when_forward_begins_is_input_else_dynamic():
     assert role_of(story, message) == Role.DYNAMIC
 
 
+def test_made_between_an_update_and_the_end_of_its_step_is_dynamic_even_if_the_next_forward_finds_it():
+    story = MemoryStory()
+    with story.phase(Phase.UPDATE):
+        pass
+    average = story.allocate(4)
+    story.mark()
+    images = story.allocate(4)
+    with story.phase(Phase.FORWARD):
+        pass
+    story.free(average)
+    story.free(images)
+
+    assert role_of(story, average) == Role.DYNAMIC
+    assert role_of(story, images) == Role.INPUT
+
+
 def test_kept_through_two_steps_is_dynamic_and_a_librarys_own_is_workspace():
     story = MemoryStory()
     with story.phase(Phase.FORWARD):

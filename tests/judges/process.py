@@ -20,6 +20,7 @@ TIMEOUT_S = 120
 
 Json = dict[str, Any]
 Profile = Callable[..., Any]
+Run = Callable[..., "Outcome"]  # module, loop → what came of it
 
 
 @dataclass(frozen=True)
@@ -43,17 +44,17 @@ class Outcome:
         return memory
 
 
-def outcome_of(framework: str, loop: str, folder: Path, *, threads: int = 1) -> Outcome:
-    """Run a loop of `judges.<framework>_loops` under tbdprof."""
-    recording = folder / f"{loop}.tbd"
-    printed = run_python(["-m", "judges.process", framework, loop, str(recording)], threads)
+def outcome_of(module: str, loop: str, folder: Path, *, threads: int = 1) -> Outcome:
+    """Run a loop of a module beside this one, `<framework>_…`, under tbdprof."""
+    recording = folder / f"{module}-{loop}.tbd"
+    printed = run_python(["-m", "judges.process", module, loop, str(recording)], threads)
     return Outcome(printed["reports"], printed["text"], printed["told"], recording)
 
 
 def run_python(arguments: list[str], threads: int = 1) -> Json:
     """Return the JSON object that a Python process prints; AssertionError with its stderr where it fails."""
     environment = {**os.environ, "PYTHONPATH": PATH, "OMP_NUM_THREADS": str(threads)}
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
     assert done.returncode == 0, done.stderr
@@ -62,7 +63,7 @@ def run_python(arguments: list[str], threads: int = 1) -> Json:
     return printed
 
 
-def main(framework: str, loop: str, recording: str) -> None:
+def main(module: str, loop: str, recording: str) -> None:
     """Prepare, import the framework with the loop, run it, and print what came of it."""
     import tbdprof
     from tbdprof.report.json_report import document
@@ -73,8 +74,8 @@ def main(framework: str, loop: str, recording: str) -> None:
         profilers.append(tbdprof.profile(*watched, **{"warmup": 2, "steps": 2, **options}))
         return profilers[-1]
 
-    tbdprof.prepare(framework)
-    told = getattr(importlib.import_module(f"judges.{framework}_loops"), loop)(profile)
+    tbdprof.prepare(module.partition("_")[0])
+    told = getattr(importlib.import_module(f"judges.{module}"), loop)(profile)
     profilers[-1].save(recording)
     reports = [document(profiler.summary) for profiler in profilers]
     print(json.dumps({"reports": reports, "text": str(profilers[-1]), "told": told}))

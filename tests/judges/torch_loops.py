@@ -1,21 +1,18 @@
 """Plain training loops in torch; `profile` stands for `tbdprof.profile`, or for an oracle in its place."""
 
-import copy
-import math
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from judges.process import Json, Profile
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from judges.process import Json, Profile
+from tbdprof import suite
 
 BATCH, SIDE, CLASSES = 4, 16, 10
 WORDS, WIDTH, LENGTH = 64, 32, 12
-KEPT_FLOATS = 1000
 
 
 def told_of(*models: nn.Module, **more: Any) -> Json:
@@ -100,6 +97,20 @@ def gradients_kept(profile: Profile) -> Json:
     return told_of(model)
 
 
+def flat_weights(profile: Profile) -> Json:
+    """All weights lie in one storage, as cuDNN wants those of a recurrent layer to."""
+    model = small_convnet()
+    weights = torch.cat([weight.detach().flatten() for weight in model.parameters()])
+    for weight, part in zip(
+        model.parameters(), weights.split([each.numel() for each in model.parameters()]), strict=True
+    ):
+        weight.data = part.view_as(weight)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    images, labels = image_batch()
+    train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels))
+    return told_of(model)
+
+
 def accumulation(profile: Profile) -> Json:
     model = small_convnet()
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
@@ -117,10 +128,10 @@ def accumulation(profile: Profile) -> Json:
 class Tied(nn.Module):
     """A small language model whose output weights are its embedding's."""
 
-    def __init__(self) -> None:
+    def __init__(self, dropout: float = 0.1) -> None:
         super().__init__()
         self.embedding = nn.Embedding(WORDS, WIDTH)
-        self.encoder = nn.TransformerEncoderLayer(WIDTH, 4, 2 * WIDTH, batch_first=True)
+        self.encoder = nn.TransformerEncoderLayer(WIDTH, 4, 2 * WIDTH, dropout, batch_first=True)
         self.output = nn.Linear(WIDTH, WORDS, bias=False)
         self.output.weight = self.embedding.weight
 
@@ -129,12 +140,20 @@ class Tied(nn.Module):
         return scores
 
 
-def tied_transformer(profile: Profile) -> Json:
-    model = Tied()
+def language_model(profile: Profile, model: nn.Module) -> Json:
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     tokens = torch.randint(WORDS, (BATCH, LENGTH))
     train(profile, model, optimizer, lambda: functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()))
     return told_of(model)
+
+
+def tied_transformer(profile: Profile) -> Json:
+    return language_model(profile, Tied())
+
+
+def flash_attention(profile: Profile) -> Json:
+    """Without dropout torch takes the fused attention, whose backward pass allocates on worker threads."""
+    return language_model(profile, Tied(dropout=0.0))
 
 
 class Checkpointed(nn.Module):
@@ -260,127 +279,9 @@ def raising_loop(profile: Profile) -> Json:
     return told_of(model, caught=caught)
 
 
-def kept_tensors(profile: Profile, made: Callable[[], Tensor]) -> Json:
-    model = small_convnet()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-    images, labels = image_batch()
-    cache: list[Tensor] = []
-    train(
-        profile,
-        model,
-        optimizer,
-        lambda: functional.cross_entropy(model(images), labels),
-        after=lambda _: cache.append(made()),
-    )
-    return told_of(model)
-
-
-def planted_cache(profile: Profile) -> Json:
-    return kept_tensors(profile, lambda: torch.empty(KEPT_FLOATS))
-
-
-def planted_in_a_thread(profile: Profile) -> Json:
-    model = small_convnet()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-    images, labels = image_batch()
-    kept: list[Tensor] = []
-
-    def after(step: int) -> None:
-        if step == 5:  # the memory window's second
-            thread = threading.Thread(target=lambda: kept.append(torch.empty(KEPT_FLOATS)))
-            thread.start()
-            thread.join()
-
-    train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), after=after)
-    return told_of(model)
-
-
-def planted_losses(profile: Profile) -> Json:
-    model = small_convnet()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-    images, labels = image_batch()
-    losses: list[Tensor] = []
-
-    def loss_of() -> Tensor:
-        losses.append(functional.cross_entropy(model(images), labels))
-        return losses[-1]
-
-    train(profile, model, optimizer, loss_of)
-    return told_of(model)
-
-
-def planted_average(profile: Profile) -> Json:
-    """An averaged copy of the weights, moved along in place."""
-    model = small_convnet()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-    images, labels = image_batch()
-    average = copy.deepcopy(model)
-
-    def after(_: int) -> None:
-        with torch.no_grad():
-            for mean, weight in zip(average.parameters(), model.parameters(), strict=True):
-                mean.lerp_(weight, 0.1)
-
-    train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), after=after)
-    return told_of(model)
-
-
-def planted_renewed_average(profile: Profile) -> Json:
-    """An averaged copy of the weights that every step makes anew."""
-    model = small_convnet()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-    images, labels = image_batch()
-    average = [weight.detach().clone() for weight in model.parameters()]
-
-    def after(_: int) -> None:
-        average[:] = [
-            mean * 0.9 + weight.detach() * 0.1 for mean, weight in zip(average, model.parameters(), strict=True)
-        ]
-
-    train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), after=after)
-    return told_of(model)
-
-
-class Scratch(torch.autograd.Function):
-    """The identity, with a buffer that it makes and drops on the way."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        torch.empty(1 << 18).zero_()
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient.clone()
-
-
-def planted_scratch(profile: Profile) -> Json:
-    model = small_convnet()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-    images, labels = image_batch()
-    train(profile, model, optimizer, lambda: functional.cross_entropy(Scratch.apply(model(images)), labels))
-    return told_of(model)
-
-
-def planted_columns(profile: Profile) -> Json:
-    """A convolution in float64, whose columns (channels × kernel × places) are made and dropped within it."""
-    model = nn.Conv2d(16, 4, 3, padding=1, bias=False).double()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    images = torch.randn(1, 16, 32, 32, dtype=torch.float64)
-    train(profile, model, optimizer, lambda: model(images).sum())
-    return {}
-
-
-def shapes_bytes(shapes: Iterable[Iterable[int]]) -> int:
-    return sum(4 * math.prod(shape) for shape in shapes)
-
-
 def resnet50(profile: Profile) -> Json:
-    from tbdprof.suite.resnet50 import SPEC
-    from tbdprof.suite.resnet50.on_torch import build
-    from tbdprof.suite.workload import Config
-
-    workload = build(SPEC, Config(2, options={"image-size": 64}))
+    config = suite.configure(suite.find("resnet50"), batch_size=2, options={"image_size": 64})
+    workload = suite.build("resnet50", "torch", config)
     with profile(workload.model, workload.optimizer) as prof:
         while prof.active:
             prof.step(workload.step())

@@ -1,12 +1,14 @@
 """Trains a small net of torch's for 14 steps, observed or not; prints what it left behind as JSON.
 
 python on_torch.py HOW THREADS, HOW being: unobserved, attached, prepared, found (nothing handed over), or attached with
-a mistake planted in the memory window (draws, nudges), or with a fork there (forks, forks_and_exits).
+a mistake planted in the memory window (draws, nudges), or with a fork there: the child trains on and leaves at once
+(forks), goes on telling the profiler of its steps (forks_and_steps), or leaves as a script does (forks_and_exits).
 """
 
 import json
 import os
 import random
+import signal
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -66,7 +68,7 @@ def main() -> None:
             if prof is not None:
                 disturb(step, model, optimizer, prof)
                 prof.step(8)
-    print(json.dumps({"same": left(model, optimizer), "windows": windows(prof)}))
+    print(json.dumps({"left": left(model, optimizer), "windows": windows(prof)}))
 
 
 def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -85,8 +87,6 @@ def disturb(step: int, model: nn.Module, optimizer: torch.optim.Optimizer, prof:
         return
     assert prof.recording.windows[-1].name == "memory"
     if HOW == "draws":
-        handle = modules.register_module_forward_hook(lambda *_: torch.rand(1) if False else None)
-        handle.remove()
         torch.rand(1)
     if HOW == "nudges":
         weight = next(model.parameters()).data
@@ -101,12 +101,14 @@ def disturb(step: int, model: nn.Module, optimizer: torch.optim.Optimizer, prof:
 
 def in_child(model: nn.Module, optimizer: torch.optim.Optimizer, prof: tbdprof.Profiler) -> None:
     """Train on in a forked child, past the ends of the windows."""
+    signal.alarm(10)  # rather than hang
     for _ in range(STEPS):
         train(model, optimizer)
-        prof.step(8)
-    if HOW == "forks":
-        os._exit(0)
-    sys.exit(0)
+        if HOW == "forks_and_steps":
+            prof.step(8)
+    if HOW == "forks_and_exits":
+        sys.exit(0)
+    os._exit(0)
 
 
 def left(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, object]:
@@ -149,7 +151,7 @@ def windows(prof: tbdprof.Profiler | None) -> list[list[object]]:
     """Return the windows recorded and how many steps each has."""
     if prof is None:
         return []
-    assert prof.recording.missing == {}
+    assert prof.recording.missing == {}, prof.recording.missing
     return [[window.name, window.state, len(window.table("step"))] for window in prof.recording.windows]
 
 

@@ -533,8 +533,8 @@ def test_a_block_made_where_another_ends_is_told_after_that_end() -> None:
 
     assert printed.splitlines() == [
         "1 ALLOCATED 100 100",
-        "2 FREED 100 100",
-        "3 ALLOCATED 60 160",
+        "2 FREED 100 0",
+        "3 ALLOCATED 60 60",
         "4 FREED 60 0",
         "{} 0 100",
     ]

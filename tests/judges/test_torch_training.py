@@ -1,0 +1,106 @@
+"""Real training loops in torch, each in its own process: the totals are torch's, the sizes are arithmetic."""
+
+from typing import Any
+
+import pytest
+from judges.holding import ITEM, assert_adds_up, assert_holds, assert_sizes, trained_bytes
+from judges.process import Run
+
+MOMENTUM: dict[str, Any] = {"arrays": 1}
+ADAM: dict[str, Any] = {"arrays": 2, "counter_bytes": 4}
+RMSPROP: dict[str, Any] = {"arrays": 1, "counter_bytes": 4}
+IMAGES, LABELS = 4 * 3 * 16 * 16 * ITEM, 4 * 8
+
+
+def test_a_convnets_memory_is_torchs_own_total_to_the_byte(run: Run) -> None:
+    outcome = run("torch_loops", "convnet")
+    assert_holds(outcome, **MOMENTUM)
+    assert outcome.memory["roles_at_peak"]["input"] == IMAGES
+    assert outcome.memory["roles_at_peak"]["dynamic"] == LABELS  # older than the loop, and no argument of the model
+
+
+def test_batches_made_in_the_loop_are_inputs_with_their_labels(run: Run) -> None:
+    outcome = run("torch_loops", "fresh_batches")
+    assert_holds(outcome, **RMSPROP)
+    assert outcome.memory["roles_at_peak"]["input"] == IMAGES + LABELS
+    assert outcome.memory["roles_at_peak"]["dynamic"] == 0
+
+
+def test_gradients_that_are_kept_are_all_there_at_the_peak(run: Run) -> None:
+    outcome = run("torch_loops", "gradients_kept")
+    assert_holds(outcome, **ADAM)
+    assert outcome.memory["roles_at_peak"]["gradient"] == trained_bytes(outcome.told)
+
+
+def test_accumulation_keeps_gradients_and_one_micro_batchs_maps(run: Run) -> None:
+    outcome, alone = run("torch_loops", "accumulation"), run("torch_loops", "convnet")
+    assert_holds(outcome, **MOMENTUM)
+    assert outcome.memory["roles_at_peak"]["gradient"] == trained_bytes(outcome.told)
+    assert outcome.memory["roles_max"]["feature_map"] == alone.memory["roles_max"]["feature_map"]
+
+
+def test_a_tied_embedding_counts_once(run: Run) -> None:
+    outcome = run("torch_loops", "tied_transformer")
+    assert_holds(outcome, **ADAM)
+    attention, dense, norms = 4 * (32 * 32 + 32), 2 * 32 * 64 + 64 + 32, 4 * 32
+    assert outcome.memory["roles_at_peak"]["weight"] == (64 * 32 + attention + dense + norms) * ITEM
+    assert outcome.memory["roles_max"]["input"] == 4 * 12 * 8
+
+
+def test_weights_that_share_one_storage_count_once(run: Run) -> None:
+    assert_holds(run("torch_loops", "flat_weights"), **MOMENTUM)
+
+
+def test_the_scratch_of_an_operators_worker_threads_is_workspace(run: Run) -> None:
+    assert_holds(run("torch_loops", "flash_attention", threads=2), **ADAM)
+
+
+@pytest.mark.parametrize("loop", ["checkpointed_reentrant", "checkpointed_not_reentrant"])
+def test_checkpointed_maps_are_recomputed_and_not_kept(run: Run, loop: str) -> None:
+    outcome = run("torch_loops", loop)
+    assert_holds(outcome, **MOMENTUM)
+    widest = 4 * 16 * 12 * 12 * ITEM
+    assert outcome.memory["roles_max"]["recomputed"] > 2 * widest
+    assert outcome.memory["at_optimizer_step"]["recomputed"] == 0
+
+
+def test_autocast_copies_of_weights_are_weights(run: Run) -> None:
+    outcome = run("torch_loops", "autocast")
+    assert_holds(outcome, **ADAM)
+    assert outcome.memory["roles_max"]["cast"] == trained_bytes(outcome.told) // 2
+
+
+def test_a_gans_two_models_and_two_optimizers_add_up(run: Run) -> None:
+    assert_holds(run("torch_loops", "gan"), **ADAM)
+
+
+def test_an_lstm_with_varying_lengths_is_found_and_adds_up(run: Run) -> None:
+    assert_holds(run("torch_loops", "lstm_found"), **RMSPROP)
+
+
+def test_a_second_profile_says_that_it_came_late_and_finds_the_same(run: Run) -> None:
+    outcome = run("torch_loops", "profiled_twice")
+    assert [report["run"]["complete"] for report in outcome.reports] == [True, True]
+    first, second = (report["memory"] for report in outcome.reports)
+    assert_adds_up(second)
+    assert_sizes(outcome, **MOMENTUM)
+    assert first["independent_peak_bytes"] == first["allocator_peak_bytes"]
+    assert second["independent_peak_bytes"] is None
+    assert "accounting began after torch had allocated" in outcome.report["missing"]["independent_peak_bytes"]
+    assert second["roles_at_peak"] == first["roles_at_peak"]
+    assert second["roles_max"] == first["roles_max"]
+
+
+def test_evaluation_skipped_updates_and_an_early_end_still_add_up(run: Run) -> None:
+    outcome = run("torch_loops", "odd_loop")
+    assert_holds(outcome, complete=False, **ADAM)
+    assert outcome.report["run"]["ended_by"] == "the loop ended first"
+    assert outcome.memory["roles_at_peak"]["input"] == (1 + 3) * IMAGES + LABELS
+
+
+def test_a_loop_that_raises_keeps_what_was_recorded(run: Run) -> None:
+    outcome = run("torch_loops", "raising_loop")
+    assert_holds(outcome, complete=False, **MOMENTUM)
+    assert "to have 3 channels, but got 2" in outcome.told["caught"]
+    assert outcome.report["run"]["ended_by"] == "RuntimeError"
+    assert outcome.report["run"]["steps"]["memory"] == 3

@@ -1,0 +1,222 @@
+"""`tbdprof run -- COMMAND`: the script runs as it would without, and a report follows."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tbdprof.recording import load
+from tbdprof.script import NOTHING_RECORDED, default_path
+
+ROOT = Path(__file__).parent.parent
+TBDPROF = [sys.executable, "-m", "tbdprof", "run", "--warmup", "2", "--steps", "2", "-o", "a.tbd"]
+WINDOWS = [("warmup", 2), ("clean", 2), ("memory", 4), ("clean", 2)]
+TRAINS = """
+import os, sys, time
+import torch
+
+model = torch.nn.Linear(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+def train(steps=1):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.ones(2, 8)).sum().backward()
+        optimizer.step()
+"""
+
+GLUON = """
+import numpy
+
+numpy.bool = bool
+import mxnet as mx
+
+net = mx.gluon.nn.Dense(4, in_units=8)
+net.initialize()
+trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"momentum": 0.9})
+for _ in range(12):
+    with mx.autograd.record():
+        loss = net(mx.nd.ones((2, 8))).sum()
+    loss.backward()
+    trainer.step(2)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*command: str, options: tuple[str, ...] = (), path: str = "") -> subprocess.CompletedProcess[str]:
+    """Profile a command."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [path, str(ROOT)]))}
+    return subprocess.run(
+        [*TBDPROF, *options, "--", *command], env=environment, capture_output=True, text=True, timeout=60
+    )
+
+
+def script(ending: str, *, trains: bool = True) -> list[str]:
+    """Write a script that trains, or does not, and return the command that runs it."""
+    Path("train.py").write_text((TRAINS if trains else "") + ending)
+    return [sys.executable, "train.py"]
+
+
+def windows() -> list[tuple[str, int]]:
+    """Return the windows recorded, and their steps."""
+    return [(window.name, len(window.table("step"))) for window in load(Path("a.tbd")).windows]
+
+
+def test_an_unchanged_script_prints_what_it_prints_and_is_reported_on_after():
+    done = run(sys.executable, str(ROOT / "examples" / "unchanged_train.py"))
+
+    assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("final loss 0.")
+    assert lines[1] == "unchanged_train.py"
+    assert "2.weight/momentum_buffer" in done.stdout
+    assert windows() == WINDOWS
+    kept = load(Path("a.tbd")).run
+    assert (kept.complete, kept.script) == (True, "unchanged_train.py")
+    assert kept.watched_since == "before the first allocation"
+
+
+def test_memory_is_counted_from_the_scripts_first_allocation_on():
+    done = run(*script("train(12)"), options=("--json",))
+
+    memory = json.loads(done.stdout)["memory"]
+    assert memory["independent_peak_bytes"] == memory["allocator_peak_bytes"]
+
+
+def test_a_script_in_mxnet_is_watched_from_its_first_allocation_on():
+    Path("train.py").write_text(GLUON)
+    done = run(sys.executable, "train.py", options=("--json",))
+
+    assert done.returncode == 0, done.stderr
+    memory = json.loads(done.stdout)["memory"]
+    assert memory["independent_peak_bytes"] == memory["allocator_peak_bytes"]
+    assert memory["roles_at_peak"]["optimizer_state"] == 4 * (8 * 4 + 4)
+    assert windows() == WINDOWS
+
+
+def test_with_json_the_report_alone_is_on_stdout():
+    done = run(*script("train(12); print('trained'); print('warned', file=sys.stderr)"), options=("--json",))
+
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["run"]["steps"]["memory"] == 4
+    assert sorted(done.stderr.splitlines()) == ["tbdprof: recorded in a.tbd", "trained", "warned"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        ("train(12); sys.exit(3)", 3),
+        ("train(12); os.kill(os.getpid(), 15)", 128 + signal.SIGTERM),
+        ("train(12); raise KeyError('a')", 1),
+    ],
+)
+def test_the_exit_code_is_passed_through_and_the_report_printed(ending: str, code: int):
+    done = run(*script(ending))
+
+    assert done.returncode == code
+    assert done.stdout.startswith("train.py\n")
+    assert windows() == WINDOWS
+
+
+def test_a_script_that_ends_early_keeps_what_there_is():
+    done = run(*script("train(6)"))
+
+    assert done.returncode == 0
+    assert windows() == [("warmup", 2), ("clean", 2), ("memory", 1)]
+    assert load(Path("a.tbd")).run.ended_by == "the script ended first"
+
+
+@pytest.mark.parametrize(
+    ("ending", "trains", "code"), [("", True, 1), ("print('hello')", False, 1), ("import sys; sys.exit(4)", False, 4)]
+)
+def test_a_script_that_never_trains_is_told_so(ending: str, trains: bool, code: int):
+    done = run(*script(ending, trains=trains))
+
+    assert done.returncode == code
+    assert done.stderr == f"tbdprof: {NOTHING_RECORDED}\n"
+    assert not Path("a.tbd").exists()
+
+
+def test_a_command_that_is_not_there_cannot_be_started():
+    done = run("no-such-command")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "tbdprof: cannot start no-such-command: No such file or directory\n"
+
+
+def test_a_sitecustomize_of_the_users_own_is_honoured():
+    Path("theirs").mkdir()
+    Path("theirs/sitecustomize.py").write_text("import sys; sys.mark = 'set by theirs'")
+    done = run(*script("train(12); print(sys.mark)"), path=str(Path("theirs").resolve()))
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("set by theirs\ntrain.py\n")
+    assert windows() == WINDOWS
+
+
+def test_the_script_finds_its_path_its_environment_and_its_arguments_as_they_were():
+    tells = "print(sys.path, sys.argv, sorted(os.environ), [type(each).__name__ for each in sys.meta_path])"
+    command = [*script(f"train(12); {tells}"), "--epochs", "3"]
+    alone = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
+
+    done = run(*command)
+
+    assert done.stdout.splitlines()[:1] == alone.stdout.splitlines()
+
+
+def test_processes_that_the_script_starts_are_left_alone():
+    child = f"import subprocess; subprocess.run([sys.executable, '-c', {TRAINS + 'train(30)'!r}], check=True)"
+    done = run(*script(f"{child}\ntrain(12)\n{child}"))
+
+    assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")
+    assert windows() == WINDOWS
+    assert load(Path("a.tbd")).run.script == "train.py"
+
+
+def test_a_child_forked_in_the_memory_window_is_left_alone():
+    fork = "train(6)\nif os.fork() == 0:\n    train(20)\n    os._exit(0)\nprint(os.wait()[1])\ntrain(6)"
+    done = run(*script(fork))
+
+    assert done.stdout.startswith("0\ntrain.py\n")
+    assert windows() == WINDOWS
+    assert load(Path("a.tbd")).run.complete
+
+
+def test_an_interrupt_is_the_scripts_to_answer_and_what_was_recorded_is_kept():
+    command = script("train(4); open('ready', 'w').close(); time.sleep(60)")
+    process = subprocess.Popen(
+        [*TBDPROF, "--", *command],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 60
+    while not Path("ready").exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+
+    out, err = process.communicate(timeout=60)
+
+    assert process.returncode == 128 + signal.SIGINT
+    assert out.startswith("train.py\n")
+    assert err.splitlines()[-2:] == ["KeyboardInterrupt", "tbdprof: recorded in a.tbd"]
+    assert windows() == [("warmup", 2), ("clean", 1)]
+
+
+def test_the_file_is_named_after_the_script():
+    assert default_path(["python", "some/train.py", "--data", "x.py"]).name.startswith("train-")
+    assert default_path(["/bin/accelerate", "launch"]).name.startswith("accelerate-")
