@@ -9,7 +9,7 @@ from tbdprof import suite
 from tbdprof.collect import host
 from tbdprof.errors import DeviceMemoryError, UsageError
 from tbdprof.hooks import FrameworkHook, Setting, load
-from tbdprof.own_loop import new_run
+from tbdprof.own_loop import listed, new_run
 from tbdprof.plan import Plan, Progress, plan_for, silent
 from tbdprof.profiler import Profiler
 from tbdprof.recording import Recording, claim
@@ -62,9 +62,8 @@ def run(request: Request, path: Path, progress: Progress = silent) -> Recording:
         asked = hook.out_of_memory(error)
         if asked is None:
             raise
-        raise DeviceMemoryError(
-            f"out of memory ({asked}); what was recorded is in {path}: try a smaller --batch-size"
-        ) from error
+        kept = f"; what was recorded is in {path}" if path.exists() else ""
+        raise DeviceMemoryError(f"out of memory ({asked}){kept}: try a smaller --batch-size") from error
     finally:
         hook.close()
 
@@ -88,7 +87,9 @@ def _record(
     spec: Spec,
     config: Config,
 ) -> Recording:
-    run_facts = new_run(
+    workload = suite.build(spec.name, request.framework, config)
+    hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))
+    facts = new_run(
         request.model,
         request.framework,
         unit=spec.unit,
@@ -96,12 +97,8 @@ def _record(
         precision=config.precision,
         seed=config.seed,
         options=dict(config.options),
-        watched_since="before the first allocation",
     )
-    profiler = Profiler(hook, run_facts, _plan(request, hook), path=path, progress=progress)
-    with profiler:
-        workload = suite.build(spec.name, request.framework, config)
-        hook.watch(_listed(workload.model), _listed(workload.optimizer), _listed(workload.inputs))
+    with Profiler(hook, facts, _plan(request, hook), path=path, progress=progress) as profiler:
         while profiler.active:
             profiler.step(workload.step())
     return profiler.recording
@@ -116,10 +113,6 @@ def _plan(request: Request, hook: FrameworkHook) -> Plan:
         max_warmup=request.max_warmup,
         repeat=request.repeat,
     )
-
-
-def _listed(things: object) -> list[object]:
-    return list(things) if isinstance(things, list | tuple) else [things]
 
 
 def _refuse_what_cannot_fit(spec: Spec, config: Config) -> None:

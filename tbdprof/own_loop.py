@@ -1,7 +1,8 @@
 """Profile anyone's own training loop: find the framework, attach its hook, hand out a profiler."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Literal
 from tbdprof.collect import host
 from tbdprof.errors import UsageError
 from tbdprof.hooks import FRAMEWORKS, FrameworkHook, Setting, load
-from tbdprof.plan import plan_for
+from tbdprof.plan import Plan, plan_for
 from tbdprof.profiler import Profiler
 from tbdprof.recording import claim
 from tbdprof.records import Run
@@ -18,13 +19,48 @@ from tbdprof.records import Run
 _prepared: dict[str, FrameworkHook] = {}
 
 
+class OwnLoopProfiler(Profiler):
+    """Joins the framework when the loop begins, and not before."""
+
+    def __init__(self, hook: FrameworkHook, run: Run, joining: "Joining", path: Path | None) -> None:
+        super().__init__(hook, run, Plan(), path=path)
+        self._joining = joining
+
+    def start(self) -> None:
+        """Join the framework and begin with the warm-up."""
+        try:
+            self._plan = self._joining(self._hook)
+            super().start()
+        except BaseException:
+            self._hook.close()
+            raise
+
+
 class DisabledProfiler(Profiler):
     """A profiler that records nothing; `step` returns at once."""
 
     def start(self) -> None:
         """Record why there will be nothing."""
+        self._recorder.update(ended_by="profiling was disabled")
         for result in ("memory", "throughput"):
             self.recording.missing[result] = "profiling was disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """What to watch, for how long."""
+
+    models: list[object]
+    optimizers: list[object]
+    is_prepared: bool
+    schedule: Mapping[str, int | None]
+
+    def __call__(self, hook: FrameworkHook) -> Plan:
+        """Have the hook watch, and return the plan for its device."""
+        if not self.is_prepared:
+            hook.attach()
+        hook.watch(self.models, self.optimizers)
+        return plan_for(hook.facts().device, **self.schedule)  # type: ignore[arg-type]
 
 
 def prepare(framework: str) -> None:
@@ -79,31 +115,20 @@ def profile(
 
     Raises UsageError where the framework cannot be told or the output exists.
     """
-    models, optimizers = _listed(models), _listed(optimizers)
+    models, optimizers = listed(models), listed(optimizers)
     _check_schedule(warmup, max_warmup, steps, repeat)
     chosen = framework or _framework_of([*models, *optimizers], required=enabled)
-    since = "before the first allocation" if chosen in _prepared else "tbdprof.profile() was called"
-    run = new_run(
-        name or _name_of(models),
-        chosen,
-        unit=unit,
-        batch_size=batch_size,
-        script=script_name(),
-        watched_since=since,
-    )
-    waits = None if warmup == "auto" else int(warmup)
+    run = new_run(name or _name_of(models), chosen, unit=unit, batch_size=batch_size, script=script_name())
     if not enabled:
-        return DisabledProfiler(load(chosen), run, plan_for("cpu"))
+        return DisabledProfiler(load(chosen), run, Plan())
     path = None if output is None else Path(output)
     if path is not None:
         claim(path, force=force)
-    hook = _prepared.pop(chosen, None)
-    if hook is None:
-        hook = load(chosen)
-        hook.attach()
-    hook.watch(models, optimizers)
-    plan = plan_for(hook.facts().device, steps=steps, warmup=waits, max_warmup=max_warmup, repeat=repeat)
-    return Profiler(hook, run, plan, path=path)
+    waits = None if warmup == "auto" else int(warmup)
+    schedule = {"warmup": waits, "max_warmup": max_warmup, "steps": steps, "repeat": repeat}
+    prepared = _prepared.pop(chosen, None)
+    joining = Joining(models, optimizers, prepared is not None, schedule)
+    return OwnLoopProfiler(prepared or load(chosen), run, joining, path)
 
 
 def new_run(model: str, framework: str, **facts: object) -> Run:
@@ -116,6 +141,7 @@ def new_run(model: str, framework: str, **facts: object) -> Run:
         model=model,
         framework=framework,
         cores=host.usable_cores(),
+        affinity_cores=float(host.affinity_cores()),
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         tbdprof_version=release,
         **facts,  # type: ignore[arg-type]
@@ -127,7 +153,8 @@ def script_name() -> str | None:
     return Path(sys.argv[0]).name or None if sys.argv else None
 
 
-def _listed(things: object | Sequence[object]) -> list[object]:
+def listed(things: object | Sequence[object]) -> list[object]:
+    """Return one thing, several or None as a list."""
     if things is None:
         return []
     return list(things) if isinstance(things, list | tuple) else [things]

@@ -7,6 +7,7 @@ alone. In a memory window the framework's hook reports allocations and owners. A
 changed in the framework is back as it was.
 """
 
+import math
 import os
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -17,13 +18,16 @@ from tbdprof import steady
 from tbdprof.analysis.summary import Summary, summarize
 from tbdprof.analysis.throughput import MACHINE_CPU, PROCESS_CPU
 from tbdprof.collect import host
-from tbdprof.errors import UnavailableError
+from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks import FrameworkHook
 from tbdprof.plan import MINIMUM_WARMUP, Plan, Progress, silent
 from tbdprof.recorder import Recorder
-from tbdprof.recording import Recording, Window, save
+from tbdprof.recording import STILL_RUNNING, Recording, Window, save
 from tbdprof.records import Run, Table, table
 from tbdprof.report.terminal import render
+
+NEVER_STARTED = Run("", "").ended_by
+STEPS = "steps"
 
 Course = Generator[None, float, None]
 StepRow = tuple[int, int, int, int, float, int]
@@ -52,8 +56,8 @@ class Profiler:
         self._process = os.getpid()
         self._index = 0
         self._block = 0
-        self._all_units_told = True
-        self._recorder = Recorder(run, path)
+        self._path = path
+        self._recorder = Recorder(run, None)
         self._course: Course | None = None
 
     @property
@@ -94,22 +98,30 @@ class Profiler:
         self.stop("" if kind is None else kind.__name__)
 
     def start(self) -> None:
-        """Begin with the warm-up."""
+        """Begin with the warm-up; raises UsageError where this profiler began before."""
+        if self.recording.run.ended_by != NEVER_STARTED:
+            raise UsageError("this profiler was used already: make a new one for another loop")
+        self._recorder.update(ended_by=STILL_RUNNING)
+        self._recorder = Recorder(self.recording.run, self._path)
         self._course = self._stages()
         next(self._course)
 
     def step(self, units: float | None = None) -> None:
-        """Say that a training step ended, and how many samples (or other units of work) it consumed."""
+        """Say that a training step ended, and how many samples (or other units of work) it consumed.
+
+        Without a count, steps are counted. Raises UsageError where one step has a count and another has none.
+        """
         if self._course is None or self._is_forked():
             return
-        if units is None and self._all_units_told:
-            self._all_units_told = False
-            self._recorder.update(unit="steps")
+        consumed = self._consumed(units)
         self._index += 1
         try:
-            self._course.send(1.0 if units is None or not self._all_units_told else float(units))
+            self._course.send(consumed)
         except StopIteration:
             self._finish(complete=True, ended_by="")
+        except BaseException as error:
+            self._finish(complete=False, ended_by=type(error).__name__)
+            raise
 
     def stop(self, ended_by: str = "") -> None:
         """End early: close the open window, keep its whole blocks, and detach. Does nothing after the last window."""
@@ -119,21 +131,31 @@ class Profiler:
             self._course.close()
         except RuntimeError as error:  # a framework tells of the loop's failure again when it is waited for
             self.recording.missing["last window"] = str(error).partition("\n")[0]
-        self._finish(complete=False, ended_by=ended_by or "the loop ended first")
+        finally:
+            self._finish(complete=False, ended_by=ended_by or "the loop ended first")
+
+    def _consumed(self, units: float | None) -> float:
+        if units is None:
+            if self._index == 0:
+                self._recorder.update(unit=STEPS)
+            if self.recording.run.unit == STEPS:
+                return 1.0
+        elif self.recording.run.unit != STEPS and 0 <= float(units) < math.inf:
+            return float(units)
+        raise UsageError(f"prof.step({units}): give every step the samples it consumed, 0 or more, or give none to any")
 
     def _is_forked(self) -> bool:
         return self._process != os.getpid()
 
     def _finish(self, *, complete: bool, ended_by: str) -> None:
         self._course = None
-        self._tell_facts()
-        self._recorder.update(
-            complete=complete,
-            ended_by=ended_by,
-            whole_run_peak_bytes=self._hook.whole_run_peak_bytes,
-        )
-        self._hook.close()
-        self._recorder.close()
+        self._recorder.update(complete=complete, ended_by=ended_by)
+        try:
+            self._tell_facts()
+            self._recorder.update(whole_run_peak_bytes=self._hook.whole_run_peak_bytes)
+        finally:
+            self._hook.close()
+            self._recorder.close()
 
     def _tell_facts(self) -> None:
         facts = self._hook.facts()
@@ -216,6 +238,7 @@ class Profiler:
             try:
                 while self._index - first < self._plan.memory_steps:
                     row = yield from self._take_step("memory", first, self._plan.memory_steps)
+                    self._hook.synchronize()
                     self._hook.mark_step()
                     rows.append((*row[:3], self._clock(), *row[4:]))
                     self._block += 1
@@ -227,7 +250,8 @@ class Profiler:
         drained = self._hook.drain(self.recording.strings)
         self.recording.missing.update(drained.missing)
         steps = _step_table(rows)
-        steps["last_sequence"] = list(drained.marks)[: len(steps)]
+        known = min(len(steps), len(drained.marks))  # none where another profiler took the window's events
+        steps["last_sequence"][:known] = drained.marks[:known]
         self._recorder.append(window, {"step": steps, **drained.tables})
 
     def _take_step(self, phase: str, first: int, total: int | None) -> Generator[None, float, StepRow]:

@@ -29,6 +29,8 @@ from tbdprof.records import KINDS, Optimizer, Parameter, Run, Strings, Table, Ta
 
 FORMAT_VERSION = 1
 APPLICATION_ID = 0x54424450  # "TBDP"
+STILL_RUNNING = "it is still running"
+KILLED = "the process was killed"
 SQLITE_MAGIC = b"SQLite format 3\x00"
 
 SCHEMA = """
@@ -85,13 +87,15 @@ class Writer:
         self._recording = recording
         self._texts = 0
         path.unlink(missing_ok=True)
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode = TRUNCATE")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-        self._connection.executescript(SCHEMA)
-        self.write_state()
+        with self._transaction():
+            for statement in filter(str.strip, SCHEMA.split(";")):
+                self._connection.execute(statement)
+            self._put_state()
 
     def write_state(self) -> None:
         """Commit the run and the list of windows, without their events."""
@@ -169,12 +173,10 @@ def claim(path: Path, *, force: bool) -> None:
         raise UsageError(f"{path} is a folder: give a file name, such as {path / 'run.tbd'}")
     if path.exists() and not force:
         raise UsageError(f"{path} exists: choose another name with -o, or overwrite it with --force")
-    existed = path.exists()
     try:
         with path.open("ab"):
             pass
-        if not existed:
-            path.unlink()
+        path.unlink()
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; choose another place with -o") from error
 
@@ -190,8 +192,9 @@ def save(recording: Recording, path: Path, *, force: bool = False) -> None:
         raise UsageError(f"cannot write {path}: {error}") from error
 
 
-def load(path: Path) -> Recording:
+def load(path: str | Path) -> Recording:
     """Read a recording; raises RecordingFormatError with one line that says what is wrong with the file."""
+    path = Path(path)
     try:
         with path.open("rb") as file:
             magic = file.read(len(SQLITE_MAGIC))
@@ -203,7 +206,7 @@ def load(path: Path) -> Recording:
         raise RecordingFormatError(f"{path} is not a tbdprof recording")
     try:
         return _load(path)
-    except (sqlite3.Error, zlib.error, ValueError, TypeError) as error:
+    except (sqlite3.Error, zlib.error, ValueError, TypeError, LookupError, OverflowError, MemoryError) as error:
         raise RecordingFormatError(f"{path} is damaged: {error}") from error
 
 
@@ -255,6 +258,8 @@ def _run(values: Mapping[str, Any]) -> Run:
     kept["optimizers"] = tuple(
         Optimizer(**{**item, "parameters": tuple(item["parameters"])}) for item in values["optimizers"]
     )
+    if kept.get("ended_by") == STILL_RUNNING:
+        kept["ended_by"] = KILLED
     return Run(**kept)
 
 

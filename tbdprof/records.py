@@ -221,6 +221,7 @@ class Run:
     device_name: str = ""
     threads: int = 0
     cores: float = 0.0  # cores the process may use: affinity and quota
+    affinity_cores: float = 0.0  # cores it may run on, without the quota
     batch_size: int | None = None
     precision: str | None = None
     precision_flags: Mapping[str, str] = field(default_factory=dict)
@@ -238,4 +239,4 @@ class Run:
     settled_by: str = ""
     whole_run_peak_bytes: int | None = None
     complete: bool = False
-    ended_by: str = ""  # why it is not complete
+    ended_by: str = "it never started"  # why it is not complete, empty where it is

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes import FakeHook
 
 import tbdprof
 from tbdprof import own_loop
@@ -88,3 +89,23 @@ def test_an_output_that_exists_is_refused_before_anything_is_watched(tmp_path: P
 
     with pytest.raises(UsageError, match="exists"):
         tbdprof.profile(OwnModel(), output=tmp_path / "a.tbd")
+
+
+def test_a_framework_is_joined_when_the_loop_begins_and_not_before(monkeypatch: pytest.MonkeyPatch):
+    hook = FakeHook()
+    monkeypatch.setattr(own_loop, "load", lambda framework: hook)
+
+    prof = tbdprof.profile(OwnModel(), warmup=1)
+    assert hook.calls == []
+    with prof:
+        assert hook.calls[:2] == ["attach", "watch"]
+
+
+def test_what_cannot_be_watched_leaves_nothing_joined(monkeypatch: pytest.MonkeyPatch):
+    hook = FakeHook()
+    monkeypatch.setattr(own_loop, "load", lambda framework: hook)
+    monkeypatch.setattr(hook, "watch", lambda *things: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        tbdprof.profile(OwnModel()).start()
+    assert hook.closed == 1

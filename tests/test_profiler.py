@@ -1,5 +1,6 @@
 """The course of windows around any loop, with a fake framework and a fake clock."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from fakes import FakeClock, FakeHook, ProgressLog
 from make import run
 
 from tbdprof import recording as files
+from tbdprof.errors import UsageError
+from tbdprof.hooks import Drained
 from tbdprof.plan import Plan
 from tbdprof.profiler import Profiler
 from tbdprof.records import Role
@@ -244,3 +247,79 @@ def test_progress_is_told_phase_by_phase():
         "clean",
     ]
     assert ("memory", 2, 3) in log.told
+
+
+def test_a_failure_of_the_profiler_itself_ends_it_incomplete(monkeypatch: pytest.MonkeyPatch):
+    prof, hook = profiler()
+    prof.start()
+    train(prof, hook.clock, 8)
+    monkeypatch.setattr(hook, "mark_step", lambda: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        prof.step(8)
+    prof.step(8)  # the loop caught it and goes on
+
+    assert prof.recording.run.complete is False
+    assert prof.recording.run.ended_by == "ZeroDivisionError"
+    assert hook.closed == 1
+
+
+@pytest.mark.parametrize("calls", [[8, None], [None, 8], [-1], [float("nan")], [float("inf")]])
+def test_steps_with_and_without_a_count_or_with_a_senseless_one_are_refused(calls: list[float | None]):
+    prof, _ = profiler()
+    prof.start()
+    for units in calls[:-1]:
+        prof.step(units)
+
+    with pytest.raises(UsageError, match=r"give every step the samples"):
+        prof.step(calls[-1])
+
+
+def test_a_profiler_is_used_once():
+    prof, hook = profiler()
+    with prof:
+        train(prof, hook.clock, 13)
+
+    with pytest.raises(UsageError, match="used already"):
+        prof.start()
+    assert prof.recording.run.complete
+
+
+def test_steps_may_come_from_another_thread(tmp_path: Path):
+    prof, hook = profiler(path=tmp_path / "a.tbd")
+    with prof:
+        thread = threading.Thread(target=train, args=(prof, hook.clock, 13))
+        thread.start()
+        thread.join()
+
+    assert files.load(tmp_path / "a.tbd").run.complete
+    assert prof.recording.missing == {}
+
+
+def test_a_window_whose_marks_were_lost_keeps_its_steps(monkeypatch: pytest.MonkeyPatch):
+    prof, hook = profiler()
+    monkeypatch.setattr(hook, "drain", lambda strings: Drained({}, [], {"memory": "another profiler took it"}))
+    with prof:
+        train(prof, hook.clock, 13)
+
+    assert windows(prof)[2] == ("memory", "complete", 3)
+    assert prof.summary.missing["memory"] == "another profiler took it"
+
+
+def test_while_it_runs_the_report_says_so():
+    prof, hook = profiler()
+    assert prof.recording.run.ended_by == "it never started"
+    with prof:
+        train(prof, hook.clock, 1)
+        assert prof.recording.run.ended_by == "it is still running"
+
+
+def test_what_detaches_is_done_even_if_the_last_facts_cannot_be_had(monkeypatch: pytest.MonkeyPatch):
+    prof, hook = profiler()
+    prof.start()
+    train(prof, hook.clock, 12)
+    monkeypatch.setattr(hook, "facts", lambda: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        train(prof, hook.clock, 1)
+    assert hook.closed == 1

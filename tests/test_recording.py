@@ -59,7 +59,7 @@ def test_an_open_window_is_named_as_lost(tmp_path: Path):
     recording = files.Recording(run(), [files.Window(0, "clean", "complete"), files.Window(1, "memory")])
     files.Writer(tmp_path / "a.tbd", recording)  # never closed, as when killed
 
-    again = files.load(tmp_path / "a.tbd")
+    again = files.load(str(tmp_path / "a.tbd"))
 
     assert again.lost_windows == ["memory (window 1)"]
     assert again.named("memory") == []
@@ -165,3 +165,18 @@ def test_a_real_recording_of_format_1_still_reads():
     assert memory.roles_at_peak[Role.INPUT] == 32 * 8 * 4
     assert memory.mismatches == 0
     assert summary.missing_now == {}
+
+
+def test_a_run_that_was_going_on_when_its_process_died_was_killed(tmp_path: Path):
+    files.Writer(tmp_path / "a.tbd", files.Recording(run(ended_by=files.STILL_RUNNING)))
+
+    assert files.load(tmp_path / "a.tbd").run.ended_by == "the process was killed"
+
+
+def test_a_file_without_its_facts_is_damaged(tmp_path: Path):
+    files.save(sample_recording(), tmp_path / "a.tbd")
+    with sqlite3.connect(tmp_path / "a.tbd") as connection:
+        connection.execute("DELETE FROM run")
+
+    with pytest.raises(RecordingFormatError, match="is damaged"):
+        files.load(tmp_path / "a.tbd")

@@ -1,34 +1,92 @@
-"""CPU time of this process, of the processes it started, and of the machine, as the kernel counts it."""
+"""The host: its processor, what cores and memory this process may use, and the CPU time the kernel has counted."""
 
 import os
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
-CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+CPU_INFO = Path("/proc/cpuinfo")
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
-def usable_cores(quota_file: Path = CGROUP_QUOTA) -> float:
-    """Return how many cores this process may use: its affinity, less where a control group's quota is smaller."""
-    affinity = float(len(psutil.Process().cpu_affinity() or ()) or os.cpu_count() or 1)
+def processor_name(cpu_info: Path = CPU_INFO) -> str | None:
+    """Return the processor's model name, None where the kernel does not tell it."""
     try:
-        quota, period = quota_file.read_text().split()
-    except (OSError, ValueError):
-        return affinity
-    return affinity if quota == "max" else min(affinity, int(quota) / int(period))
+        lines = cpu_info.read_text().splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+
+
+def affinity_cores() -> int:
+    """Return how many cores this process may run on."""
+    return len(psutil.Process().cpu_affinity() or ()) or os.cpu_count() or 1
+
+
+def usable_cores(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> float:
+    """Return how many cores this process may use: its affinity, less where a control group's quota is smaller."""
+    quotas = [_v2_quota(text) for text in _settings(root, own, "", "cpu.max")]
+    periods = _settings(root, own, "cpu", "cpu.cfs_period_us")
+    for quota, period in zip(_settings(root, own, "cpu", "cpu.cfs_quota_us"), periods, strict=False):
+        quotas.append(int(quota) / int(period) if int(quota) > 0 else None)
+    return min([float(affinity_cores()), *(quota for quota in quotas if quota is not None)])
+
+
+def _v2_quota(text: str) -> float | None:
+    quota, _, period = text.partition(" ")
+    return None if quota == "max" else int(quota) / int(period)
+
+
+def memory_limit_bytes(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int | None:
+    """Return the smallest limit of memory the control groups of this process set, None where none is set."""
+    told = [*_settings(root, own, "", "memory.max"), *_settings(root, own, "memory", "memory.limit_in_bytes")]
+    limits = [int(text) for text in told if text != "max"]
+    return min((limit for limit in limits if limit < psutil.virtual_memory().total), default=None)
+
+
+def available_memory_bytes() -> int:
+    """Return how much memory this process may still take, by the machine, its control groups and its address space."""
+    memory = psutil.Process().memory_info()
+    rooms = [psutil.virtual_memory().available]
+    limit = memory_limit_bytes()
+    if limit is not None:
+        rooms.append(limit - memory.rss)
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY:
+        rooms.append(soft - memory.vms)
+    return max(0, int(min(rooms)))
+
+
+def _settings(root: Path, own: Path, controller: str, name: str) -> Iterator[str]:
+    """Yield a setting of the control groups this process is in, from its own up; "" is version 2's one hierarchy."""
+    try:
+        lines = [line.split(":", 2) for line in own.read_text().splitlines()]
+    except OSError:
+        return
+    for _, controllers, path in lines:
+        if controller not in controllers.split(","):
+            continue
+        base = root / controller
+        below = Path(path.lstrip("/"))
+        for folder in (base / below, *(base / parent for parent in below.parents)):
+            try:
+                yield (folder / name).read_text().strip()
+            except OSError:
+                continue
 
 
 def process_cpu_seconds() -> float:
-    """Return the CPU time spent so far by this process and the living processes below it."""
+    """Return the CPU time spent so far by this process and all it started, those that ended included."""
     spent = 0.0
     me = psutil.Process()
     for process in (me, *me.children(recursive=True)):
         try:
-            times = process.cpu_times()
+            spent += sum(process.cpu_times()[:4])  # its own user and system time, and that of its ended children
         except psutil.Error:  # it ended meanwhile
             continue
-        spent += times.user + times.system
     return spent
 
 
@@ -42,12 +100,3 @@ def machine_busy_cpu_seconds() -> float:
 def _busy(times: dict[str, float]) -> float:
     idle = {"idle", "iowait", "guest", "guest_nice"}  # guests are counted in user time already
     return sum(seconds for name, seconds in times.items() if name not in idle)
-
-
-def available_memory_bytes() -> int:
-    """Return how much memory this process may still take: what the machine has free, within its address-space limit."""
-    free = psutil.virtual_memory().available
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if soft == resource.RLIM_INFINITY:
-        return int(free)
-    return int(min(free, max(0, soft - psutil.Process().memory_info().vms)))
