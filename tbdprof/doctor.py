@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from tbdprof.collect.host import usable_cores
+from tbdprof.collect import host
 from tbdprof.collect.nvidia import Counters, Nvidia, counters, cupti, driver
 
 IMPORT_LIMIT_S = 180
@@ -36,12 +36,6 @@ PROBES = {
 }
 # What MXNet's wheel takes from the system, and the Debian package that has it.
 LIBRARIES = {"libgomp.so.1": "libgomp1", "libquadmath.so.0": "libquadmath0"}
-
-CPU_INFO = Path("/proc/cpuinfo")
-MEMORY_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +84,7 @@ class Examination:
 def examine(frameworks: Iterable[str] = tuple(PROBES)) -> Examination:
     """Look at everything; takes as long as importing each framework once."""
     return Examination(
-        host=host(),
+        host=_host(),
         frameworks=tuple(framework(name) for name in frameworks),
         libraries=libraries(),
         nvidia=driver(),
@@ -129,36 +123,15 @@ def libraries(names: Iterable[str] = tuple(LIBRARIES)) -> tuple[Library, ...]:
     return tuple(Library(name, can, None if can else _system_command()) for name, can in found)
 
 
-def host() -> Host:
+def _host() -> Host:
     """Describe the machine as this process may use it."""
     return Host(
         python=platform.python_version(),
-        cpu=cpu_name(),
-        cores=usable_cores(),
+        cpu=host.processor_name(),
+        cores=host.usable_cores(),
         machine_cores=os.cpu_count(),
-        memory_bytes=usable_memory_bytes(),
+        memory_bytes=host.memory_limit_bytes() or int(psutil.virtual_memory().total),
     )
-
-
-def cpu_name(file: Path = CPU_INFO) -> str | None:
-    """Return the processor's name as the kernel tells it, None where it does not."""
-    try:
-        lines = file.read_text().splitlines()
-    except OSError:
-        return None
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, None)
-
-
-def usable_memory_bytes(limits: Iterable[Path] = MEMORY_LIMITS) -> int:
-    """Return the machine's memory, or a control group's limit where that is smaller."""
-    known = [int(psutil.virtual_memory().total)]
-    for file in limits:
-        try:
-            known.append(int(file.read_text()))
-        except (OSError, ValueError):  # no such file, or "max"
-            continue
-    return min(known)
 
 
 def _run(code: str, limit_s: float) -> tuple[str, str | None]:

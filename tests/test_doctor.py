@@ -95,23 +95,6 @@ def test_availability_imports_nothing() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_cpu_is_named_as_the_kernel_does(tmp_path: Path) -> None:
-    file = tmp_path / "cpuinfo"
-    file.write_text("processor\t: 0\nmodel name\t: Example CPU @ 2.0GHz\nflags\t: a b\n")
-
-    assert doctor.cpu_name(file) == "Example CPU @ 2.0GHz"
-    assert doctor.cpu_name(tmp_path / "absent") is None
-
-
-def test_a_control_groups_limit_counts_where_it_is_smaller(tmp_path: Path) -> None:
-    small, none = tmp_path / "small", tmp_path / "none"
-    small.write_text("1048576\n")
-    none.write_text("max\n")
-
-    assert doctor.usable_memory_bytes([small, none]) == 1048576
-    assert doctor.usable_memory_bytes([none]) > 1048576
-
-
 def test_an_examination_covers_what_was_asked() -> None:
     found = doctor.examine(["no_such_framework"])
 

@@ -57,16 +57,30 @@ def synchronizer(framework: str) -> Callable[[], None]:
     return lambda: None
 
 
-def watched(framework: str, workload: Workload, window: str) -> float:
-    """Return the time per step inside a window, in seconds, without the step that settles it."""
-    hook = prepared(framework)
-    hook.watch([workload.model], [workload.optimizer], list(workload.inputs))  # type: ignore[call-overload]
-    plan = Plan(warmup=0, steps=STEPS, memory_steps=STEPS + 1, windows=(window,))
-    with Profiler(hook, new_run("resnet50", framework), plan) as profiler:
+def inside_clean(framework: str, workload: Workload) -> float:
+    """Return the time per step of a clean window in seconds, as the loop sees it: what lies between blocks counts."""
+    with watching(framework, workload, ("clean", "clean")) as profiler:
+        begun = time.perf_counter()
+        for _ in range(STEPS):
+            profiler.step(workload.step())
+        return (time.perf_counter() - begun) / STEPS
+
+
+def inside_memory(framework: str, workload: Workload) -> float:
+    """Return the time per step of a memory window in seconds, without the step that settles it."""
+    with watching(framework, workload, ("memory",)) as profiler:
         while profiler.active:
             profiler.step(workload.step())
-    blocks = of_windows(profiler.recording.named(window), skip_first_step=window == "memory")
+    blocks = of_windows(profiler.recording.named("memory"), skip_first_step=True)
     return float(blocks.seconds.sum() / blocks.steps.sum())
+
+
+def watching(framework: str, workload: Workload, windows: tuple[str, ...]) -> Profiler:
+    """Return a profiler of some windows, with the framework watched as `tbdprof run` watches it."""
+    hook = prepared(framework)
+    hook.watch([workload.model], [workload.optimizer], list(workload.inputs))  # type: ignore[call-overload]
+    plan = Plan(warmup=0, steps=STEPS, memory_steps=STEPS + 1, windows=windows)
+    return Profiler(hook, new_run("resnet50", framework), plan)
 
 
 def measure(framework: str, pairs: int, batch_size: int, image_size: int) -> bool:
@@ -81,8 +95,8 @@ def measure(framework: str, pairs: int, batch_size: int, image_size: int) -> boo
     arms: dict[str, Callable[[], float]] = {
         "bare": lambda: bare(framework, workload),
         "bare again": lambda: bare(framework, workload),
-        "clean": lambda: watched(framework, workload, "clean"),
-        "memory": lambda: watched(framework, workload, "memory"),
+        "clean": lambda: inside_clean(framework, workload),
+        "memory": lambda: inside_memory(framework, workload),
     }
     times = interleaved(arms, pairs)
     print(f"{framework}: {np.median(times['bare']):.3f} s a bare step (median), {pairs} pairs")
