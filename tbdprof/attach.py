@@ -1,46 +1,67 @@
-"""Attach to the process of an unchanged script, as told by the environment variable `TBDPROF_ATTACH`.
+"""Attach to a process of an unchanged script, as told by the environment variable `TBDPROF_ATTACH`.
 
 Watching begins when the script imports a framework; it costs a script that imports none nothing. A training step is
 taken to end where an optimizer's step ends; where several optimizers step, the first one's steps count.
+
+The order passes to the processes that a launcher starts, until one of them takes an optimizer step: that one removes
+the order's token, which only one can do, and is recorded. The others are left alone from their own first step on.
 """
 
 import atexit
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from tbdprof.errors import TbdprofError
+
 if TYPE_CHECKING:
     from tbdprof.hooks import FrameworkHook
     from tbdprof.profiler import Profiler
 
 VARIABLE = "TBDPROF_ATTACH"
+ROOT = Path(__file__).parent.parent
 
 
 def attach() -> None:
-    """Follow the environment's order, once: processes started from this one are left alone."""
-    order = json.loads(os.environ.pop(VARIABLE))
-    from tbdprof.hooks import FRAMEWORKS
-
-    wanted = FRAMEWORKS if order["framework"] is None else (order["framework"],)
+    """Follow the environment's order, unless a process is recorded already or another one of this node is meant."""
+    order = json.loads(os.environ[VARIABLE])
+    if not Path(order["token"]).exists() or os.environ.get("LOCAL_RANK", "0") != "0":
+        withdraw(order)
+        return
+    wanted = order["frameworks"]
     sys.meta_path.insert(0, ImportWatcher(wanted, lambda framework: Attachment(order, framework)))
+
+
+def withdraw(order: dict[str, Any]) -> None:
+    """Leave the environment as it would be without tbdprof: processes started from now on are left alone."""
+    os.environ.pop(VARIABLE, None)
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if order["startup"] in entries:
+        entries.remove(order["startup"])
+        os.environ["PYTHONPATH"] = os.pathsep.join(entries)
+        if not entries:
+            del os.environ["PYTHONPATH"]
 
 
 class Attachment:
     """Watches one framework, and makes its profiler at the first optimizer step."""
 
     def __init__(self, order: dict[str, Any], framework: str) -> None:
-        from tbdprof.hooks import Setting, load
+        with _own_packages():
+            from tbdprof import own_loop, profiler  # noqa: F401 - what is missing shows here, not amid the training
+            from tbdprof.hooks import Setting, load
 
+            self._hook: FrameworkHook = load(framework)
         self._order = order
         self._framework = framework
         self._setting = Setting()
-        self._hook: FrameworkHook = load(framework)
         self._profiler: Profiler | None = None
         self._first_optimizer = 0
         self._pid = os.getpid()
@@ -48,24 +69,46 @@ class Attachment:
 
     def imported(self) -> None:
         """Begin to watch, now that the framework is there."""
-        from tbdprof.errors import TbdprofError
-
         try:
             self._hook.prepare(self._setting)
         except TbdprofError as error:
-            sys.stderr.write(f"tbdprof: {error}; the script runs unwatched\n")
+            _unwatched(error)
             return
         self._hook.watch([], [])
         self._hook.on_update(self._stepped)
         atexit.register(self._ended)
 
+    def close(self) -> None:
+        """Detach, and have nothing left to do at the process's end."""
+        atexit.unregister(self._ended)
+        self._hook.close()
+
     def _stepped(self, optimizer: object) -> None:
-        if self._profiler is None:
+        try:
+            self._count(optimizer)
+        except TbdprofError as error:
+            _unwatched(error)
+            self.close()
+
+    def _count(self, optimizer: object) -> None:
+        if self._profiler is not None:
+            if id(optimizer) == self._first_optimizer:
+                self._profiler.step()
+        elif self._is_first():
             self._first_optimizer = id(optimizer)
             self._profiler = self._new_profiler()
             self._profiler.start()
-        elif id(optimizer) == self._first_optimizer:
-            self._profiler.step()
+        else:
+            self.close()
+
+    def _is_first(self) -> bool:
+        """Tell whether no other process has taken an optimizer step before; from now on none is waited for."""
+        withdraw(self._order)
+        try:
+            Path(self._order["token"]).unlink()
+        except FileNotFoundError:
+            return False
+        return True
 
     def _ended(self) -> None:
         if os.getpid() != self._pid:  # a forked child ends: ending the parent's profiler in it would hang
@@ -81,14 +124,14 @@ class Attachment:
         from tbdprof.profiler import Profiler
 
         name = script_name() or "script"
-        run = new_run(name, self._framework, script=name, watched_since="before the first allocation")
-        asked = {key: self._order[key] for key in ("steps", "warmup", "max_warmup", "repeat")}
-        plan = plan_for(self._hook.facts().device, **asked)
+        with _own_packages():
+            run = new_run(name, self._framework, script=name, watched_since="before the first allocation")
+        plan = plan_for(self._hook.facts().device, **self._order["schedule"])
         return Profiler(self._hook, run, plan, path=Path(self._order["path"]))
 
 
 class ImportWatcher(MetaPathFinder):
-    """Notices the first import of a framework: something is done before, and something after it."""
+    """Notices that a framework is imported: something is done before, and something after it."""
 
     def __init__(self, frameworks: Sequence[str], begin: Callable[[str], Attachment]) -> None:
         self._frameworks = frameworks
@@ -97,24 +140,60 @@ class ImportWatcher(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a framework as ever, and have its module's execution followed by `imported`."""
+        """Find a framework as ever; whether it is only looked for, its module's execution will tell."""
         if fullname not in self._frameworks:
             return None
-        sys.meta_path.remove(self)
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            attachment = self._begin(fullname)
-            follow(spec.loader, attachment.imported)
+            self._follow(fullname, spec.loader)
         return spec
 
+    def _follow(self, framework: str, loader: Loader) -> None:
+        """Begin when the loader makes its module, not yet among the imported, and watch once it is executed."""
+        create, execute = loader.create_module, loader.exec_module
+        begun: list[Attachment] = []
 
-def follow(loader: Loader, action: Callable[[], None]) -> None:
-    """Do something once a loader has executed its module."""
-    execute = loader.exec_module
+        def begin_and_create(spec: ModuleSpec) -> ModuleType | None:
+            begun[:] = self._attachments(framework)
+            return create(spec)
 
-    def execute_and_act(module: ModuleType) -> None:
-        del loader.exec_module
-        execute(module)
-        action()
+        def execute_and_watch(module: ModuleType) -> None:
+            del loader.create_module, loader.exec_module
+            try:
+                execute(module)
+            except BaseException:
+                for attachment in begun:
+                    attachment.close()
+                raise
+            for attachment in begun:
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    attachment.imported()
+                else:  # one framework imported another, which is watched now
+                    attachment.close()
 
-    loader.exec_module = execute_and_act  # type: ignore[method-assign]
+        loader.create_module = begin_and_create  # type: ignore[method-assign]
+        loader.exec_module = execute_and_watch  # type: ignore[method-assign]
+
+    def _attachments(self, framework: str) -> list[Attachment]:
+        """Return one to a framework, none where another one is being watched or this one cannot be."""
+        try:
+            return [self._begin(framework)] if self in sys.meta_path else []
+        except (ImportError, TbdprofError) as error:
+            _unwatched(error)
+            return []
+
+
+@contextmanager
+def _own_packages() -> Iterator[None]:
+    """Let what tbdprof needs and the script's Python lacks be found where tbdprof is; all else is found as ever."""
+    sys.path.append(str(ROOT))
+    try:
+        yield
+    finally:
+        if str(ROOT) in sys.path:
+            del sys.path[-1 - sys.path[::-1].index(str(ROOT))]
+
+
+def _unwatched(error: Exception) -> None:
+    sys.stderr.write(f"tbdprof: {error}; the script goes on unwatched\n")

@@ -1,5 +1,6 @@
 """What `tbdprof run` does with what was typed."""
 
+import shlex
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import TbdprofError, UsageError
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from tbdprof.suite.workload import Spec
 
 INTERRUPTED = 130
+SCRIPT_OPTIONS = {"framework", "steps", "warmup", "max_warmup", "repeat", "output", "force"}
 
 
 def run(
@@ -33,9 +36,9 @@ def run(
     verbose: bool,
 ) -> int:
     """Run a model of the suite, or a script, print its report, and return the exit code."""
-    asked.pop("data")
     try:
         if script is None:
+            asked.pop("data")
             return _run_model(words, asked, as_json=as_json, quiet=quiet)
         return _run_script(words, script, asked, as_json=as_json)
     except TbdprofError:
@@ -47,6 +50,7 @@ def run(
 def _run_model(words: Sequence[str], asked: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
     from tbdprof import drive, suite
 
+    _refuse_script(words)
     model, options = _split(words)
     if model is None:
         raise UsageError(f"no model given: choose one of {', '.join(suite.names())}, or a script after --")
@@ -56,11 +60,12 @@ def _run_model(words: Sequence[str], asked: dict[str, Any], *, as_json: bool, qu
     _check_options(suite.find(model), options)
     request = drive.Request(model=model, options=options, **asked)
     path = request.path()
+    older = _version(path)
     try:
         with nullcontext(silent) if quiet else _progress() as progress:
             recording = drive.run(request, path, progress)
     except KeyboardInterrupt:
-        kept = f"what was recorded is in {path}" if path.exists() else "nothing was recorded yet"
+        kept = f"what was recorded is in {path}" if _version(path) not in (None, older) else "nothing was recorded yet"
         click.echo(f"tbdprof: interrupted; {kept}", err=True)
         return INTERRUPTED
     return _finish(recording, path, as_json=as_json)
@@ -73,6 +78,7 @@ def _run_script(words: Sequence[str], script: Sequence[str], asked: dict[str, An
         raise UsageError(f"unexpected {words[0]!r} before --: give a model, or a script after --, not both")
     if not script:
         raise UsageError("nothing after --: give the command to profile, as in: tbdprof run -- python train.py")
+    _refuse_unheeded(asked)
     path = asked["output"] or scripts.default_path(script)
     code = scripts.run(script, path, asked, quiet_stdout=as_json)
     if not path.exists():
@@ -80,6 +86,36 @@ def _run_script(words: Sequence[str], script: Sequence[str], asked: dict[str, An
         return code or 1
     _finish(load(path), path, as_json=as_json)
     return code
+
+
+def _refuse_script(words: Sequence[str]) -> None:
+    """Say how to profile a script where the words name one, or start a Python."""
+    from tbdprof.script import AS_SCRIPT
+
+    file = next((at for at, word in enumerate(words) if word.endswith(".py")), None)
+    if file is not None:
+        command = words[: file + 1] if file else ("python", words[0])
+    elif words and words[0].startswith("python"):
+        command = words
+    else:
+        return
+    raise UsageError(f"{AS_SCRIPT} {shlex.join(command)}")
+
+
+def _refuse_unheeded(asked: Mapping[str, Any]) -> None:
+    """Refuse what was typed before `--` and only a model of the suite would heed."""
+    context = click.get_current_context()
+    for name in asked.keys() - SCRIPT_OPTIONS:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{_flag(name)} is for the models of the suite: give a script its own options after --")
+
+
+def _version(path: Path) -> tuple[int, int, int] | None:
+    """Return what tells a file from another one of the same name later, None where there is none."""
+    if not path.exists():
+        return None
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _finish(recording: Recording, path: Path, *, as_json: bool) -> int:

@@ -217,8 +217,8 @@ class Profiler:
     def _clean(self) -> Course:
         plan, begun, first = self._plan, self._clock(), self._index
         with self._recorder.window("clean") as window:
+            self._sample_host(window)
             while self._index - first < plan.steps or self._clock() - begun < plan.clean_s * 1e9:
-                self._sample_host(window)
                 self._hook.synchronize()
                 rows = list[StepRow]()
                 while len(rows) < plan.block_steps:

@@ -1,28 +1,34 @@
 """Profile an unchanged script: start it with tbdprof attached, pass its exit code through.
 
 The script runs as its own process. A `sitecustomize` on its path, found before any other, lets `tbdprof.attach` watch
-the framework from its import on; an end of an optimizer's step is an end of a step.
+the framework from its import on; an end of an optimizer's step is an end of a step. A launcher passes this on to the
+processes it starts, and the first that takes a step is the one recorded.
 """
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TextIO
 
 from tbdprof.attach import VARIABLE
 from tbdprof.errors import UsageError
+from tbdprof.hooks import FRAMEWORKS
 from tbdprof.recording import claim
 
 STARTUP = Path(__file__).parent / "startup"
+AS_SCRIPT = "to profile a script, type: tbdprof run --"
 NOTHING_RECORDED = (
-    "nothing was recorded: the script never took an optimizer step in torch or mxnet, "
-    "or its Python cannot import tbdprof"
+    "nothing was recorded: no process of the script took an optimizer step in torch or mxnet, "
+    "or its Python lacks what tbdprof needs, or a launcher kept tbdprof's PYTHONPATH from it"
 )
-FORWARDED = ("framework", "steps", "warmup", "max_warmup", "repeat")
+SCHEDULE = ("steps", "warmup", "max_warmup", "repeat")
 
 
 def default_path(script: Sequence[str]) -> Path:
@@ -36,20 +42,38 @@ def run(script: Sequence[str], path: Path, asked: Mapping[str, object], *, quiet
 
     With `quiet_stdout` the script's stdout goes to stderr. Raises UsageError where the command cannot be started.
     """
+    framework = asked["framework"]
+    if framework not in (None, *FRAMEWORKS):
+        raise UsageError(f"unknown framework {framework!r}: choose {' or '.join(FRAMEWORKS)}")
     claim(path, force=bool(asked["force"]))
-    order = {"path": str(path.resolve()), **{name: asked[name] for name in FORWARDED}}
-    roots = [
-        str(STARTUP),
-        str(Path(__file__).parent.parent),
-        *filter(None, [os.environ.get("PYTHONPATH")]),
-    ]
+    with TemporaryDirectory(prefix="tbdprof-") as folder:
+        order = {
+            "path": str(path.resolve()),
+            "package": str(Path(__file__).with_name("__init__.py")),
+            "startup": str(STARTUP),
+            "token": str(_token(folder)),
+            "frameworks": FRAMEWORKS if framework is None else (framework,),
+            "schedule": {name: asked[name] for name in SCHEDULE},
+        }
+        code = _wait(_start(script, order, sys.stderr if quiet_stdout else None))
+    return code if code >= 0 else 128 - code
+
+
+def _token(folder: str) -> Path:
+    token = Path(folder) / "token"
+    token.touch()
+    return token
+
+
+def _start(script: Sequence[str], order: Mapping[str, object], stdout: TextIO | None) -> subprocess.Popen[bytes]:
+    roots = [str(STARTUP), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, VARIABLE: json.dumps(order), "PYTHONPATH": os.pathsep.join(roots)}
     try:
-        process = subprocess.Popen(script, env=environment, stdout=sys.stderr if quiet_stdout else None)
+        return subprocess.Popen(script, env=environment, stdout=stdout)
     except OSError as error:
+        if script[0].endswith(".py") and Path(script[0]).is_file():
+            raise UsageError(f"cannot start {script[0]}: {AS_SCRIPT} python {shlex.join(script)}") from error
         raise UsageError(f"cannot start {script[0]}: {error.strerror}") from error
-    code = _wait(process)
-    return code if code >= 0 else 128 - code
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from make import MemoryStory
 
+from tbdprof import drive
 from tbdprof import recording as files
 from tbdprof.cli import main
 from tbdprof.records import Phase, Role
@@ -84,6 +85,22 @@ def spawn(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
         (["run", *TORCH, "--seed", "-1"], "seed is -1: give 0 or more"),
         (["run", "resnet50", "wgan", "--framework", "torch"], "one model at a time: resnet50 or wgan?"),
         (["run", "resnet50", "--", "python"], "unexpected 'resnet50' before --: "),
+        *(
+            (["run", option, value, "--", "true"], f"{option} is for the models of the suite: ")
+            for option, value in [
+                ("--batch-size", "2"),
+                ("--precision", "bf16"),
+                ("--threads", "1"),
+                ("--device", "cpu"),
+                ("--seed", "0"),
+                ("--data", "synthetic"),
+            ]
+        ),
+        (["run", "--framework", "tourch", "--", "true"], "unknown framework 'tourch': choose torch or mxnet"),
+        (["run", "train.py"], "to profile a script, type: tbdprof run -- python train.py"),
+        (["run", "train.py", "--epochs", "1"], "to profile a script, type: tbdprof run -- python train.py"),
+        (["run", "python", "train.py"], "to profile a script, type: tbdprof run -- python train.py"),
+        (["run", "python3", "-m", "train"], "to profile a script, type: tbdprof run -- python3 -m train"),
         (["run", "--"], "nothing after --: give the command to profile"),
         (["rune"], "No such command 'rune'"),
         (["report"], "Missing argument 'FILE'"),
@@ -180,6 +197,24 @@ def test_what_is_no_recording_is_one_line(
     assert said.startswith(f"tbdprof: {line}")
     assert said.count("\n") == 1
     assert not Path("c.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("writes", "kept"), [(False, "nothing was recorded yet"), (True, "what was recorded is in a.tbd")]
+)
+def test_an_interrupt_speaks_of_what_this_run_recorded_and_of_no_older_file(
+    tbdprof: Command, monkeypatch: pytest.MonkeyPatch, recorded: Path, writes: bool, kept: str
+):
+    def interrupted(request: drive.Request, path: Path, progress: object) -> None:
+        if writes:
+            path.unlink()
+            path.write_text("new")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(drive, "run", interrupted)
+
+    said = f"tbdprof: interrupted; {kept}\n"
+    assert tbdprof("run", *TORCH, "-q", "--force", "-o", "a.tbd") == (130, "", said)
 
 
 def test_report_prints_text_or_json_and_nothing_else(tbdprof: Command, recorded: Path):

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 PRINTS = {  # what it prints, and how many runs of a window's name it has
     "failing_loop.py": ["training failed: mat1 and mat2 shapes", "incomplete: RuntimeError", "samples/s"],
-    "stages.py": ["samples/s", "not judged: 5 steps", "2.weight/exp_avg_sq"],
+    "stages.py": ["samples/s", "not judged: 5 steps", "0.weight/exp_avg_sq"],
     "gan_torch.py": ["Sequential + Sequential", "pairs/s", "sequential0.2.weight", "sequential1.0.weight"],
     "odd_loop_torch.py": ["sentences/s", "lstm.weight_hh_l0/square_avg", "incomplete: the loop ended first"],
     "own_loop_gluon.py": ["HybridSequential", "samples/s", "mxnet 1.9", "equal to the framework's own total"],

@@ -153,6 +153,15 @@ def test_a_command_that_is_not_there_cannot_be_started():
     assert done.stderr == "tbdprof: cannot start no-such-command: No such file or directory\n"
 
 
+def test_a_script_given_without_its_python_is_told_what_to_type():
+    script("")
+    done = run("train.py")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    hint = "to profile a script, type: tbdprof run -- python train.py"
+    assert done.stderr == f"tbdprof: cannot start train.py: {hint}\n"
+
+
 def test_a_sitecustomize_of_the_users_own_is_honoured():
     Path("theirs").mkdir()
     Path("theirs/sitecustomize.py").write_text("import sys; sys.mark = 'set by theirs'")
@@ -175,13 +184,98 @@ def test_the_script_finds_its_path_its_environment_and_its_arguments_as_they_wer
     assert done.stdout.splitlines()[:1] == alone.stdout.splitlines()
 
 
-def test_processes_that_the_script_starts_are_left_alone():
+def test_processes_that_the_script_starts_once_it_trains_are_left_alone():
     child = f"import subprocess; subprocess.run([sys.executable, '-c', {TRAINS + 'train(30)'!r}], check=True)"
-    done = run(*script(f"{child}\ntrain(12)\n{child}"))
+    done = run(*script(f"train(1)\n{child}\ntrain(11)\n{child}"))
 
     assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")
     assert windows() == WINDOWS
     assert load(Path("a.tbd")).run.script == "train.py"
+
+
+def test_what_a_launcher_starts_is_recorded_once_whichever_process_steps_first():
+    Path("launch.py").write_text(
+        "import subprocess, sys, torch\n"
+        "ranks = [subprocess.Popen([sys.executable, 'train.py', rank]) for rank in 'ab']\n"
+        "sys.exit(max(rank.wait() for rank in ranks))"
+    )
+    tells = "print(sys.argv[1], 'TBDPROF_ATTACH' in os.environ, 'startup' in os.environ.get('PYTHONPATH', ''))"
+    script(f"train(12); {tells}")
+    done = run(sys.executable, "launch.py")
+
+    assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")
+    assert sorted(done.stdout.splitlines()[:2]) == ["a False False", "b False False"]
+    assert windows() == WINDOWS
+    kept = load(Path("a.tbd")).run
+    assert (kept.complete, kept.script) == (True, "train.py")
+
+
+def test_torchrun_is_profiled_by_its_first_rank():
+    script("train(12); print(os.environ['LOCAL_RANK'])")
+    ranks = ["--standalone", "--nproc-per-node", "2", "train.py"]
+    done = run(sys.executable, "-m", "torch.distributed.run", *ranks)
+
+    assert done.returncode == 0, done.stderr
+    assert windows() == WINDOWS
+    assert load(Path("a.tbd")).run.script == "train.py"
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        "import importlib.util; importlib.util.find_spec('torch')",
+        "try:\n    import mxnet\nexcept ImportError:\n    pass",
+    ],
+)
+def test_a_framework_that_is_looked_for_before_the_import_is_watched_all_the_same(probe: str):
+    Path("stubs").mkdir()
+    Path("stubs/mxnet.py").write_text("raise ImportError('broken')")
+    Path("train.py").write_text(f"{probe}\n{TRAINS}train(12)")
+    done = run(sys.executable, "train.py", options=("--json",), path=str(Path("stubs").resolve()))
+
+    assert done.returncode == 0, done.stderr
+    memory = json.loads(done.stdout)["memory"]
+    assert memory["independent_peak_bytes"] == memory["allocator_peak_bytes"]
+    assert windows() == WINDOWS
+
+
+def test_what_lies_beside_tbdprof_is_not_offered_to_the_script(tmp_path: Path):
+    site, theirs = tmp_path / "site", tmp_path / "theirs"
+    for folder, text in ((site, "tbdprof's"), (theirs, "the script's")):
+        folder.mkdir()
+        (folder / "torchmetrics.py").write_text(f'name = "{text}"')
+    (site / "tbdprof").symlink_to(ROOT / "tbdprof")
+    script("train(1); import torchmetrics; print(torchmetrics.name, os.environ['PYTHONPATH'])")
+    shield = f"import os, sys; os.environ['PYTHONPATH'] = {str(theirs)!r}; sys.path.insert(0, {str(site)!r}); "
+    begin = "sys.argv[1:] = ['run', '-o', 'a.tbd', '--', sys.executable, 'train.py']; "
+    command = [sys.executable, "-c", shield + begin + "from tbdprof.cli import main; main()"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout.splitlines()[0] == f"the script's {theirs}"
+    assert done.stderr == "tbdprof: recorded in a.tbd\n"
+
+
+def test_an_error_of_tbdprofs_own_ends_the_watching_and_not_the_training():
+    breaks = """
+from tbdprof.errors import UnavailableError
+from tbdprof.profiler import Profiler
+
+def fail(*_):
+    raise UnavailableError("the counter is gone")
+
+Profiler._sample_host = fail
+train(12)
+print("trained")
+"""
+    done = run(*script(breaks))
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("trained\n")
+    assert done.stderr.splitlines() == [
+        "tbdprof: the counter is gone; the script goes on unwatched",
+        "tbdprof: recorded in a.tbd",
+    ]
+    assert load(Path("a.tbd")).run.ended_by == "UnavailableError"
 
 
 def test_a_child_forked_in_the_memory_window_is_left_alone():
