@@ -12,7 +12,7 @@ optimizer = torch.optim.AdamW(model.parameters())
 enabled = os.environ.get("PROFILE", "1") == "1"  # with PROFILE=0 nothing is recorded, and nothing costs
 
 with tbdprof.profile(model, optimizer, warmup=5, steps=5, repeat=2, enabled=enabled) as prof:
-    for iteration in range(50):
+    for _ in range(50):
         batch = torch.rand(64, 32)
         optimizer.zero_grad()
         loss = model(batch).square().mean()

@@ -125,7 +125,7 @@ class Attachment:
 
         name = script_name() or "script"
         with _own_packages():
-            run = new_run(name, self._framework, script=name, watched_since="before the first allocation")
+            run = new_run(name, self._framework, script=name)
         plan = plan_for(self._hook.facts().device, **self._order["schedule"])
         return Profiler(self._hook, run, plan, path=Path(self._order["path"]))
 

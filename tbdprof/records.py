@@ -233,7 +233,7 @@ class Run:
     tbdprof_version: str = ""
     parameters: tuple[Parameter, ...] = ()
     optimizers: tuple[Optimizer, ...] = ()
-    watched_since: str = ""  # "before the first allocation", or since when
+    watched_since: str = ""  # "before the first allocation", or why not since then
     independent_total: str | None = None  # None: kept by the framework since before the model; else why there is none
     settled: bool | None = None  # None: nothing was judged
     settled_by: str = ""

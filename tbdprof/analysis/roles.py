@@ -13,6 +13,8 @@ Every rule is positive, it names what it saw; no rule is "otherwise". What no ru
     into a gradient freed it, compiled inside a compiled region, else gradient map. Forward: cast if it is a weight in
     another data type, else feature map. Outside: input if it was there when the next forward pass began and
     was not made between an update and the end of its step, else dynamic.
+7.  No block was reported, but on more than one thread the framework's own total rose within one outermost operator and
+    was back after it: workspace, of the operator's worker threads. (What stays in the total is unknown.)
 
 Source of the categories: seed 003, section III-D-3; what that leaves open is decided in the README.
 """

@@ -13,6 +13,7 @@ from tbdprof.analysis.time_blocks import Floats, mean_ratio_interval, of_windows
 from tbdprof.recording import Recording, Window
 from tbdprof.records import Run
 
+WIDE = 2.0  # an interval whose ends are further apart than this factor tells nothing
 DRIFT = 0.05  # clean windows whose intervals are apart and whose rates differ by more than this disagree
 PROCESS_CPU = "process_cpu_seconds"
 MACHINE_CPU = "machine_busy_cpu_seconds"
@@ -38,6 +39,8 @@ class Throughput:
 
     def samples_per_unit(self, run: Run) -> float | None:
         """Return how many samples a unit stands for, None where only steps were counted and no batch size is known."""
+        if self.unit == "samples":
+            return 1.0
         if run.batch_size is not None:
             return run.batch_size / (self.rate.per_s * self.step_seconds)
         return None if self.unit == "steps" else 1.0
@@ -50,14 +53,20 @@ class Overhead:
     ratio: float
     interval: tuple[float, float] | None
 
+    @property
+    def is_wide(self) -> bool:
+        """Tell whether the interval is too wide to tell anything."""
+        return self.interval is not None and self.interval[1] > WIDE * self.interval[0]
+
 
 @dataclass(frozen=True, slots=True)
 class CpuUtilization:
-    """Equation 3 of seed 003 over the cores the process may use, as fractions: this process, and everything else."""
+    """Equation 3 of seed 003 as fractions: this process of the cores it may use, all else of those it may run on."""
 
     process: float
     others: float
-    cores: float
+    cores: float  # affinity and quota
+    affinity_cores: float  # without the quota
 
 
 def throughput(recording: Recording) -> Throughput | None:
@@ -116,7 +125,9 @@ def cpu_utilization(recording: Recording) -> CpuUtilization | None:
     cores = recording.run.cores
     if not elapsed or not cores:
         return None
-    return CpuUtilization(process / (cores * elapsed), max(machine - process, 0.0) / (cores * elapsed), cores)
+    affinity = recording.run.affinity_cores or cores
+    others = max(machine - process, 0.0) / (affinity * elapsed)
+    return CpuUtilization(process / (cores * elapsed), others, cores, affinity)
 
 
 def _growth(recording: Recording, window: Window, counter: str) -> tuple[float, float]:

@@ -1,11 +1,17 @@
-"""A recording as plain tables, for whatever reads SQLite or CSV: one table a kind, text in place of its index."""
+"""A recording as plain tables, for whatever reads SQLite or CSV: one table a kind, text in place of its index.
+
+A value of the run, a shape, an optimizer's settings and parameters are JSON.
+"""
 
 import csv
+import json
+import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from tbdprof.errors import UsageError
 from tbdprof.recording import Recording
@@ -13,6 +19,8 @@ from tbdprof.records import KINDS, AllocationKind, Operation, Phase, Role, SpanK
 
 Row = tuple[object, ...]
 
+PARAMETER = ("name", "shape", "bytes", "trainable", "is_buffer")
+OPTIMIZER = ("kind", "settings", "parameters")
 TEXT = {"name", "device", "shape", "shapes", "counter"}
 CODES = {
     ("span", "kind"): SpanKind,
@@ -54,11 +62,11 @@ def write(recording: Recording, path: Path, form: str) -> None:
 
 
 def _tables(recording: Recording) -> Iterator[tuple[str, tuple[str, ...], Iterator[Row]]]:
-    yield (
-        "run",
-        ("key", "value"),
-        ((key, str(value)) for key, value in asdict(recording.run).items()),
-    )
+    run = asdict(recording.run)
+    parameters, optimizers = run.pop("parameters"), run.pop("optimizers")
+    yield "run", ("key", "value"), ((key, json.dumps(value)) for key, value in run.items())
+    yield "parameter", PARAMETER, map(_parameter, parameters)
+    yield "optimizer", OPTIMIZER, map(_optimizer, optimizers)
     yield "missing", ("collector", "reason"), iter(recording.missing.items())
     yield (
         "window",
@@ -67,6 +75,15 @@ def _tables(recording: Recording) -> Iterator[tuple[str, tuple[str, ...], Iterat
     )
     for kind, dtype in KINDS.items():
         yield kind, ("window", *(dtype.names or ())), _rows(recording, kind)
+
+
+def _parameter(item: dict[str, Any]) -> Row:
+    size = item["item_bytes"] * math.prod(item["shape"])
+    return item["name"], json.dumps(item["shape"]), size, item["trainable"], item["is_buffer"]
+
+
+def _optimizer(item: dict[str, Any]) -> Row:
+    return item["kind"], json.dumps(item["settings"]), json.dumps(item["parameters"])
 
 
 def _rows(recording: Recording, kind: str) -> Iterator[Row]:

@@ -1,14 +1,20 @@
 """The machine-readable report: schema 1, a contract other tools rely on.
 
-Fractions are 0 to 1, bytes are bytes, times are nanoseconds. What is not known is null and has an entry in `missing`.
-`memory.roles_*` do not overlap: they add up to `memory.at_peak` without its rounding, category by category.
+Fractions are 0 to 1, bytes are bytes, times are nanoseconds. What is not known is null and has an entry in `missing`,
+by its path or by what it is part of (`throughput`); the memory part's own fields stand there without `memory.`, as does
+`flops_per_sample`. Null in a row of a list (no layer, no name) means that there is none.
+
+`memory.at_peak` adds up to `independent_peak_bytes`, where that is null to `allocator_peak_bytes`; the two are equal
+where reported blocks explain the framework's own total. `memory.roles_*` do not overlap: they add up to
+`memory.at_peak` without its rounding, category by category.
 """
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from tbdprof.analysis.memory import Holding, Memory
+from tbdprof.analysis.holdings import Holding
+from tbdprof.analysis.memory import Memory
 from tbdprof.analysis.roles import CATEGORIES
 from tbdprof.analysis.summary import Summary
 from tbdprof.analysis.throughput import Overhead, Throughput
@@ -42,9 +48,9 @@ def document(summary: Summary) -> Json:
 
 
 def _run(summary: Summary) -> Json:
-    run, recording = summary.recording.run, summary.recording
+    run = summary.recording.run
     steps = {
-        name: sum(len(window.table("step")) for window in recording.windows if window.name == name)
+        name: sum(len(window.table("step")) for window in summary.recording.windows if window.name == name)
         for name in ("warmup", "clean", "memory", "kernels")
     }
     told = (
@@ -70,7 +76,7 @@ def _run(summary: Summary) -> Json:
         "steps": steps,
         "complete": run.complete,
         "ended_by": run.ended_by,
-        "lost_windows": recording.lost_windows,
+        "lost_windows": summary.lost_windows,
         "watched_since": run.watched_since,
         "tbdprof_version": run.tbdprof_version,
     }
@@ -101,6 +107,7 @@ def _utilization(summary: Summary) -> Json:
             "value": None if cpu is None else cpu.process,
             "others": None if cpu is None else cpu.others,
             "cores": None if cpu is None else cpu.cores,
+            "affinity_cores": None if cpu is None else cpu.affinity_cores,
         },
         "mfu": {"value": None, "precision": None, "peak_flops": None},
     }

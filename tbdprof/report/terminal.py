@@ -12,7 +12,7 @@ from rich.text import Text
 from tbdprof.analysis.memory import Memory
 from tbdprof.analysis.roles import CATEGORIES
 from tbdprof.analysis.summary import Summary
-from tbdprof.analysis.throughput import Overhead, Rate
+from tbdprof.analysis.throughput import CpuUtilization, Overhead, Rate
 from tbdprof.records import Role
 from tbdprof.units import bytes_text, percent_text, seconds_text
 
@@ -52,6 +52,7 @@ def view(summary: Summary) -> RenderableType:
     if summary.memory is not None:
         parts += [
             _breakdown(summary.memory),
+            _beneath(summary, summary.memory),
             _chart(summary.memory),
             _top(summary.memory),
             _layers(summary.memory),
@@ -98,10 +99,14 @@ def _rate_rows(summary: Summary) -> Iterable[tuple[str, str]]:
     if cpu is not None:
         yield (
             "CPU utilization",
-            f"{percent_text(cpu.process)} of {cpu.cores:g} cores; others {percent_text(cpu.others)}",
+            f"{percent_text(cpu.process)} of {cpu.cores:g} cores; others {percent_text(cpu.others)}{_beyond(cpu)}",
         )
     if summary.memory_overhead is not None:
-        yield "memory window", _cost(summary.memory_overhead)
+        yield "memory window", _cost(summary.memory_overhead, drifted=bool(throughput and throughput.drifted))
+
+
+def _beyond(cpu: CpuUtilization) -> str:
+    return "" if cpu.affinity_cores == cpu.cores else f" of the {cpu.affinity_cores:g} it may run on"
 
 
 def _rate(rate: Rate) -> str:
@@ -110,12 +115,14 @@ def _rate(rate: Rate) -> str:
     return f"{rate.per_s:.4g} [{rate.interval[0]:.4g}, {rate.interval[1]:.4g}]"
 
 
-def _cost(overhead: Overhead) -> str:
+def _cost(overhead: Overhead, *, drifted: bool) -> str:
     if overhead.interval is None:
         return f"cost {overhead.ratio:.3f} times a clean step (too few blocks for an interval)"
     low, high = overhead.interval
-    sure = " (not distinguishable from none)" if low <= 1 <= high else ""
-    return f"cost {overhead.ratio:.3f} [{low:.3f}, {high:.3f}] times a clean step{sure}"
+    cost = f"{overhead.ratio:.3f} [{low:.3f}, {high:.3f}] times a clean step"
+    if drifted or overhead.is_wide:
+        return f"cost cannot be told: {cost}, {'and the run drifted' if drifted else 'too wide an interval'}"
+    return f"cost {cost}{' (not distinguishable from none)' if low <= 1 <= high else ''}"
 
 
 def _breakdown(memory: Memory) -> RenderableType:
@@ -141,8 +148,8 @@ def _breakdown(memory: Memory) -> RenderableType:
     told = "not told" if rounding is None else bytes_text(rounding)
     table.add_row("rounding", told, _share(rounding or 0, memory), largest, "", end_section=True)
     table.add_row(
-        "allocator's peak",
-        bytes_text(memory.allocator_peak_bytes),
+        "total",
+        bytes_text(memory.peak_bytes),
         "100.0 %",
         "",
         _total(memory),
@@ -152,7 +159,7 @@ def _breakdown(memory: Memory) -> RenderableType:
 
 
 def _share(size: int, memory: Memory) -> str:
-    return percent_text(size / memory.allocator_peak_bytes) if memory.allocator_peak_bytes else ""
+    return percent_text(size / memory.peak_bytes) if memory.peak_bytes else ""
 
 
 def _roles(memory: Memory, category: str) -> str:
@@ -166,10 +173,37 @@ def _role(role: Role) -> str:
 
 def _total(memory: Memory) -> str:
     if memory.independent_peak_bytes is None:
-        return f"{memory.allocator_peak_bytes:,} bytes; no independent total"
-    same = memory.independent_peak_bytes == memory.allocator_peak_bytes
-    verdict = "equal to the framework's own total" if same else f"the framework says {memory.independent_peak_bytes:,}"
-    return f"{memory.allocator_peak_bytes:,} bytes, {verdict}"
+        return f"{memory.peak_bytes:,} bytes; no independent total"
+    same = "" if _gap(memory) else ", equal to the framework's own total"
+    return f"{memory.peak_bytes:,} bytes{same}"
+
+
+def _gap(memory: Memory) -> str | None:
+    """Say by how much the blocks miss the framework's own total, None where they do not or there is none."""
+    told, total, unknown = (
+        memory.allocator_peak_bytes,
+        memory.independent_peak_bytes,
+        memory.category_at_peak("unknown"),
+    )
+    if total is None or (total == told and not unknown):
+        return None
+    if unknown:
+        return f"{unknown:,} bytes of the framework's total are not explained"
+    return f"{told:,} bytes were reported, the framework says {total:,}"
+
+
+def _beneath(summary: Summary, memory: Memory) -> RenderableType:
+    """Say what the breakdown does not hold."""
+    whole, update = summary.recording.run.whole_run_peak_bytes, memory.at_optimizer_step
+    lines = [Text(gap, style="red")] if (gap := _gap(memory)) else []
+    if whole is not None:
+        lines.append(Text(f"peak over the whole run: {bytes_text(whole)}"))
+    if update is not None:
+        lines.append(Text(f"gradients where the optimizer's step begins: {bytes_text(update[Role.GRADIENT])}"))
+    if memory.outside_allocator_bytes:
+        outside = bytes_text(memory.outside_allocator_bytes)
+        lines.append(Text(f"outside the allocator (the host's or a library's): {outside}"))
+    return Group(*lines)
 
 
 def _chart(memory: Memory) -> RenderableType:
@@ -180,11 +214,11 @@ def _chart(memory: Memory) -> RenderableType:
     column = np.clip(np.searchsorted(edges, timeline.time_ns, side="right") - 1, 0, CHART_COLUMNS - 1)
     grid = Table.grid(padding=(0, 1))
     for category in (name for name in CATEGORIES if memory.category_max[name]):
-        line = _bars(timeline.categories[category], column, memory.allocator_peak_bytes)
+        line = _bars(timeline.categories[category], column, memory.peak_bytes)
         grid.add_row(LABELS[category], Text(line), bytes_text(memory.category_max[category]))
     span = seconds_text(float(timeline.time_ns[-1] - timeline.time_ns[0]))
     return Group(
-        Text(f"\nOver {memory.steps} steps ({span}), full height is the peak", style="bold"),
+        Text(f"\nOver {timeline.steps} steps ({span}), full height is the peak", style="bold"),
         grid,
         Text(),
     )
@@ -241,8 +275,8 @@ def _layers(memory: Memory) -> RenderableType:
 def _notes(summary: Summary) -> RenderableType:
     run, lines = summary.recording.run, []
     if not run.complete:
-        lines.append(Text(f"incomplete: {run.ended_by or 'the process was killed'}", style="red"))
-    lines += [Text(f"lost: {window}", style="red") for window in summary.recording.lost_windows]
+        lines.append(Text(f"incomplete: {run.ended_by}", style="red"))
+    lines += [Text(f"lost: {window}", style="red") for window in summary.lost_windows]
     if summary.memory is not None:
         lines += [Text(f"does not hold: {line}", style="red") for line in summary.memory.violations]
     lines += [Text(f"missing {name}: {reason}") for name, reason in summary.missing_now.items()]

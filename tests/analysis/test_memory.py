@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from make import MemoryStory, parameter
+from make import MemoryStory, parameter, run
 
 from tbdprof.analysis.memory import measure
 from tbdprof.analysis.summary import summarize
@@ -143,8 +143,115 @@ def test_memory_only_the_total_tells_of_is_unknown_and_shown():
     memory = measured(story.recording())
 
     assert memory.roles_at_peak[Role.UNKNOWN] == 1000
-    assert memory.allocator_peak_bytes == memory.independent_peak_bytes == 1440
+    assert memory.independent_peak_bytes == memory.peak_bytes == sum(memory.roles_at_peak.values()) == 1440
+    assert memory.allocator_peak_bytes == 440
+    assert dict(memory.by_layer) == {None: 1000, "fc": 440}
     assert memory.mismatches == 0
+
+
+def never_reported(size: int) -> MemoryStory:
+    story = training()
+    story.allocations = [row for row in story.allocations if row[5] != size]
+    return story
+
+
+def test_blocks_nobody_reported_keep_the_allocators_peak_from_the_frameworks_own():
+    memory = measured(never_reported(300).recording(threads=1))
+
+    assert memory.independent_peak_bytes == sum(memory.roles_at_peak.values()) == 440
+    assert memory.roles_at_peak[Role.UNKNOWN] == 300
+    assert memory.allocator_peak_bytes == 100 + 100 + 40 + 20
+
+
+def test_on_several_threads_what_only_the_total_tells_within_one_operator_is_explained_as_workspace():
+    memory = measured(never_reported(300).recording(threads=2))
+
+    assert memory.roles_at_peak[Role.WORKSPACE] == 300
+    assert memory.allocator_peak_bytes == memory.independent_peak_bytes == 440
+
+
+def test_the_breakdown_is_taken_where_the_frameworks_total_is_highest():
+    story = training(2)
+    story.unseen(500)
+    story.allocate(5)
+    story.unseen(-500)
+    story.mark()
+
+    memory = measured(story.recording())
+
+    assert memory.allocator_peak_bytes == 440
+    assert memory.independent_peak_bytes == sum(memory.roles_at_peak.values()) == 605
+    assert memory.roles_at_peak[Role.UNKNOWN] == 500
+
+
+def test_of_several_windows_the_highest_peak_is_broken_down_and_mistakes_of_all_count():
+    larger, last = MemoryStory(base_total=160), training()
+    weight, _ = larger.existing(100), larger.existing(60)
+    for _ in range(3):
+        training_step(larger, weight)
+    larger.marks.append(larger.sequence + 1)
+    del last.allocations[next(place for place, row in enumerate(last.allocations) if row[1] == 0)]
+    single = measured(last.recording())
+
+    both = measured(Recording(run(), [larger.window(1), last.window(3)], larger.strings))
+
+    assert single.mismatches > 0
+    assert (both.mismatches, both.violations) == (single.mismatches, single.violations)
+    assert both.independent_peak_bytes == sum(both.roles_at_peak.values()) == 500
+    assert both.roles_max[Role.DYNAMIC] == 60 + 50
+    assert both.roles_max[Role.WORKSPACE] == single.roles_max[Role.WORKSPACE] == 600
+    assert both.events == single.events + len(larger.allocations) - 2
+    assert (both.steps, both.timeline.steps) == (2 + 3, 3)
+
+
+def test_a_window_that_ended_before_it_settled_gives_no_peak_where_another_did():
+    settled, cut = training(), MemoryStory(base_total=100)
+    weight = cut.existing(100)
+    cut.free(cut.allocate(5000))
+    training_step(cut, weight)
+
+    memory = measured(Recording(run(), [settled.window(1), cut.window(3)], settled.strings))
+
+    assert memory.peak_bytes == memory.allocator_peak_bytes == 440
+
+
+def on_another_device(story: MemoryStory, table: str) -> None:
+    """Move the last row of a table to another device."""
+    rows = getattr(story, table)
+    place = 1 if table == "owners" else 2
+    rows[-1] = (*rows[-1][:place], story.strings.add("cuda:1"), *rows[-1][place + 1 :])
+
+
+def test_an_owner_on_another_device_names_nothing_on_this_one():
+    story = MemoryStory(base_total=160)
+    average, weight = story.existing(60), story.existing(100)
+    for _ in range(2):
+        training_step(story, weight)
+    for address in (average, 0xDEAD):
+        story.own(address, Role.INPUT, "of another device", size=60)
+        on_another_device(story, "owners")
+
+    memory = measured(story.recording(parameters=PARAMETERS))
+
+    assert memory.roles_max[Role.INPUT] == memory.outside_allocator_bytes == 0
+    assert memory.roles_at_peak[Role.DYNAMIC] == 60
+
+
+def test_events_of_other_devices_are_left_out_and_said_to_be():
+    story = training()
+    before = measured(story.recording())
+    for _ in range(2):
+        story.allocate(10**6)
+        on_another_device(story, "allocations")
+        story.unseen(-(10**6))
+
+    summary = summarize(story.recording())
+
+    assert summary.memory is not None
+    assert summary.memory.events == before.events
+    assert summary.memory.allocator_peak_bytes == 440
+    assert summary.missing_now["other devices"] == "left out: 2 events of cuda:1; one device is told, cpu"
+    assert "other devices" not in summarize(training().recording()).missing
 
 
 def test_what_was_there_before_and_nobody_named_is_unknown():
@@ -230,6 +337,16 @@ def test_owned_memory_the_allocator_never_gave_is_told_apart():
 
     assert memory.outside_allocator_bytes == 64
     assert memory.roles_at_peak[Role.INPUT] == 0
+
+
+def test_memory_outside_the_allocator_is_the_most_that_was_held_at_a_time():
+    story = training()
+    for size in (64, 80, 32):  # as a data loader's batches, each gone when the next comes
+        story.own(0xDEAD + size, Role.INPUT, "images", size=size)
+        story.sequence -= 1
+        story.own(0xBEEF + size, Role.INPUT, "labels", size=4)
+
+    assert measured(story.recording()).outside_allocator_bytes == 84
 
 
 def test_rounding_is_allocated_minus_requested():

@@ -85,6 +85,11 @@ def test_a_windows_cost_is_its_step_time_over_its_clean_neighbours_without_its_f
     assert cost.interval[0] < 1 < cost.interval[1]
 
 
+@pytest.mark.parametrize(("interval", "wide"), [((0.9, 1.2), False), ((0.3, 30.5), True), (None, False)])
+def test_an_interval_over_more_than_a_factor_of_two_is_wide(interval, wide):
+    assert throughput.Overhead(1.0, interval).is_wide is wide
+
+
 def cpu_window(samples: list[tuple[str, float, float]], strings: Strings) -> Window:
     rows: list[tuple[object, ...]] = [(strings.add(name), -1, round(at * 1e9), value) for name, at, value in samples]
     return Window(0, "clean", "complete", {"sample": table("sample", rows)})
@@ -97,8 +102,27 @@ def test_cpu_utilization_is_equation_3_over_the_usable_cores():
 
     result = throughput.cpu_utilization(Recording(run(cores=2.0), [window], strings))
 
-    assert result == throughput.CpuUtilization(process=6 / 8, others=1 / 8, cores=2.0)
+    assert result == throughput.CpuUtilization(process=6 / 8, others=1 / 8, cores=2.0, affinity_cores=2.0)
+
+
+def test_other_load_is_of_the_cores_without_the_quota_and_so_never_above_one():
+    strings = Strings()
+    process, machine = throughput.PROCESS_CPU, throughput.MACHINE_CPU
+    window = cpu_window([(process, 0, 0), (machine, 0, 0), (process, 4, 4), (machine, 4, 32)], strings)
+
+    result = throughput.cpu_utilization(Recording(run(cores=1.0, affinity_cores=8.0), [window], strings))
+
+    assert result == throughput.CpuUtilization(process=1.0, others=28 / 32, cores=1.0, affinity_cores=8.0)
 
 
 def test_without_samples_there_is_no_cpu_utilization():
     assert throughput.cpu_utilization(Recording(run(cores=2.0), [timed_window(0, "clean", [1.0])])) is None
+
+
+def test_where_samples_are_counted_a_batch_size_changes_nothing():
+    recording = Recording(run(unit="samples", batch_size=16), [timed_window(0, "clean", [1.0, 1.0], units=32)])
+
+    result = throughput.throughput(recording)
+
+    assert result is not None
+    assert result.samples_per_unit(recording.run) == 1.0

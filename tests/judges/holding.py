@@ -15,6 +15,7 @@ def trained_bytes(told: Json) -> int:
 def assert_adds_up(memory: Json) -> None:
     """Assert that nothing is unknown, nothing violated, and every breakdown's sum is the peak."""
     peak = memory["allocator_peak_bytes"]
+    assert memory["independent_peak_bytes"] in (peak, None)
     assert memory["mismatches"] == 0, memory["violations"]
     assert memory["roles_at_peak"]["unknown"] == memory["roles_max"]["unknown"] == 0
     assert sum(memory["at_peak"].values()) == sum(memory["roles_at_peak"].values()) == peak

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from judges.process import Run, run_python
 
-from tbdprof.analysis.memory import account
+from tbdprof.analysis.account import account, of_device
 from tbdprof.recording import load
 from tbdprof.records import Phase, Role, SpanKind
 
@@ -23,7 +23,7 @@ def live_feature_maps(recording: Path) -> Counter[int]:
     """Return the sizes of the feature maps that live as the backward pass of the last step begins."""
     loaded = load(recording)
     (window,) = loaded.named("memory")
-    worked = account(loaded, window)
+    worked = account(loaded, of_device(loaded, window))
     rows, blocks = worked.tree.rows, worked.blocks
     backward = rows[(rows["kind"] == SpanKind.PHASE) & (rows["phase"] == Phase.BACKWARD) & (rows["parent"] < 0)]
     at = backward["first_sequence"][backward["first_sequence"] > worked.marks[-2]].min()

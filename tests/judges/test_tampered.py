@@ -11,6 +11,7 @@ from tbdprof.recording import Recording, Window, load
 from tbdprof.records import AllocationKind, Role, Table
 
 LARGEST = 65536  # bytes of the loop's largest block
+AT_PEAK = 12544  # bytes of a gradient map that lives at the peak
 
 
 @pytest.fixture
@@ -54,6 +55,16 @@ def test_a_dropped_allocation_is_unknown_in_full(recording: Recording) -> None:
         return np.delete(rows, largest(rows, window, AllocationKind.ALLOCATED))
 
     assert tampered(recording, "allocation", drop).roles_max[Role.UNKNOWN] == LARGEST
+
+
+def test_blocks_dropped_with_their_frees_do_not_add_up_to_the_frameworks_total(recording: Recording) -> None:
+    def drop(rows: Table, window: Window) -> Table:
+        return rows[(rows["allocated_bytes"] != AT_PEAK) | ~in_counted_steps(rows, window)]
+
+    memory = tampered(recording, "allocation", drop)
+    assert memory.independent_peak_bytes is not None
+    assert memory.allocator_peak_bytes < memory.independent_peak_bytes == sum(memory.roles_at_peak.values())
+    assert memory.roles_at_peak[Role.UNKNOWN] == AT_PEAK
 
 
 def test_a_dropped_free_is_a_mismatch(recording: Recording) -> None:

@@ -3,32 +3,44 @@
 import csv
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fakes import FakeHook
-from make import run
+from make import MemoryStory, run
 
 from tbdprof.analysis.roles import CATEGORIES
 from tbdprof.analysis.summary import Summary, summarize
+from tbdprof.analysis.throughput import CpuUtilization, Overhead
 from tbdprof.errors import UsageError
 from tbdprof.plan import Plan
 from tbdprof.profiler import Profiler
-from tbdprof.recording import Recording
-from tbdprof.records import Role
+from tbdprof.recording import KILLED, Recording
+from tbdprof.records import Optimizer, Role
 from tbdprof.report import export, json_report, terminal
 
 PLAN = Plan(warmup=2, steps=4, memory_steps=3)
 
 
-def profiled(steps: int, **run_changes: object) -> Recording:
+def profiled(steps: int, *, plan: Plan = PLAN, units: float | None = 8, **run_changes: object) -> Recording:
     hook = FakeHook()
-    prof = Profiler(hook, run(**run_changes), PLAN, clock=hook.clock)
+    prof = Profiler(hook, run(**run_changes), plan, clock=hook.clock)
     with prof:
         for _ in range(steps):
             hook.clock.sleep(0.1)
-            prof.step(8)
+            prof.step(units)
     return prof.recording
+
+
+def without_update(**run_changes: object) -> Recording:
+    """Return a recording of a memory window alone, without an optimizer's step, a total or requested sizes."""
+    story = MemoryStory(counts=False)
+    for _ in range(3):
+        story.allocate(40)
+        story.mark()
+    story.allocations = [(*row[:5], -1, *row[6:]) for row in story.allocations]
+    return story.recording(**run_changes)
 
 
 FULL, PARTIAL, EMPTY = 13, 5, 0
@@ -40,17 +52,22 @@ def summary(request: pytest.FixtureRequest) -> Summary:
 
 
 def nulls(value: object, path: str = "") -> list[str]:
+    """Return the paths of all nulls but those of the memory part's rows, where null means that there is none."""
     if value is None:
         return [path]
+    if path in ("memory.top_at_peak", "memory.by_layer", "missing"):
+        return []
+    if isinstance(value, list):
+        value = dict(enumerate(value))
     if isinstance(value, dict):
         return [found for key, item in value.items() for found in nulls(item, f"{path}.{key}" if path else key)]
     return []
 
 
 def explained(path: str, missing: dict[str, str]) -> bool:
-    """Tell whether a null, or something it is part of, has its reason."""
+    """Tell whether a null, or something it is part of, has its reason; some stand by their own name alone."""
     parts = path.split(".")
-    return any(".".join(parts[:length]) in missing for length in range(1, len(parts) + 1))
+    return parts[-1] in missing or any(".".join(parts[:length]) in missing for length in range(1, len(parts) + 1))
 
 
 def test_the_json_has_every_key_of_the_contract(summary: Summary):
@@ -70,13 +87,46 @@ def test_the_json_has_every_key_of_the_contract(summary: Summary):
     assert {"device_busy", "fp32_flop", "fp32_pipe", "tensor_pipe", "cpu", "mfu"} == set(document["utilization"])
 
 
-def test_every_measured_null_in_the_json_has_its_reason(summary: Summary):
-    document = json.loads(json_report.render(summary))
-    measured = {key: document[key] for key in ("throughput", "utilization", "time", "memory", "overhead", "kernels")}
+RUNS = {
+    "full": lambda: profiled(FULL),
+    "partial": lambda: profiled(PARTIAL),
+    "empty": lambda: profiled(EMPTY),
+    "one clean block": lambda: profiled(3, plan=Plan(warmup=2, steps=1, windows=("clean",))),
+    "one block a window": lambda: profiled(FULL, plan=Plan(warmup=2, steps=1, memory_steps=2)),
+    "no update": without_update,
+    "a total that came late": lambda: without_update(independent_total="counting began late"),
+    "steps counted": lambda: profiled(FULL, units=None),
+    "all told": lambda: profiled(FULL, batch_size=8, precision="fp32", seed=0),
+}
 
-    unexplained = [path for path in nulls(measured) if not explained(path, document["missing"])]
 
-    assert unexplained == []
+@pytest.mark.parametrize("name", RUNS)
+def test_every_null_in_the_json_has_its_reason(name: str):
+    document = json.loads(json_report.render(summarize(RUNS[name]())))
+
+    assert [path for path in nulls(document) if not explained(path, document["missing"])] == []
+    assert all(document["missing"].values())
+
+
+def test_what_has_a_value_has_no_reason_to_be_missing():
+    document = json.loads(json_report.render(summarize(profiled(FULL, batch_size=8, precision="fp32", seed=0))))
+
+    absent = {path.partition(".")[0] for path in nulls(document)}
+    assert {name.partition(".")[0] for name in document["missing"]} - {"flops_per_sample", "memory"} <= absent
+    assert not {"memory", "throughput", "run.seed", "run.drifted", "rounding"} & set(document["missing"])
+
+
+def test_what_lies_beneath_the_allocator_is_said_to_be_unmeasured():
+    missing = json_report.document(summarize(profiled(FULL)))["missing"]
+
+    for name in ("memory.allocator_cache", "memory.driver_context", "memory.other_processes"):
+        assert missing[name] == "told on a GPU only; not measured by this version"
+
+
+def test_where_only_steps_were_counted_the_report_says_so():
+    missing = json_report.document(summarize(profiled(FULL, units=None)))["missing"]
+
+    assert missing["throughput.samples_per_s"] == "only steps were counted: no samples were told"
 
 
 def test_the_json_of_a_full_run_has_the_numbers():
@@ -122,7 +172,71 @@ def test_the_terminal_report_says_what_there_is():
     assert "80 [80, 80] samples/s in the clean windows" in text
     assert "240 bytes, equal to the framework's own total" in text
     assert "100 B" in text
+    assert "peak over the whole run: 240 B" in text
+    assert "gradients where the optimizer's step begins: 100 B" in text
+    assert "outside the allocator" not in text
     assert "incomplete" not in text
+
+
+def told(memory_changes: dict[str, object] | None = None, **summary_changes: object) -> str:
+    """Return the terminal report of a full run of which something is otherwise."""
+    summary = summarize(profiled(FULL))
+    assert summary.memory is not None
+    memory = replace(summary.memory, **(memory_changes or {}))  # type: ignore[arg-type]
+    return terminal.render(replace(summary, memory=memory, **summary_changes), width=120)  # type: ignore[arg-type]
+
+
+def test_what_the_blocks_leave_of_the_frameworks_total_is_said_and_never_called_equal():
+    sizes = dict.fromkeys(Role, 0) | {Role.WEIGHT: 150, Role.UNKNOWN: 90}
+
+    text = told({"roles_at_peak": sizes, "allocator_peak_bytes": 150})
+
+    assert "\n90 bytes of the framework's total are not explained\n" in text
+    assert "equal" not in text
+    assert "equal" not in told({"roles_at_peak": sizes})
+    assert "241 bytes were reported, the framework says 240" in told({"allocator_peak_bytes": 241})
+
+
+def test_memory_outside_the_allocator_has_its_line():
+    assert "outside the allocator (the host's or a library's): 64 B" in told({"outside_allocator_bytes": 64})
+
+
+@pytest.mark.parametrize(
+    ("interval", "drifted", "said"),
+    [
+        ((0.9, 1.1), False, "cost 1.000 [0.900, 1.100] times a clean step (not distinguishable from none)"),
+        ((1.1, 1.2), False, "cost 1.000 [1.100, 1.200] times a clean step"),
+        ((0.299, 30.5), False, "cost cannot be told: 1.000 [0.299, 30.500] times a clean step, too wide an interval"),
+        ((0.9, 1.1), True, "cost cannot be told: 1.000 [0.900, 1.100] times a clean step, and the run drifted"),
+    ],
+)
+def test_a_cost_that_cannot_be_told_is_not_called_none(interval: tuple[float, float], drifted: bool, said: str):
+    throughput = summarize(profiled(FULL)).throughput
+    assert throughput is not None
+
+    text = told(throughput=replace(throughput, drifted=drifted), memory_overhead=Overhead(1.0, interval))
+
+    assert text.splitlines()[[line[:13] for line in text.splitlines()].index("memory window")].endswith(said)
+
+
+def test_other_load_names_the_cores_it_is_of_where_a_quota_holds():
+    assert "may run on" not in told(cpu=CpuUtilization(0.5, 0.25, 2.0, 2.0))
+    assert "50.0 % of 2 cores; others 25.0 % of the 8 it may run on" in told(cpu=CpuUtilization(0.5, 0.25, 2.0, 8.0))
+
+
+def test_a_window_is_lost_where_the_process_was_killed_and_not_while_it_is_still_open():
+    hook = FakeHook()
+    prof = Profiler(hook, run(), PLAN, clock=hook.clock)
+    with prof:
+        prof.step(8)
+        going = terminal.render(prof.summary)
+        killed = replace(prof.recording, run=replace(prof.recording.run, ended_by=KILLED))
+
+    assert "incomplete: it is still running" in going
+    assert "lost:" not in going
+    killed.windows[0].state = "open"
+    assert json_report.document(summarize(killed))["run"]["lost_windows"] == ["warmup (window 0)"]
+    assert "incomplete: the process was killed\nlost: warmup (window 0)" in terminal.render(summarize(killed))
 
 
 def test_the_terminal_report_of_an_empty_run_says_why():
@@ -149,6 +263,21 @@ def test_an_export_to_sqlite_can_be_queried(tmp_path: Path):
     assert weights == [("w", 100)]
     assert steps == (8,)
     assert freed == (6,)
+
+
+def test_an_export_tells_the_run_as_json_and_its_parameters_and_optimizers_as_tables(tmp_path: Path):
+    recording = profiled(FULL, options={"image_size": 64})
+    recording.run = replace(recording.run, optimizers=(Optimizer("sgd", ("w",), {"momentum": 0.9}),))
+    export.write(recording, tmp_path / "plain.sqlite", "sqlite")
+
+    with sqlite3.connect(tmp_path / "plain.sqlite") as connection:
+        told = {key: json.loads(value) for key, value in connection.execute("SELECT key, value FROM run")}
+        parameters = connection.execute("SELECT name, shape, bytes, trainable, is_buffer FROM parameter").fetchall()
+        optimizers = connection.execute("SELECT kind, settings, parameters FROM optimizer").fetchall()
+
+    assert (told["model"], told["complete"], told["seed"], told["options"]) == ("toy", True, None, {"image_size": 64})
+    assert parameters == [("w", "[25]", 100, 1, 0)]
+    assert optimizers == [("sgd", '{"momentum": 0.9}', '["w"]')]
 
 
 def test_an_export_to_csv_has_a_file_a_kind(tmp_path: Path):
