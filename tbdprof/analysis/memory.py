@@ -54,9 +54,7 @@ class Memory:
     timeline: Timeline
     violations: tuple[str, ...]
     mismatches: int
-    outside_allocator_bytes: (
-        int  # owned, but in memory the allocator never gave (numpy's, a mapped file); the most at a time
-    )
+    outside_allocator_bytes: int  # owned, but in memory the allocator never gave (numpy's); the most at a time
 
     @property
     def peak_bytes(self) -> int:
