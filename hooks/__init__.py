@@ -37,6 +37,9 @@ class Facts:
     precision_flags: Mapping[str, str] = field(default_factory=dict)
 
 
+FIRST = "before the first allocation"
+
+
 class FrameworkHook(Protocol):
     """Reports a framework's allocations, owners and operators as the tables of `tbdprof.records`.
 
@@ -55,6 +58,10 @@ class FrameworkHook(Protocol):
     def independent_total(self) -> str | None:
         """Return why the framework has no total of its own since before the model, None where it has."""
 
+    @property
+    def watched_since(self) -> str:
+        """Return "before the first allocation" where that is true, else what came too late for it."""
+
     def set_environment(self, setting: Setting) -> None:
         """Set what must be set before the framework is imported: environment and shims."""
 
@@ -70,14 +77,18 @@ class FrameworkHook(Protocol):
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
         """Say whose memory to name; `inputs` are arrays kept from step to step that hold mini-batches and labels.
 
-        Where models and optimizers are both empty, root modules and optimizers are found as they are used.
+        Where there are no models, root modules are found as they are used; where there are no optimizers, those that
+        update the models are.
         """
 
     def on_update(self, callback: Callable[[object], None]) -> None:
         """Call back with the optimizer after each step any optimizer takes, until `close`."""
 
     def facts(self) -> Facts:
-        """Return what is known of framework, device, parameters and optimizers by now."""
+        """Return what is known of framework, device, parameters and optimizers by now.
+
+        With the device "auto" it is where the watched parameters are, and the GPU, if any, until there are some.
+        """
 
     def synchronize(self) -> None:
         """Wait until the device has done everything asked of it so far."""
@@ -108,6 +119,16 @@ class Drained:
     tables: Tables
     marks: Sequence[int]
     missing: Mapping[str, str] = field(default_factory=dict)
+
+
+def disagreements(other_sizes: int, still_in_use: int) -> str:
+    """Return in which ways a framework's events contradict each other, "" where they do not."""
+    told = []
+    if other_sizes:
+        told.append(f"{other_sizes} frees told another size than was allocated")
+    if still_in_use:
+        told.append(f"{still_in_use} allocations at addresses still in use")
+    return "; ".join(told)
 
 
 def load(framework: str) -> FrameworkHook:

@@ -28,7 +28,6 @@ from tbdprof.report.terminal import render
 
 NEVER_STARTED = Run("", "").ended_by
 STEPS = "steps"
-FIRST = "before the first allocation"
 
 Course = Generator[None, float, None]
 StepRow = tuple[int, int, int, int, float, int]
@@ -169,7 +168,7 @@ class Profiler:
             optimizers=tuple(facts.optimizers),
             precision_flags=dict(facts.precision_flags),
             independent_total=self._hook.independent_total,
-            watched_since=FIRST if self._hook.independent_total is None else self._hook.independent_total,
+            watched_since=self._hook.watched_since,
         )
 
     def _stages(self) -> Course:

@@ -28,6 +28,7 @@ class FakeHook:
     name = "torch"
     whole_run_peak_bytes: int | None = 240
     independent_total: str | None = None
+    watched_since = "before the first allocation"
 
     def __init__(self, *, clock: FakeClock | None = None, busy: str | None = None, memory_step_s: float = 0.0) -> None:
         self.clock = clock or FakeClock()

@@ -3,7 +3,6 @@
 It may be imported while MXNet is not: what imports MXNet is imported within its functions.
 """
 
-import importlib
 import os
 import re
 import sys
@@ -16,7 +15,8 @@ import numpy as np
 
 from tbdprof.collect import nvidia
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
-from tbdprof.hooks import Drained, Facts, Setting
+from tbdprof.hooks import FIRST, Drained, Facts, Setting
+from tbdprof.hooks.on_mxnet.importing import import_mxnet
 from tbdprof.records import Strings
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tbdprof.hooks.on_mxnet.watch import Watch
 
 _LATE = "counting began after MXNet had allocated: run it with `tbdprof run` to count from the first allocation"
-_SYSTEM_LIBRARIES = ("libgomp", "libquadmath")
-_CUDA_LIBRARIES = ("libcud", "libcublas", "libcufft", "libcurand", "libcusolver", "libnccl", "libnvrtc")
+_UNWATCHED = "MXNet is not watched"
+_SINCE_JOINED = "profile() was called, after MXNet had allocated"
 _OUT_OF_MEMORY = re.compile(r"Failed to allocate|out of memory|bad_alloc", re.I)
 _LAYERS = "MXNet does not tell in which layer its engine allocates"
 _OVERLAPPED = "several threads trained at once: a block counts to the phase that began last, whoever began it"
@@ -41,6 +41,7 @@ class _Joined:
     late: bool
     independent_total: str | None
     device: str | None = None  # None: where the watched parameters are
+    last_device: str = "cpu"  # where they were when last looked for, at first where they are expected
     gpus: dict[int, nvidia.Gpu] = field(default_factory=dict)
 
 
@@ -60,7 +61,10 @@ class MxnetHook:
 
     @property
     def whole_run_peak_bytes(self) -> int | None:
-        """The most bytes there ever were on the device, None where counting began late."""
+        """The most bytes there ever were on the device, None where counting began late.
+
+        MXNet tells no peak: this is the largest sum of the sizes it reported, which its own counter is compared with.
+        """
         if self._joined is None or self._joined.late:
             return None
         from tbdprof.hooks.on_mxnet import layout
@@ -72,6 +76,13 @@ class MxnetHook:
     def independent_total(self) -> str | None:
         """None where MXNet's own memory counter has counted from the first allocation on."""
         return _LATE if self._joined is None else self._joined.independent_total
+
+    @property
+    def watched_since(self) -> str:
+        """From the first allocation on where MXNet had not allocated when its allocator was first watched."""
+        if self._joined is None:
+            return _UNWATCHED
+        return _SINCE_JOINED if self._joined.late else FIRST
 
     def set_environment(self, setting: Setting) -> None:
         """Set the number of threads, and give numpy back a name that MXNet reads whenever it runs.
@@ -96,7 +107,8 @@ class MxnetHook:
             joined.gpus = {gpu.index: gpu for gpu in nvidia.driver().gpus}
         try:
             capabilities = {index: gpu.compute_capability for index, gpu in joined.gpus.items()}
-            joined.device = facts.choose_device(setting.device, capabilities)
+            joined.last_device = facts.choose_device(setting.device, capabilities)
+            joined.device = None if setting.device == "auto" else joined.last_device
         except TbdprofError:
             self.close()
             raise
@@ -108,7 +120,7 @@ class MxnetHook:
         self._join()
 
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
-        """Name the memory of these; with neither models nor trainers, find them as they are used."""
+        """Name the memory of these; models and trainers that are not told are found as they are used."""
         watch = self._require().watch
         from mxnet.gluon import Block, Trainer
 
@@ -121,8 +133,7 @@ class MxnetHook:
         for trainer in optimizers:
             watch.watched.add_trainer(trainer)
         watch.watched.add_inputs(list(inputs))
-        if not models and not optimizers:
-            watch.find()
+        watch.find(models=not watch.watched.models(), trainers=not watch.watched.trainers())
 
     def on_update(self, callback: Callable[[object], None]) -> None:
         """Call back with the trainer after each step any trainer takes, until `close`."""
@@ -185,6 +196,9 @@ class MxnetHook:
         joined = self._require()
         joined.watch.close_window()
         window.events = joined.allocator.close()
+        wrong = joined.allocator.disagreements()
+        if wrong:
+            window.missing["allocations"] = wrong
         window.owned = joined.watch.owned
         phases, joined.watch.phases = joined.watch.phases, None
         if phases is not None:
@@ -232,10 +246,10 @@ class MxnetHook:
 
     def _join(self) -> None:
         try:
-            importlib.import_module("mxnet")
-        except (ImportError, OSError, AttributeError) as error:
+            import_mxnet()
+        except UnavailableError:
             self.close()
-            raise UnavailableError(_import_failed(error)) from error
+            raise
         from tbdprof.hooks.on_mxnet import counter, layout
         from tbdprof.hooks.on_mxnet.allocator import Allocator
         from tbdprof.hooks.on_mxnet.watch import Watch
@@ -265,7 +279,9 @@ class MxnetHook:
             return joined.device
         from tbdprof.hooks.on_mxnet import facts
 
-        return facts.device_of(joined.watch.watched)
+        # Kept, for the parameters may be gone where the loop has ended.
+        joined.last_device = facts.device_of(joined.watch.watched) or joined.last_device
+        return joined.last_device
 
     def _read_owners(self, window: "Recorded") -> None:
         """Read who owns what; what a planner made, nobody owns and Python cannot see is its pool."""
@@ -282,14 +298,3 @@ class MxnetHook:
 def hook() -> MxnetHook:
     """Return a new hook; MXNet is not imported yet."""
     return MxnetHook()
-
-
-def _import_failed(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError) and error.name == "mxnet":
-        return "mxnet is not installed: pip install 'tbdprof[mxnet]'"
-    text = " ".join(str(error).split())
-    if any(name in text for name in _SYSTEM_LIBRARIES):
-        return f"MXNet lacks a library ({text}): apt-get install -y libgomp1 libquadmath0"
-    if any(name in text for name in _CUDA_LIBRARIES):
-        return f"this build of MXNet is for CUDA, whose libraries are not here ({text}): pip install 'tbdprof[mxnet]'"
-    return f"MXNet cannot be imported: {text}"

@@ -2,17 +2,19 @@
 
 import atexit
 import ctypes
+import functools
 import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import mxnet as mx
 
-from tbdprof.hooks import slots
+from tbdprof.hooks import disagreements, slots
 from tbdprof.hooks.on_mxnet import layout
 from tbdprof.records import AllocationKind
 
@@ -69,7 +71,8 @@ class Allocator:
         self._sequence = 0
         # One event at a time, across waiting for the interpreter; a collection of garbage inside may free arrays.
         self._lock = threading.RLock()
-        self._freed_early: dict[int, int] = {}
+        self._freed_early: dict[int, list[int]] = {}  # by address: the sizes of ended blocks whose free is not told yet
+        self._other_size = 0  # frees that told another one, since the window opened
         self._early_bytes: dict[int, int] = {}  # by device: of ended blocks that MXNet's counter still holds
         self._slots: tuple[slots.Slot, ...] = ()
 
@@ -80,14 +83,16 @@ class Allocator:
         for slot, note in zip(found, (self._allocated, self._freed), strict=True):
             slot.write(self._callback(_Original(slot.function), note))
         atexit.register(self.remove)
-        os.register_at_fork(before=self._wait_before_fork, after_in_child=self._restore)
+        _INSTALLED.add(self)
+        _follow_forks()
 
     def remove(self) -> None:
         """Put MXNet's own functions back; a place left taken would crash the process at its end."""
         atexit.unregister(self.remove)
+        _INSTALLED.discard(self)
         if self._slots:
-            self._wait_before_fork()
-            self._restore()
+            self.wait_before_fork()
+            self.restore()
 
     def tick(self) -> int:
         """Return the next place in the order."""
@@ -98,7 +103,7 @@ class Allocator:
     def open(self) -> dict[int, Block]:
         """Begin to keep events, with the order at its start; return what is live."""
         with self._lock:
-            self._sequence, self.events = 0, []
+            self._sequence, self.events, self._other_size = 0, [], 0
             self.live = {address: block._replace(sequence=0) for address, block in self.live.items()}
             return dict(self.live)
 
@@ -107,6 +112,11 @@ class Allocator:
         with self._lock:
             events, self.events = self.events, None
             return events or []
+
+    def disagreements(self) -> str:
+        """Return in which ways what MXNet told since `open` contradicts itself, "" where it does not."""
+        with self._lock:
+            return disagreements(self._other_size, sum(map(len, self._freed_early.values())))
 
     def adopt(self, storages: Iterable[layout.Storage]) -> None:
         """Know blocks that were made before anyone watched."""
@@ -141,7 +151,7 @@ class Allocator:
         if address in self.live:
             # Its earlier tenant's free is still on its way here from another thread.
             earlier = self.live[address].size_bytes
-            self._freed_early[address] = self._freed_early.get(address, 0) + 1
+            self._freed_early.setdefault(address, []).append(earlier)
             self._early_bytes[device] = self._early_bytes.get(device, 0) + earlier
             if total_bytes >= 0:
                 total_bytes -= earlier
@@ -158,12 +168,14 @@ class Allocator:
 
     def _freed(self, handle: layout.Handle, total_bytes: int) -> None:
         address = handle.address
-        early = self._freed_early.pop(address, 0)
+        early = self._freed_early.get(address)
         if early:
             self._early_bytes[handle.device] -= handle.bytes
-            if early > 1:
-                self._freed_early[address] = early - 1
+            self._other_size += _take(early, handle.bytes)
+            if not early:
+                del self._freed_early[address]
         elif address in self.live:
+            self._other_size += self.live[address].size_bytes != handle.bytes
             self._end(address, total_bytes)
         elif self.events is not None:
             self._keep(AllocationKind.FREED, handle.device, address, handle.bytes, total_bytes)
@@ -192,7 +204,7 @@ class Allocator:
         )
         return sequence
 
-    def _wait_before_fork(self) -> None:
+    def wait_before_fork(self) -> None:
         """MXNet joins its threads before a fork; one that stood in a callback would wait for the forking thread."""
         if self._slots and not sys.is_finalizing():
             try:
@@ -200,10 +212,34 @@ class Allocator:
             except mx.base.MXNetError:
                 return  # the failure is told again where its result is read
 
-    def _restore(self) -> None:
+    def restore(self) -> None:
+        """Put MXNet's own functions back, whatever is under way."""
         for slot in self._slots:
             slot.restore()
         self._slots = ()
+
+
+_INSTALLED: weakref.WeakSet[Allocator] = weakref.WeakSet()
+
+
+@functools.cache  # once a process: what is registered stays
+def _follow_forks() -> None:
+    def before() -> None:
+        for allocator in list(_INSTALLED):
+            allocator.wait_before_fork()
+
+    def in_child() -> None:
+        for allocator in list(_INSTALLED):
+            allocator.restore()
+
+    os.register_at_fork(before=before, after_in_child=in_child)
+
+
+def _take(sizes: list[int], size_bytes: int) -> bool:
+    """Take a size off a list, the first where it is not there; return whether it was not."""
+    is_other = size_bytes not in sizes
+    sizes.remove(sizes[0] if is_other else size_bytes)
+    return is_other
 
 
 # What MXNet was once given to call is never let go: a thread may be on its way into it.

@@ -4,12 +4,12 @@ import os
 import platform
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import Parameter as GluonParameter
 
+from tbdprof.collect import host
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks.on_mxnet import layout, owners
 from tbdprof.records import Optimizer, Parameter
@@ -40,22 +40,17 @@ def choose_device(wanted: str, capabilities: Mapping[int, str]) -> str:
     return f"cuda:{number}"
 
 
-def device_of(watched: owners.Watched) -> str:
-    """Return where the watched parameters are, cpu where there is none."""
+def device_of(watched: owners.Watched) -> str | None:
+    """Return where the watched parameters are, None where there is none."""
     rows = (layout.storage(array) for _, p in watched.parameters() for array in owners.data(p))
-    return next((layout.device_text(storage[0]) for storage in rows if storage is not None), "cpu")
+    return next((layout.device_text(storage[0]) for storage in rows if storage is not None), None)
 
 
 def device_name(device: str, names: Mapping[int, str]) -> str:
     """Return what the device calls itself; `names` are the GPUs', by number."""
     if device != "cpu":
         return names.get(int(device.partition(":")[2] or 0), "")
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.processor()
-    found = re.findall(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return found[0] if found else platform.processor()
+    return host.processor_name() or platform.processor()
 
 
 def threads() -> int:

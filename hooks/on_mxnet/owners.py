@@ -86,6 +86,11 @@ class Watched:
             first.setdefault(id(parameter), (name, parameter))
         return list(first.values())
 
+    def is_updated_by(self, trainer: Trainer) -> bool:
+        """Tell whether a trainer updates anything of the known models."""
+        known = {id(p) for model in self.models() for p in model.collect_params().values()}
+        return any(id(p) in known for p in updated(trainer))
+
     def is_complete(self) -> bool:
         """Tell whether all that the known trainers update belongs to known models."""
         known = {id(p) for model in self.models() for p in model.collect_params().values()}

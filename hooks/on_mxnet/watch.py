@@ -38,7 +38,7 @@ class Watch:
         self._allocator = allocator
         self._callbacks: list[Callable[[object], None]] = []
         self._here = _Thread()
-        self._finding = False
+        self._finds_models = self._finds_trainers = False
         self._pid = os.getpid()
         self._patches = Patches(
             {
@@ -55,11 +55,17 @@ class Watch:
         )
         self._patches.need("planners", _ALWAYS)
 
-    def find(self) -> None:
-        """Find models and trainers as they are used, until every trained parameter belongs to a known model."""
-        self._finding = True
-        self._patches.need("blocks", _MODELS)
-        self._patches.need("trainers", _TRAINERS)
+    def find(self, *, models: bool, trainers: bool) -> None:
+        """Find models, trainers or both as they are used; where models are told, only what updates them counts.
+
+        The search for models rests while every trained parameter belongs to a known model.
+        """
+        self._finds_models |= models
+        self._finds_trainers |= trainers
+        if models:
+            self._patches.need("blocks", _MODELS)
+        if models or trainers:
+            self._patches.need("trainers", _TRAINERS)
 
     def on_update(self, callback: Callable[[object], None]) -> None:
         """Call back with the trainer after each step any trainer takes."""
@@ -187,8 +193,9 @@ class Watch:
             mx.nd.waitall()
             self._allocator.planning = False
             self._patches.release(_POOLS)
-        if self._finding:
+        if self._finds_trainers and (self._finds_models or self.watched.is_updated_by(trainer)):
             self.watched.add_trainer(trainer)
+        if self._finds_models:
             if self.watched.is_complete():
                 self._patches.release(_MODELS)
             else:
@@ -229,7 +236,7 @@ class Watch:
         return build
 
     def _found(self, block: Block) -> None:
-        if self._finding and os.getpid() == self._pid and list(block.collect_params().keys()):
+        if self._finds_models and os.getpid() == self._pid and list(block.collect_params().keys()):
             self.watched.add_model(block)
 
     def _read_workspaces(self) -> None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
-from tbdprof.hooks import Drained, Facts, Setting
+from tbdprof.hooks import FIRST, Drained, Facts, Setting
 from tbdprof.hooks.on_torch.events import Existing, Mark, Point, SeenTensor, Trace
+from tbdprof.hooks.on_torch.importing import import_torch
 from tbdprof.hooks.on_torch.tables import build
 from tbdprof.records import Strings
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 _QUIET = {"KINETO_LOG_LEVEL": "9", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 _LATE = "accounting began after torch had allocated: run it with `tbdprof run` to count from the first allocation"
 _NO_FLAG = "this build of torch keeps no account of CPU memory"
+_UNWATCHED = "torch is not watched"
+_SINCE_JOINED = "profile() was called, after torch had been imported"
+_SINCE_WINDOW = f"the memory window began: {_NO_FLAG}"
 _TAKEN = "another torch profiler began within the window and took its events: leave it off while tbdprof records"
 
 
@@ -48,15 +52,17 @@ class _Joined:
     flag_before: bool
     threads_before: int
     threads_set: int | None  # None: the choice was left to torch, or to the script
-    device: str | None  # None: where the watched parameters are
     late: str | None
+    device: str | None = None  # None: where the watched parameters are
+    last_device: str = "cpu"  # where they were when last looked for, at first where they are expected
 
 
 class TorchHook:
     """Reports what torch does; see `tbdprof.hooks.FrameworkHook`.
 
     Of CUDA memory torch tells the size of blocks, of CPU memory what was asked for. Memory that
-    torch's allocator did not make (numpy's, shared, mapped) is in neither events nor totals.
+    torch's allocator did not make (numpy's, shared, mapped) is in neither events nor totals; `missing`
+    tells of weights in such memory, and of what was shared with other processes.
     """
 
     name = "torch"
@@ -84,6 +90,13 @@ class TorchHook:
             return _LATE
         return self._joined.late if self._device() == "cpu" else None
 
+    @property
+    def watched_since(self) -> str:
+        """From the first allocation on where torch was imported with its accounting on."""
+        if self._joined is None:
+            return _UNWATCHED
+        return {None: FIRST, _NO_FLAG: _SINCE_WINDOW}.get(self._joined.late, _SINCE_JOINED)
+
     def set_environment(self, setting: Setting) -> None:
         """Have torch be quiet, and start with the wanted number of threads."""
         self._is_first |= "torch" not in sys.modules
@@ -102,10 +115,11 @@ class TorchHook:
 
         joined = self._require()
         try:
-            joined.device = process.choose_device(setting.device)
+            device = process.choose_device(setting.device)
         except TbdprofError:
             self.close()
             raise
+        joined.device, joined.last_device = (None if setting.device == "auto" else device), device
         if setting.threads is not None:
             torch.set_num_threads(setting.threads)
             joined.threads_set = setting.threads
@@ -117,7 +131,7 @@ class TorchHook:
         self._join()
 
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
-        """Name the memory of these; with neither models nor optimizers, find them as they are used."""
+        """Name the memory of these; models and optimizers that are not told are found as they are used."""
         watch = self._require().watch
         from tbdprof.hooks.on_torch.watch import add_all
 
@@ -125,8 +139,6 @@ class TorchHook:
         if strange:
             raise UsageError(f"neither a torch module nor a torch optimizer: {', '.join(strange)}")
         watch.watched.add_inputs(inputs)
-        if not models and not optimizers:
-            watch.find()
 
     def on_update(self, callback: Callable[[object], None]) -> None:
         """Call back with the optimizer after each step any optimizer takes, until `close`."""
@@ -159,7 +171,8 @@ class TorchHook:
 
     def start(self, window: str) -> None:
         """Begin a profiler session, list what exists, and put the markers' hooks on."""
-        watch = self._require().watch
+        joined = self._require()
+        watch = joined.watch
         import torch
 
         from tbdprof.hooks.on_torch import owners, process
@@ -174,9 +187,11 @@ class TorchHook:
         watch.markers.place(
             Mark(Point.BEGIN, owned=everything),
             # An allocation tells how much torch has counted so far.
-            inside=lambda: torch.empty(1),
+            inside=lambda: torch.empty(1, device="cpu"),
         )
-        self._follow_older_blocks(self._window)
+        self._window.missing.update(owners.uncounted(watch.watched))
+        if joined.late is not None:
+            self._window.deaths = watch.mark_deaths(self._window.existing)
 
     def mark_step(self) -> None:
         """Read all owners at a step's end."""
@@ -211,8 +226,8 @@ class TorchHook:
         self._recorded = None
         if not trace.begun:
             return Drained({}, [], window.missing)
-        tables, marks = build(trace, window.existing, self._require().late is None, strings, window.left)
-        return Drained(tables, marks, window.missing)
+        tables, marks, missing = build(trace, window.existing, self._require().late is None, strings, window.left)
+        return Drained(tables, marks, window.missing | missing)
 
     def close(self) -> None:
         """Take off every hook and put back accounting, thread count and environment."""
@@ -244,11 +259,13 @@ class TorchHook:
     def _join(self) -> None:
         late = None if self._is_first or "torch" not in sys.modules else _LATE
         try:
-            import torch
-        except (ImportError, OSError) as error:
+            import_torch()
+        except UnavailableError:
             self.close()
-            raise UnavailableError(_import_failed(error)) from error
-        from tbdprof.hooks.on_torch.process import accounting_flag
+            raise
+        import torch
+
+        from tbdprof.hooks.on_torch.process import accounting_flag, count_quietly
         from tbdprof.hooks.on_torch.watch import Markers, Watch
 
         flag = accounting_flag()
@@ -258,11 +275,10 @@ class TorchHook:
             flag_before=flag is not None and flag.value,
             threads_before=torch.get_num_threads(),
             threads_set=None,
-            device=None,
             late=_NO_FLAG if flag is None else late,
         )
         if flag is not None:
-            flag.value = True
+            count_quietly(flag)
 
     def _require(self) -> _Joined:
         if self._joined is None:
@@ -273,36 +289,11 @@ class TorchHook:
         joined = self._require()
         if joined.device is not None:
             return joined.device
-        from tbdprof.hooks.on_torch.trace import device_text
-
-        return next((device_text(p.device) for _, p in joined.watch.watched.parameters()), "cpu")
-
-    def _follow_older_blocks(self, window: _Window) -> None:
-        """Where torch's account began late, it says nothing of the end of a block that is older."""
-        joined = self._require()
-        from tbdprof.hooks.on_torch import owners
-
-        watch = joined.watch
-        foreign = owners.foreign_bytes(watch.watched)
-        if foreign:
-            window.missing["foreign_memory"] = (
-                f"{foreign} bytes of weights and buffers lie in memory that torch did not allocate "
-                "(shared, mapped or an array of numpy's): they are not counted"
-            )
-        if joined.late is not None:
-            window.deaths = owners.call_at_death(
-                watch.watched,
-                window.existing,
-                lambda device, address: watch.markers.place(Mark(Point.GONE, device=device, address=address)),
-            )
+        # Kept, for the parameters may be gone where the loop has ended.
+        joined.last_device = joined.watch.watched.device() or joined.last_device
+        return joined.last_device
 
 
 def hook() -> TorchHook:
     """Return a new hook; torch is not imported yet."""
     return TorchHook()
-
-
-def _import_failed(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-        return "torch is not installed: pip install 'tbdprof[torch]'"
-    return f"torch cannot be imported: {' '.join(str(error).split())}"

@@ -95,6 +95,16 @@ class Watched:
             for name, buffer in model.named_buffers()
         ]
 
+    def device(self) -> str | None:
+        """Return where the first of the parameters is, None where there is none."""
+        places = (parameter.device for _, parameter in self.parameters())
+        return next((device_text(place) for place in places if place.type != "meta"), None)
+
+    def is_updated_by(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Return whether an optimizer updates anything of the known models."""
+        known = {id(parameter) for model in self.models() for parameter in model.parameters()}
+        return any(id(parameter) in known for parameter in _all_parameters([optimizer]))
+
     def is_complete(self) -> bool:
         """Return whether all that the known optimizers update belongs to known models."""
         known = {id(parameter) for model in self.models() for parameter in model.parameters()}
@@ -179,11 +189,15 @@ def _existing_on_cpu(watched: Watched) -> list[Existing]:
     return [Existing(r.device, r.address, r.bytes, r.shape) for r in rows if r.device == "cpu"]
 
 
-def foreign_bytes(watched: Watched) -> int:
-    """Return the bytes of weights and buffers in CPU memory that torch did not allocate."""
+def uncounted(watched: Watched) -> dict[str, str]:
+    """Return, where weights or buffers lie in CPU memory that torch did not allocate, how many bytes of them."""
     named = [*watched.parameters(), *watched.buffers()]
     rows = owned(Role.WEIGHT, [(name, each) for name, each in named if _is_foreign(each)])
-    return sum(row.bytes for row in rows)
+    told = (
+        f"{sum(row.bytes for row in rows)} bytes of weights and buffers lie in memory that torch did not allocate "
+        "(shared, mapped or an array of numpy's): they are not counted"
+    )
+    return {"foreign_memory": told} if rows else {}
 
 
 def _existing_on_cuda() -> list[Existing]:

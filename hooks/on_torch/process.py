@@ -5,27 +5,49 @@ import platform
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
+from tbdprof.collect import host
 from tbdprof.errors import UnavailableError, UsageError
 
 _LIBRARIES = ("libc10.so", "libc10.dylib", "c10.dll")
 _FLAG = "FLAGS_caffe2_report_cpu_memory_usage"
+_LOG_LEVEL, _ERROR = "FLAGS_caffe2_log_level", 2
 _KINETO = ("_ZN9libkineto12ConfigLoader8instanceEv", "_ZN9libkineto12ConfigLoader10stopThreadEv")
+_Number = TypeVar("_Number", ctypes.c_bool, ctypes.c_int)
 _OUT_OF_MEMORY = re.compile(r"tried to allocate \S+( \S*B)?|can't allocate memory|bad_alloc", re.I)
 
 
 def accounting_flag() -> ctypes.c_bool | None:
     """Return torch's switch for counting all CPU memory at all times; None: it has none."""
+    return _variable(ctypes.c_bool, _FLAG)
+
+
+def count_quietly(flag: ctypes.c_bool) -> None:
+    """Switch torch's accounting on, with a block older than it freed unheard.
+
+    Of such frees torch writes the first in every thousand to stderr, which says nothing that is wrong with the script.
+    """
+    level = _variable(ctypes.c_int, _LOG_LEVEL)
+    if level is None or flag.value:
+        flag.value = True
+        return
+    older, before = torch.empty(1, device="cpu"), level.value
+    flag.value, level.value = True, max(before, _ERROR)
+    del older
+    level.value = before
+
+
+def _variable(kind: type[_Number], name: str) -> _Number | None:
+    """Return a variable of torch's core library; None: it has none of the name."""
     folder = Path(torch.__file__).parent / "lib"
-    for path in (folder / name for name in _LIBRARIES):
-        if path.exists():
-            try:
-                return ctypes.c_bool.in_dll(ctypes.CDLL(str(path)), _FLAG)
-            except (OSError, ValueError):
-                return None
-    return None
+    path = next((folder / library for library in _LIBRARIES if (folder / library).exists()), None)
+    try:
+        return None if path is None else kind.in_dll(ctypes.CDLL(str(path)), name)
+    except (OSError, ValueError):
+        return None
 
 
 def stop_polling() -> None:
@@ -61,12 +83,7 @@ def device_name(device: str) -> str:
     """Return what the device calls itself."""
     if device != "cpu":
         return torch.cuda.get_device_name(device)
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.processor()
-    names = re.findall(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return names[0] if names else platform.processor()
+    return host.processor_name() or platform.processor()
 
 
 def precision_flags() -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tbdprof.hooks import disagreements
 from tbdprof.hooks.on_torch.events import (
     Enter,
     Existing,
@@ -22,6 +23,7 @@ from tbdprof.records import AllocationKind, Strings, Table, table
 
 _SMALL_SLACK_BYTES = 512  # CUDA's caching allocator rounds to this,
 _LARGE_SLACK_BYTES = 1 << 20  # and leaves up to this much of a larger block unsplit
+_SHARED = "up to {} bytes at once were shared with other processes (batches of data loaders' workers): not counted"
 
 
 @dataclass(eq=False, slots=True)
@@ -31,6 +33,7 @@ class _Block:
     bytes: int
     was_tensor: int  # as in the table
     shape: tuple[int, ...] | None
+    is_existing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,9 @@ class Ledger:
     from the blocks that are known to exist, a free of a block that is not live is left out with
     its effect on the total, and a known block that torch never counted is taken off when it dies.
     The total then still tells what is allocated unseen within the window.
+
+    Memory shared with another process, as that of a data loader's workers, is no allocation of
+    torch's: its events, which carry no total, are left out.
     """
 
     def __init__(self, order: Iterator[int], cpu_bytes_at_begin: int, counted_from_start: bool) -> None:
@@ -70,6 +76,9 @@ class Ledger:
         self._late = set() if counted_from_start else {"cpu"}
         if not counted_from_start:
             self._shift["cpu"] = -cpu_bytes_at_begin
+        self._shared: dict[int, int] = {}
+        self._shared_peak_bytes = 0
+        self._still_in_use = self._other_size = 0
 
     def exists(self, existing: Existing, time_ns: int) -> None:
         """Enter a block that was there before the window."""
@@ -79,6 +88,7 @@ class Ledger:
             existing.bytes,
             1 if existing.shape is not None else -1,
             existing.shape,
+            is_existing=True,
         )
         if block.device in self._late:
             self._shift[block.device] += block.bytes
@@ -87,8 +97,13 @@ class Ledger:
 
     def happened(self, event: MemoryEvent, place: _Place) -> None:
         """Enter an allocation or a free."""
+        if self._is_shared(event):
+            self._share(event)
+            return
         key = (event.device, event.address)
         if event.bytes > 0:
+            older = self._live.get(key)
+            self._still_in_use += older is not None and not (older.is_existing and event.device in self._late)
             self.gone(*key, place)
             self._total[event.device] = event.total_bytes
             block = _Block(*key, event.bytes, int(event.was_tensor), None)
@@ -102,6 +117,7 @@ class Ledger:
             return
         if freed is None:
             freed = _Block(*key, -event.bytes, int(event.was_tensor), None)
+        self._other_size += freed.bytes != -event.bytes
         if event.was_tensor:
             freed.was_tensor = 1
         self._enter(AllocationKind.FREED, freed, place)
@@ -127,6 +143,29 @@ class Ledger:
     def table(self, strings: Strings) -> Table:
         """Return what was entered."""
         return table("allocation", [_allocation(row, strings) for row in self._rows])
+
+    def missing(self) -> dict[str, str]:
+        """Return what was left out, and where torch contradicted itself."""
+        told = {}
+        if self._shared_peak_bytes:
+            told["shared_memory"] = _SHARED.format(self._shared_peak_bytes)
+        wrong = disagreements(self._other_size, self._still_in_use)
+        return told | ({"allocations": wrong} if wrong else {})
+
+    def _is_shared(self, event: MemoryEvent) -> bool:
+        """Return whether an event is a mapping's: no total can be 0 after an allocation, and few after a free."""
+        if event.total_bytes != 0 or event.device != "cpu":
+            return False
+        if event.bytes > 0 or event.address in self._shared:
+            return True
+        return ("cpu", event.address) not in self._live and self._total["cpu"] + event.bytes != 0
+
+    def _share(self, event: MemoryEvent) -> None:
+        if event.bytes < 0:
+            self._shared.pop(event.address, None)
+            return
+        self._shared[event.address] = event.bytes
+        self._shared_peak_bytes = max(self._shared_peak_bytes, sum(self._shared.values()))
 
     def _enter(self, kind: AllocationKind, block: _Block, place: _Place) -> None:
         total = self._total[block.device] + self._shift[block.device]
@@ -187,8 +226,8 @@ def build(
     counted_from_start: bool,
     strings: Strings,
     left: Sequence[SeenTensor] = (),
-) -> tuple[dict[str, Table], list[int]]:
-    """Return the tables of a window and the sequence at each of its steps' ends.
+) -> tuple[dict[str, Table], list[int], dict[str, str]]:
+    """Return the tables of a window, the sequence at each of its steps' ends, and what is not in them.
 
     `left` are the tensors there at its end: no operator may have read them, and they are tensors all the same.
     """
@@ -224,7 +263,7 @@ def build(
         "allocation": ledger.table(strings),
         "owner": table("owner", owners),
     }
-    return tables, marks
+    return tables, marks, ledger.missing()
 
 
 def _mark(mark: Mark, sequence: int, owners: list[tuple[object, ...]], strings: Strings) -> list[int]:

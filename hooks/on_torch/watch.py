@@ -3,6 +3,7 @@
 import itertools
 import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 
 import torch
@@ -16,7 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from tbdprof.hooks.on_torch import owners
-from tbdprof.hooks.on_torch.events import Mark, Point
+from tbdprof.hooks.on_torch.events import Existing, Mark, Point
 from tbdprof.hooks.on_torch.trace import MARKER
 
 
@@ -57,22 +58,26 @@ class Watch:
         self.watched = owners.Watched()
         self.markers = markers
         self._window: list[RemovableHandle] = []
+        self._finds_models = self._finds_optimizers = False
         self._finding_models: list[RemovableHandle] = []
         self._finding_optimizers: list[RemovableHandle] = []
         self._updates: list[RemovableHandle] = []
         self._local = threading.local()
         self._finding = threading.local()
 
-    def find(self) -> None:
-        """Find models and optimizers as they are used.
+    def find(self, *, models: bool, optimizers: bool) -> None:
+        """Find models, optimizers or both as they are used; where models are told, only what updates them counts.
 
         A model is a module with parameters that is called from outside any other and outside the
         backward pass. The search for models costs a little at every module's call: it rests while
         every parameter of every known optimizer belongs to a known model, and goes on when another
         optimizer's step is seen.
         """
-        if not self._finding_optimizers:
+        self._finds_models |= models
+        self._finds_optimizers |= optimizers
+        if (models or optimizers) and not self._finding_optimizers:
             self._finding_optimizers = [register_optimizer_step_pre_hook(self._step_found)]
+        if models:
             self._find_models()
 
     def on_update(self, callback: Callable[[object], None]) -> None:
@@ -96,6 +101,17 @@ class Watch:
     def close_window(self) -> None:
         """Take the markers' hooks off."""
         _remove(self._window)
+
+    def mark_deaths(self, older: Sequence[Existing]) -> list[weakref.ref[torch.UntypedStorage]]:
+        """Mark where older CPU blocks die, as long as what is returned is kept.
+
+        Torch's account says nothing of the end of a block that is older than it.
+        """
+
+        def died(device: str, address: int) -> None:
+            self.markers.place(Mark(Point.GONE, device=device, address=address))
+
+        return owners.call_at_death(self.watched, older, died)
 
     def close(self) -> None:
         """Take every hook off."""
@@ -195,9 +211,12 @@ class Watch:
                 self._forward_begins(prefix.removesuffix("."), (args,), {})
 
     def _step_found(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if self.watched.add_optimizer(optimizer) and self.markers.is_on():
+        wanted = self._finds_optimizers and (self._finds_models or self.watched.is_updated_by(optimizer))
+        if wanted and self.watched.add_optimizer(optimizer) and self.markers.is_on():
             self._mark_optimizer(optimizer)
             self._step_begins(optimizer)
+        if not self._finds_models:
+            return
         if self.watched.is_complete():
             _remove(self._finding_models)
         else:
@@ -221,7 +240,7 @@ class Watch:
 
 
 def add_all(watch: Watch, models: Sequence[object], optimizers: Sequence[object]) -> list[str]:
-    """Watch what can be watched; return the type names of what cannot."""
+    """Watch what can be watched and find what is not told; return the type names of what cannot be watched."""
     strange = []
     for model in models:
         if isinstance(model, torch.nn.Module):
@@ -233,6 +252,8 @@ def add_all(watch: Watch, models: Sequence[object], optimizers: Sequence[object]
             watch.watched.add_optimizer(optimizer)
         else:
             strange.append(type(optimizer).__name__)
+    if not strange:
+        watch.find(models=not watch.watched.models(), optimizers=not watch.watched.optimizers())
     return strange
 
 

@@ -27,7 +27,7 @@ from tbdprof.profiler import Profiler
 from tbdprof.suite.workload import Workload
 
 BOUNDS = {"clean": 1.01, "memory": 1.05}
-STEPS = 4  # timed in each bare or clean stretch
+STEPS = 2  # timed in each bare or clean stretch
 MEMORY_STEPS = 3  # of a memory window; the first one settles
 
 

@@ -8,6 +8,7 @@ from judges.process import Json, Profile
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
 
 from tbdprof import suite
 
@@ -87,6 +88,30 @@ def fresh_batches(profile: Profile) -> Json:
             optimizer.step()
             prof.step(len(images))
     return told_of(model)
+
+
+def loaded(profile: Profile, workers: int) -> Json:
+    """Batches come from a data loader; those of a worker process lie in memory shared with it."""
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    data = TensorDataset(torch.randn(16 * BATCH, 3, SIDE, SIDE), torch.randint(CLASSES, (16 * BATCH,)))
+    with profile(model, optimizer) as prof:
+        for images, labels in DataLoader(data, BATCH, num_workers=workers):
+            optimizer.zero_grad()
+            functional.cross_entropy(model(images), labels).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            prof.step(len(images))
+            if not prof.active:
+                break
+    return told_of(model)
+
+
+def loaded_by_a_worker(profile: Profile) -> Json:
+    return loaded(profile, 1)
+
+
+def loaded_in_process(profile: Profile) -> Json:
+    return loaded(profile, 0)
 
 
 def gradients_kept(profile: Profile) -> Json:

@@ -14,7 +14,7 @@ import pytest
 
 from tbdprof.analysis.blocks import BEFORE, NEVER, lifetimes
 from tbdprof.analysis.roles import SpanTree, classify, owned
-from tbdprof.hooks.on_mxnet import _import_failed
+from tbdprof.hooks.on_mxnet.importing import why_not
 from tbdprof.records import AllocationKind, Operation, Phase, Role, SpanKind
 
 if importlib.util.find_spec("mxnet") is None:
@@ -99,6 +99,7 @@ def test_after_every_event_the_blocks_add_up_to_mxnets_own_counter(result, name:
     assert result.independent_total is None
     assert len(levels.sequence) > 0
     assert levels.total_bytes.tolist() == levels.known_bytes.tolist()
+    assert "allocations" not in result.windows[name].missing
 
 
 def test_the_total_of_each_event_is_what_mxnets_profiler_writes_down(result) -> None:
@@ -343,12 +344,15 @@ def test_who_comes_late_says_so_and_a_second_hook_works() -> None:
         window = scenarios.record(second, step, warmup=1)
         rows = window.tables["allocation"]
         print(second.whole_run_peak_bytes, second.independent_total.partition(":")[0])
+        print(second.watched_since)
         print(set(rows["total_bytes"].tolist()), int((rows["kind"] == 2).sum()) >= 3 * 8 + 2)
         second.close()
         """
     )
 
-    assert printed == "None counting began after MXNet had allocated\n{-1} True\n"
+    assert printed == (
+        "None counting began after MXNet had allocated\nprofile() was called, after MXNet had allocated\n{-1} True\n"
+    )
 
 
 def test_two_hooks_cannot_watch_at_once() -> None:
@@ -365,6 +369,86 @@ def test_two_hooks_cannot_watch_at_once() -> None:
     )
 
     assert printed == "True\n"
+
+
+def test_hooks_come_and_go_and_the_process_follows_forks_once() -> None:
+    printed = run(
+        """
+        import os
+        registered, register = [], os.register_at_fork
+        os.register_at_fork = lambda **handlers: (registered.append(handlers), register(**handlers))
+        from tbdprof.hooks import Setting
+        from tbdprof.hooks.on_mxnet import hook
+        hook().set_environment(Setting())
+        import mxnet as mx
+        registered.clear()
+        for _ in range(3):
+            watched = hook()
+            watched.attach()
+            watched.close()
+        print(len(registered))
+        last = hook()
+        last.attach()
+        child = os.fork()
+        if not child:
+            os._exit(0 if not last._joined.allocator._slots else 1)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(last._joined.allocator._slots))
+        last.close()
+        """
+    )
+
+    assert printed == "1\n0 2\n"
+
+
+def test_what_updates_a_told_model_is_found_and_what_does_not_is_not() -> None:
+    printed = after_training(
+        """
+        other = scenarios.net()
+        _, other_step = scenarios.training(other, "adam")
+        watched.watch([model], [])
+        window = scenarios.record(watched, lambda: (other_step(), step()))
+        print([each.kind for each in window.facts.optimizers], len(window.facts.parameters))
+        """
+    )
+
+    assert printed == "['sgd'] 10\n"
+
+
+def test_a_told_trainers_model_is_found() -> None:
+    printed = after_training(
+        """
+        watched.watch([], [trainer])
+        window = scenarios.record(watched, step)
+        print([p.name for p in window.facts.parameters][:2], len(window.facts.optimizers))
+        """
+    )
+
+    assert printed == "['0.weight', '0.bias'] 1\n"
+
+
+def test_a_device_left_to_choose_is_where_the_parameters_are() -> None:
+    """A machine with a GPU, stood in for by one whose count is 1."""
+    printed = after_training(
+        """
+        watched.close()
+        mx.context.num_gpus = lambda: 1
+        from tbdprof.hooks.on_mxnet import layout
+        layout.is_untouched = lambda: False
+        second = hook()
+        second.prepare(Setting(device="auto"))
+        first = second.facts().device
+        step()
+        second.watch([model], [trainer])
+        told = second.facts().device
+        del model, trainer, step
+        import gc
+        gc.collect()
+        print(first, told, second.facts().device, len(second.facts().parameters))
+        second.close()
+        """
+    )
+
+    assert printed == "cuda:0 cpu cpu 0\n"
 
 
 def test_a_running_profiler_of_the_scripts_own_is_refused() -> None:
@@ -528,6 +612,7 @@ def test_a_block_made_where_another_ends_is_told_after_that_end() -> None:
         for event in allocator.close():
             print(event.sequence, event.kind.name, event.size_bytes, event.total_bytes)
         print(allocator.live, allocator.levels[1].now_bytes, allocator.levels[1].peak_bytes)
+        print(repr(allocator.disagreements()))
         """
     )
 
@@ -537,6 +622,33 @@ def test_a_block_made_where_another_ends_is_told_after_that_end() -> None:
         "3 ALLOCATED 60 60",
         "4 FREED 60 0",
         "{} 0 100",
+        "''",
+    ]
+
+
+def test_events_that_contradict_each_other_are_counted_and_told() -> None:
+    printed = run(
+        """
+        from tbdprof.hooks import Setting
+        from tbdprof.hooks.on_mxnet import hook
+        hook().set_environment(Setting())
+        from tbdprof.hooks.on_mxnet.allocator import Allocator
+        from tbdprof.hooks.on_mxnet.layout import Handle
+        allocator = Allocator()
+        allocator.open()
+        allocator._allocated(Handle(16, 100, 1), 100)
+        allocator._freed(Handle(16, 96, 1), 4)
+        allocator._allocated(Handle(32, 100, 1), 104)
+        allocator._allocated(Handle(32, 60, 1), 164)
+        print(allocator.disagreements())
+        allocator._freed(Handle(32, 50, 1), 114)
+        print(allocator.disagreements())
+        """
+    )
+
+    assert printed.splitlines() == [
+        "1 frees told another size than was allocated; 1 allocations at addresses still in use",
+        "2 frees told another size than was allocated",
     ]
 
 
@@ -583,7 +695,7 @@ def test_devices_are_chosen_or_refused_in_one_line(wanted: str, gpus: int, expec
     ],
 )
 def test_an_import_that_fails_says_what_to_do_in_one_line(error: Exception, told: str) -> None:
-    message = _import_failed(error)
+    message = why_not(error)
 
     assert told in message
     assert "\n" not in message

@@ -434,6 +434,39 @@ def test_models_and_optimizers_are_found_as_they_are_used(attached: TorchHook) -
     assert [optimizer.kind for optimizer in attached.facts().optimizers] == ["sgd"]
 
 
+def test_what_updates_a_told_model_is_found_and_what_does_not_is_not(attached: TorchHook) -> None:
+    model, other = small_convnet(), small_convnet()
+    optimizer, stranger = torch.optim.Adam(model.parameters()), torch.optim.SGD(other.parameters(), 0.1)
+    attached.watch([model], [])
+
+    def step() -> None:
+        image_step(other, stranger)
+        image_step(model, optimizer)
+
+    window = record(attached, step)
+    assert [optimizer.kind for optimizer in attached.facts().optimizers] == ["adam"]
+    assert len(attached.facts().parameters) == 9
+    weights = window.owned(Role.WEIGHT, window.marks[-1])
+    state = window.owned(Role.OPTIMIZER_STATE, window.marks[-1])
+    assert sum(state.values()) == 2 * sum(weights.values()) + 4 * len(weights)
+
+
+def test_a_told_optimizers_model_is_found(attached: TorchHook) -> None:
+    model = small_convnet()
+    optimizer, stranger = (torch.optim.SGD(model.parameters(), 0.1) for _ in range(2))
+    attached.watch([], [optimizer])
+
+    def step() -> None:
+        image_step(model, optimizer)
+        stranger.step()
+
+    window = record(attached, step)
+    assert "4.weight" in window.owned(Role.WEIGHT, window.marks[-1])
+    assert window.span_names(SpanKind.LAYER) == ["", "0", "1", "2", "3", "4"] * 2
+    assert len(attached.facts().optimizers) == 1
+    assert not nn.modules.module._global_forward_hooks
+
+
 def test_a_layer_that_raises_leaves_the_next_step_well_formed(attached: TorchHook) -> None:
     model = small_convnet()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

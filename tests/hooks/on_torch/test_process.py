@@ -36,6 +36,7 @@ for row in rows:
 facts = hook.facts()
 print(json.dumps({
     "differences": sorted(differences), "independent_total": hook.independent_total,
+    "since": hook.watched_since,
     "threads": facts.threads, "device": facts.device, "peak": hook.whole_run_peak_bytes,
     "seed": torch.initial_seed(), "shapes": [p.shape for p in facts.parameters],
 }))
@@ -102,6 +103,37 @@ hook.close()
 """
 
 
+LATE = """
+import json, torch
+from tbdprof.hooks import load
+from tbdprof.hooks.on_torch.process import _variable, ctypes
+older = [torch.empty(100) for _ in range(10)]
+hook = load("torch")
+hook.attach()
+older.clear()
+print(json.dumps([hook.watched_since, _variable(ctypes.c_int, "FLAGS_caffe2_log_level").value]))
+hook.close()
+"""
+
+CHOSEN = """
+import gc, json, torch
+from tbdprof.hooks import Setting, load
+torch.cuda.is_available = lambda: True  # a machine with a GPU, on which the loop trains on the CPU
+torch.cuda.get_device_name = lambda device: "a GPU"
+hook = load("torch")
+hook.prepare(Setting(device="auto"))
+devices = [hook.facts().device]
+model = torch.nn.Linear(2, 2)
+hook.watch([model], [])
+devices.append(hook.facts().device)
+del model
+gc.collect()
+devices.append(hook.facts().device)
+hook.close()
+print(json.dumps(devices))
+"""
+
+
 def run(script: str) -> tuple[object, str]:
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -120,6 +152,7 @@ def test_prepared_before_torch_every_byte_is_counted() -> None:
     # The graph keeps relu's result in a tensor of its own, which Python never saw.
     assert told["differences"] == [3 * 10 * 4]
     assert told["independent_total"] is None
+    assert told["since"] == "before the first allocation"
     assert (told["threads"], told["device"], told["peak"], told["seed"]) == (1, "cpu", None, 5)
     assert told["shapes"] == [[10, 100], [10]]
     assert stderr == ""
@@ -134,3 +167,14 @@ def test_close_leaves_hooks_environment_flag_and_threads_as_they_were() -> None:
 def test_a_forked_child_places_no_markers() -> None:
     told, _ = run(FORKED)
     assert told == [0, 1]
+
+
+def test_who_comes_late_says_so_and_older_blocks_die_unheard() -> None:
+    told, stderr = run(LATE)
+    assert told == ["profile() was called, after torch had been imported", 1]
+    assert stderr == ""
+
+
+def test_a_device_left_to_choose_is_where_the_parameters_are() -> None:
+    told, _ = run(CHOSEN)
+    assert told == ["cuda:0", "cpu", "cpu"]

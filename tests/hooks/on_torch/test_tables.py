@@ -183,3 +183,51 @@ def test_a_death_that_torch_also_counts_is_told_once() -> None:
     events = trace(gone, memory(3, -64, 0), cpu_bytes_at_begin=64)
     rows = build(events, [Existing("cpu", 3, 64, (16,))], False, Strings())[0]["allocation"]
     assert changes(rows)[1:] == [(AllocationKind.FREED, 3, 64, 0)]
+
+
+def missing_of(
+    events: Trace, *, counted_from_start: bool = True, existing: tuple[Existing, ...] = ()
+) -> dict[str, str]:
+    return build(events, existing, counted_from_start, Strings())[2]
+
+
+def test_events_that_agree_leave_nothing_to_tell() -> None:
+    assert missing_of(trace(memory(1, 10, 10), memory(1, -10, 0), memory(1, 8, 8))) == {}
+
+
+def test_a_free_of_another_size_than_was_allocated_is_told() -> None:
+    told = missing_of(trace(memory(1, 10, 10), memory(1, -6, 4)))
+    assert told == {"allocations": "1 frees told another size than was allocated"}
+
+
+def test_an_allocation_at_an_address_still_in_use_is_told() -> None:
+    told = missing_of(trace(memory(1, 10, 10), memory(1, 10, 20), memory(1, 10, 30)))
+    assert told == {"allocations": "2 allocations at addresses still in use"}
+
+
+def test_an_older_block_that_died_uncounted_is_no_contradiction() -> None:
+    older = (Existing("cpu", 3, 64, (16,)),)
+    again = (memory(3, 8, 8), memory(3, 8, 16))
+    assert missing_of(trace(again[0]), counted_from_start=False, existing=older) == {}
+    assert "1 allocations at" in missing_of(trace(*again), counted_from_start=False, existing=older)["allocations"]
+    assert "1 allocations at" in missing_of(trace(again[0]), existing=older)["allocations"]
+
+
+def test_shared_mappings_carry_no_total_and_are_left_out_with_their_frees() -> None:
+    """The first free is of a mapping older than the window; the last one ends torch's only block."""
+    shared = (memory(90, -500, 0), memory(91, 300, 0), memory(92, 200, 0), memory(91, -300, 0))
+    events = trace(*shared, memory(1, 10, 10), memory(92, -200, 0), memory(1, -10, 0))
+    tables, _, missing = build(events, [], True, Strings())
+    assert changes(tables["allocation"]) == [
+        (AllocationKind.ALLOCATED, 1, 10, 10),
+        (AllocationKind.FREED, 1, 10, 0),
+    ]
+    assert missing == {
+        "shared_memory": "up to 500 bytes at once were shared with other processes "
+        "(batches of data loaders' workers): not counted"
+    }
+
+
+def test_a_free_that_leaves_nothing_is_torchs_own() -> None:
+    rows = build(trace(memory(7, -500, 0), cpu_bytes_at_begin=500), [], True, Strings())[0]["allocation"]
+    assert changes(rows) == [(AllocationKind.FREED, 7, 500, 0)]

@@ -1,0 +1,28 @@
+"""The import of MXNet, whose failure is told as what to type."""
+
+import importlib
+
+from tbdprof.errors import UnavailableError
+
+_SYSTEM_LIBRARIES = ("libgomp", "libquadmath")
+_CUDA_LIBRARIES = ("libcud", "libcublas", "libcufft", "libcurand", "libcusolver", "libnccl", "libnvrtc")
+
+
+def import_mxnet() -> None:
+    """Import MXNet; raises UnavailableError where it cannot be had."""
+    try:
+        importlib.import_module("mxnet")
+    except (ImportError, OSError, AttributeError) as error:
+        raise UnavailableError(why_not(error)) from error
+
+
+def why_not(error: Exception) -> str:
+    """Return in one line what to do about an import that failed."""
+    if isinstance(error, ModuleNotFoundError) and error.name == "mxnet":
+        return "mxnet is not installed: pip install 'tbdprof[mxnet]'"
+    text = " ".join(str(error).split())
+    if any(name in text for name in _SYSTEM_LIBRARIES):
+        return f"MXNet lacks a library ({text}): apt-get install -y libgomp1 libquadmath0"
+    if any(name in text for name in _CUDA_LIBRARIES):
+        return f"this build of MXNet is for CUDA, whose libraries are not here ({text}): pip install 'tbdprof[mxnet]'"
+    return f"MXNet cannot be imported: {text}"

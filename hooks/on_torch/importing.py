@@ -1,0 +1,19 @@
+"""The import of torch, whose failure is told as what to type."""
+
+import importlib
+
+from tbdprof.errors import UnavailableError
+
+
+def import_torch() -> None:
+    """Import torch; raises UnavailableError where it cannot be had."""
+    try:
+        importlib.import_module("torch")
+    except (ImportError, OSError) as error:
+        raise UnavailableError(_told(error)) from error
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        return "torch is not installed: pip install 'tbdprof[torch]'"
+    return f"torch cannot be imported: {' '.join(str(error).split())}"
