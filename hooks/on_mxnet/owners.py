@@ -9,6 +9,7 @@ from typing import NamedTuple
 import mxnet as mx
 from mxnet.gluon import Block, Parameter, Trainer
 
+from tbdprof.hooks.naming import prefixes
 from tbdprof.hooks.on_mxnet import layout
 from tbdprof.records import Role
 
@@ -98,15 +99,7 @@ class Watched:
         return bool(trainers) and all(id(p) in known for trainer in trainers for p in updated(trainer))
 
     def _prefixes(self) -> list[tuple[str, Block]]:
-        models = self.models()
-        if len(models) == 1:
-            return [("", models[0])]
-        classes = [type(model).__name__.lower() for model in models]
-        numbers = [classes[:i].count(name) for i, name in enumerate(classes)]
-        return [
-            (f"{name}{number}." if classes.count(name) > 1 else f"{name}.", model)
-            for name, number, model in zip(classes, numbers, models, strict=True)
-        ]
+        return prefixes(self.models())
 
 
 def parts(block: Block) -> Iterator[Block]:

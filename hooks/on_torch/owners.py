@@ -8,6 +8,7 @@ import torch
 from torch._C import DisableTorchFunctionSubclass
 from torch.utils._pytree import tree_leaves
 
+from tbdprof.hooks.naming import prefixes
 from tbdprof.hooks.on_torch.events import Existing, Owned, SeenTensor
 from tbdprof.hooks.on_torch.trace import device_text
 from tbdprof.records import Role
@@ -63,15 +64,7 @@ class Watched:
 
     def prefixes(self) -> list[tuple[str, torch.nn.Module]]:
         """Return each model with what its names begin with."""
-        models = self.models()
-        if len(models) == 1:
-            return [("", models[0])]
-        classes = [type(model).__name__.lower() for model in models]
-        numbers = [classes[:i].count(name) for i, name in enumerate(classes)]
-        return [
-            (f"{name}{number}." if classes.count(name) > 1 else f"{name}.", model)
-            for name, number, model in zip(classes, numbers, models, strict=True)
-        ]
+        return prefixes(self.models())
 
     def parameters(self) -> Named:
         """Return the models' parameters, each once, and those that only an optimizer knows."""
