@@ -41,6 +41,7 @@ lint: .venv/test.stamp
 
 bench: .venv/test.stamp
 	$(BIN)/python tests/benchmarks/overhead.py $(BENCH_ARGS)
+	$(BIN)/python tests/benchmarks/large.py
 
 # Every model in every framework it is written for, at its default size.
 suite: .venv/test.stamp

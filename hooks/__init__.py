@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tbdprof.errors import UsageError
-from tbdprof.records import Optimizer, Parameter, Strings, Tables
+from tbdprof.records import Optimizer, Parameter, Peaks, Strings, Tables
 
 FRAMEWORKS: tuple[str, ...] = ("torch", "mxnet")
 
@@ -90,14 +90,24 @@ class FrameworkHook(Protocol):
         With the device "auto" it is where the watched parameters are, and the GPU, if any, until there are some.
         """
 
+    def peaks(self, precisions: Sequence[str]) -> Peaks:
+        """Return the most the device can do in some precisions; raises UnavailableError where that is not known.
+
+        A GPU's are looked up; a CPU's are measured now, without any random number being drawn, outside all windows.
+        """
+
     def synchronize(self) -> None:
         """Wait until the device has done everything asked of it so far."""
 
     def start(self, window: str) -> None:
-        """Begin to record a window ("memory"); raises UnavailableError when another profiler is active."""
+        """Begin to record a window; raises UnavailableError when another profiler is active.
+
+        "memory" records allocations, owners and the spans they lie in; "kernels" records spans with their shapes and
+        what they compute (`tbdprof.work`), and on a GPU kernels, and neither waits nor reads owners.
+        """
 
     def mark_step(self) -> None:
-        """Read the owners at a step's end and mark the place in the order; `drain` tells its sequence."""
+        """Mark the place in the order where a step ends, which `drain` tells; in memory windows read the owners."""
 
     def stop(self) -> None:
         """End the window and take every callback off."""

@@ -11,6 +11,7 @@ import click
 from tbdprof.errors import TbdprofError
 
 if TYPE_CHECKING:
+    from tbdprof.analysis.summary import Summary
     from tbdprof.recording import Recording
 
 INTERRUPTED = 130
@@ -112,10 +113,38 @@ def run(
 
 @cli.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def report(file: Path, as_json: bool) -> None:
+@click.option("--full", is_flag=True, help="Print every kernel, layer and tensor, and the roofline.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, which is always in full.")
+def report(file: Path, full: bool, as_json: bool) -> None:
     """Report on a recording."""
-    _print(_load(file), as_json=as_json)
+    from tbdprof.report import json_report, terminal
+
+    summary = _summarize(file)
+    click.echo(json_report.render(summary) if as_json else terminal.render(summary, color=_color(), full=full))
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def kernels(file: Path, as_json: bool) -> None:
+    """Tell each kernel's time, utilization and place under the roofline."""
+    _print_part(file, "kernels", as_json=as_json)
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def layers(file: Path, as_json: bool) -> None:
+    """Tell each layer's time, forward and backward."""
+    _print_part(file, "layers", as_json=as_json)
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def memory(file: Path, as_json: bool) -> None:
+    """Tell where memory went, and what held it at the peak."""
+    _print_part(file, "memory", as_json=as_json)
 
 
 @cli.command()
@@ -161,9 +190,19 @@ def _load(file: Path) -> "Recording":
     return load(file)
 
 
-def _print(recording: "Recording", *, as_json: bool) -> None:
+def _summarize(file: Path) -> "Summary":
     from tbdprof.analysis.summary import summarize
+
+    return summarize(_load(file))
+
+
+def _print_part(file: Path, part: str, *, as_json: bool) -> None:
     from tbdprof.report import json_report, terminal
 
-    summary = summarize(recording)
-    click.echo(json_report.render(summary) if as_json else terminal.render(summary, color=sys.stdout.isatty()))
+    summary = _summarize(file)
+    text = json_report.render(summary, part) if as_json else terminal.render_part(summary, part, color=_color())
+    click.echo(text)
+
+
+def _color() -> bool:
+    return sys.stdout.isatty()

@@ -87,8 +87,6 @@ def _record(
     spec: Spec,
     config: Config,
 ) -> Recording:
-    workload = suite.build(spec.name, request.framework, config)
-    hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))
     facts = new_run(
         request.model,
         request.framework,
@@ -98,7 +96,11 @@ def _record(
         seed=config.seed,
         options=dict(config.options),
     )
-    with Profiler(hook, facts, _plan(request, hook), path=path, progress=progress) as profiler:
+    profiler = Profiler(hook, facts, _plan(request, hook), path=path, progress=progress)
+    profiler.find_peaks()
+    workload = suite.build(spec.name, request.framework, config)
+    hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))
+    with profiler:
         while profiler.active:
             profiler.step(workload.step())
     return profiler.recording

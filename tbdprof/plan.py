@@ -5,7 +5,7 @@ from typing import Protocol
 
 from tbdprof.steady import BLOCKS
 
-WINDOWS = ("clean", "memory", "clean")
+WINDOWS = ("clean", "memory", "clean", "kernels", "clean")
 MINIMUM_WARMUP = 3  # steps
 BLOCKS_PER_WINDOW = 5
 
@@ -20,6 +20,8 @@ class Plan:
     steps: int = 10  # of a clean window
     clean_s: float = 0.0  # at least this long, too
     memory_steps: int = 4  # the first one settles
+    kernel_steps: int = 4  # the first block settles
+    kernel_block_steps: int = 1
     windows: tuple[str, ...] = WINDOWS
     repeat: int = 1
     warmup_block_s: float = 0.01  # a block of very short steps goes on so long, but not beyond its share of patience
@@ -34,6 +36,10 @@ class Plan:
         """Return how many steps of a clean window lie between two synchronizations."""
         return max(1, self.steps // BLOCKS_PER_WINDOW)
 
+    def watched(self, window: str) -> tuple[int, int]:
+        """Return how many steps a memory or a kernels window has, and how many each of its blocks."""
+        return (self.kernel_steps, self.kernel_block_steps) if window == "kernels" else (self.memory_steps, 1)
+
 
 def plan_for(
     device: str,
@@ -45,7 +51,16 @@ def plan_for(
 ) -> Plan:
     """Return the plan for a device type: a GPU's clean windows have 50 steps and last 10 s, a CPU's 10 steps."""
     if device.startswith("cuda"):
-        return Plan(warmup, max_warmup, 200, steps or 50, 0.0 if steps else 10.0, repeat=repeat)
+        return Plan(
+            warmup,
+            max_warmup,
+            patience=200,
+            steps=steps or 50,
+            clean_s=0.0 if steps else 10.0,
+            kernel_steps=20,
+            kernel_block_steps=5,
+            repeat=repeat,
+        )
     return Plan(warmup, max_warmup, steps=steps or 10, repeat=repeat)
 
 

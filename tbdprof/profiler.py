@@ -1,10 +1,10 @@
 """The profiler of any training loop: warm-up until settled, then the windows, one after another, then nothing.
 
-    warm-up → clean → memory → clean
+    warm-up → clean → memory → clean → kernels → clean
 
 Only the edges of windows and blocks wait for the device. In a clean window nothing watches; throughput comes from there
-alone. In a memory window the framework's hook reports allocations and owners. After the last window everything that was
-changed in the framework is back as it was.
+alone. In a memory window the framework's hook reports allocations and owners, in a kernels window operators with what
+they compute. After the last window everything that was changed in the framework is back as it was.
 """
 
 import math
@@ -97,12 +97,24 @@ class Profiler:
         """Keep what there is and detach."""
         self.stop("" if kind is None else kind.__name__)
 
+    def find_peaks(self) -> None:
+        """Learn what the device can do, before there is a model where that can be had; `start` does it else."""
+        run = self.recording.run
+        if "kernels" not in self._plan.windows or run.peaks is not None:
+            return
+        precisions = dict.fromkeys([run.precision or "fp32", "fp32"])
+        try:
+            self._recorder.update(peaks=self._hook.peaks(list(precisions)))
+        except UnavailableError as error:
+            self.recording.missing["peaks"] = str(error)
+
     def start(self) -> None:
         """Begin with the warm-up; raises UsageError where this profiler began before."""
         if self.recording.run.ended_by != NEVER_STARTED:
             raise UsageError("this profiler was used already: make a new one for another loop")
         self._recorder.update(ended_by=STILL_RUNNING)
         self._recorder = Recorder(self.recording.run, self._path)
+        self.find_peaks()
         self._course = self._stages()
         next(self._course)
 
@@ -175,7 +187,7 @@ class Profiler:
         yield from self._warm_up()
         self._tell_facts()
         for name in self._plan.windows * self._plan.repeat:
-            yield from self._memory() if name == "memory" else self._clean()
+            yield from self._clean() if name == "clean" else self._watched(name)
 
     def _warm_up(self) -> Course:
         plan, first = self._plan, self._index
@@ -227,23 +239,28 @@ class Profiler:
                 self._end_block(window, rows)
             self._sample_host(window)
 
-    def _memory(self) -> Course:
+    def _watched(self, name: str) -> Course:
+        """Record a memory or a kernels window, which waits at the ends of its blocks."""
+        steps, block_steps = self._plan.watched(name)
         try:
             self._hook.synchronize()
-            self._hook.start("memory")
+            self._hook.start(name)
         except UnavailableError as error:
-            self.recording.missing["memory"] = str(error)
+            self.recording.missing[name] = str(error)
             return
         first, rows = self._index, list[StepRow]()
-        with self._recorder.window("memory") as window:
+        with self._recorder.window(name) as window:
             try:
-                while self._index - first < self._plan.memory_steps:
-                    row = yield from self._take_step("memory", first, self._plan.memory_steps)
-                    self._hook.synchronize()
+                while self._index - first < steps:
+                    row = yield from self._take_step(name, first, steps)
+                    ends_block = (self._index - first) % block_steps == 0
+                    if ends_block:
+                        self._hook.synchronize()
                     self._hook.mark_step()
                     rows.append((*row[:3], self._clock(), *row[4:]))
-                    self._block += 1
+                    self._block += ends_block
             finally:
+                self._block += bool(rows) and rows[-1][1] == self._block
                 self._hook.stop()
                 self._drain(window, rows)
 

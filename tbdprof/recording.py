@@ -9,6 +9,7 @@ a little-endian array compressed by zlib. `docs/recording.md` describes the tabl
 
 History of the format (`PRAGMA user_version`):
   1  first: run, missing, window, text, column_block.
+  2  kernels, the work of a span, the device's peaks.
 """
 
 import json
@@ -25,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from tbdprof.errors import RecordingFormatError, UsageError
-from tbdprof.records import KINDS, Optimizer, Parameter, Run, Strings, Table, Tables
+from tbdprof.records import KINDS, Optimizer, Parameter, Peaks, Run, Strings, Table, Tables
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 APPLICATION_ID = 0x54424450  # "TBDP"
 STILL_RUNNING = "it is still running"
 KILLED = "the process was killed"
@@ -48,7 +49,7 @@ CREATE TABLE column_block (
 
 @dataclass(slots=True)
 class Window:
-    """A stretch of steps recorded in one way: "warmup", "clean" or "memory"."""
+    """A stretch of steps recorded in one way: "warmup", "clean", "memory" or "kernels"."""
 
     ordinal: int
     name: str
@@ -258,6 +259,8 @@ def _run(values: Mapping[str, Any]) -> Run:
     kept["optimizers"] = tuple(
         Optimizer(**{**item, "parameters": tuple(item["parameters"])}) for item in values["optimizers"]
     )
+    if kept.get("peaks") is not None:
+        kept["peaks"] = Peaks(**kept["peaks"])
     if kept.get("ended_by") == STILL_RUNNING:
         kept["ended_by"] = KILLED
     return Run(**kept)
@@ -272,10 +275,16 @@ def _read_tables(connection: sqlite3.Connection, ordinal: int) -> dict[str, Tabl
     for kind, part, name, dtype, count, data in rows:
         if kind not in KINDS or name not in (KINDS[kind].names or ()):
             continue
-        block = blocks.setdefault((kind, part), _blank(kind, count))
-        block[name] = np.frombuffer(zlib.decompress(data), dtype)
-    kinds = {kind for kind, _ in blocks}
-    return {kind: np.concatenate([block for (of, _), block in blocks.items() if of == kind]) for kind in sorted(kinds)}
+        if (kind, part) not in blocks:
+            blocks[kind, part] = _blank(kind, count)
+        blocks[kind, part][name] = np.frombuffer(zlib.decompress(data), dtype)
+    return {kind: _joined(blocks, kind) for kind in sorted({kind for kind, _ in blocks})}
+
+
+def _joined(blocks: dict[tuple[str, int], Table], kind: str) -> Table:
+    """Return the parts of a kind as one, letting them go: a window of millions of events is there but once."""
+    parts = [blocks.pop(key) for key in list(blocks) if key[0] == kind]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _blank(kind: str, count: int) -> Table:

@@ -35,6 +35,7 @@ class Phase(IntEnum):
     BACKWARD = 2
     RECOMPUTE = 3  # forward operators run again during backward (activation checkpointing)
     UPDATE = 4  # the optimizer's step
+    DATA = 5  # the framework's own data loader, where it says so
 
 
 class Operation(IntEnum):
@@ -45,6 +46,21 @@ class Operation(IntEnum):
     ACCUMULATE = 2  # adds a gradient to the one that is there
     COMPILED = 3  # a region a compiler made, whose inside is not seen
     PLANNED = 4  # a pool laid out ahead by a memory planner for forward and backward maps
+    CONVOLUTION = 5
+    MATMUL = 6  # products of matrices, dense layers among them
+    ATTENTION = 7  # in one operator; attention made of matrix products and a softmax is those
+    RECURRENT = 8  # LSTM, GRU and plain cells in one operator
+    EMBEDDING = 9
+    NORMALIZATION = 10
+    ACTIVATION = 11
+    POOLING = 12
+    SOFTMAX = 13
+    LOSS = 14
+    ELEMENTWISE = 15  # arithmetic on each element, dropout among it
+    REDUCTION = 16
+    OPTIMIZER = 17
+    COPY = 18  # copies, fills and changes of layout
+    COMMUNICATION = 19  # between processes or devices
 
 
 class AllocationKind(IntEnum):
@@ -53,6 +69,14 @@ class AllocationKind(IntEnum):
     FREED = 0
     ALLOCATED = 1
     EXISTING = 2  # was there when the window began
+
+
+class KernelKind(IntEnum):
+    """What a device was busy with."""
+
+    KERNEL = 0
+    COPY = 1
+    SET = 2  # memory filled with one value
 
 
 class Role(IntEnum):
@@ -97,6 +121,25 @@ SPAN = np.dtype(
         ),  # the framework's number of the forward operator this one is, or is the gradient of; -1
         ("shapes", "i4"),  # text: JSON list of the input shapes
         ("operand", "u8"),  # CAST only: storage address of the first input, 0: not told
+        ("work", "i4"),  # text: what it computes, a `tbdprof.work.Work`; -1: not told
+    ]
+)
+
+KERNEL = np.dtype(
+    [
+        ("name", "i4"),
+        ("kind", "u1"),  # KernelKind
+        ("device", "i4"),  # text: "cuda:0"
+        ("stream", "i8"),
+        ("launch_ns", "i8"),  # when the host asked for it, -1: not told
+        ("start_ns", "i8"),
+        ("end_ns", "i8"),
+        ("span", "i8"),  # innermost span that launched it, -1: none
+        ("grid", "i4"),  # text: JSON list of three, -1: not told
+        ("block", "i4"),
+        ("registers", "i4"),  # a thread, -1: not told
+        ("shared_bytes", "i8"),  # a block, -1: not told
+        ("moved_bytes", "i8"),  # copies and sets, -1: not told
     ]
 )
 
@@ -151,6 +194,7 @@ KINDS: Mapping[str, np.dtype[np.void]] = {
     "owner": OWNER,
     "step": STEP,
     "sample": SAMPLE,
+    "kernel": KERNEL,
 }
 
 
@@ -211,6 +255,15 @@ class Optimizer:
 
 
 @dataclass(frozen=True, slots=True)
+class Peaks:
+    """The most a device can do, each figure with where it is from."""
+
+    flops_per_s: Mapping[str, float]  # by precision: fp32, tf32, fp64, bf16, fp16, fp8
+    bytes_per_s: float | None  # of its memory
+    sources: Mapping[str, str]  # by precision, and "memory"
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """What is true of the whole run; the recorder replaces it as more becomes known."""
 
@@ -233,6 +286,7 @@ class Run:
     tbdprof_version: str = ""
     parameters: tuple[Parameter, ...] = ()
     optimizers: tuple[Optimizer, ...] = ()
+    peaks: Peaks | None = None  # None: `missing` says why, or nobody asked
     watched_since: str = ""  # "before the first allocation", or why not since then
     independent_total: str | None = None  # None: kept by the framework since before the model; else why there is none
     settled: bool | None = None  # None: nothing was judged

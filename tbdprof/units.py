@@ -24,3 +24,16 @@ def seconds_text(duration_ns: float) -> str:
 def percent_text(fraction: float) -> str:
     """Return a fraction as a percentage: 0.125 is `12.5 %`."""
     return f"{100 * fraction:.1f} %"
+
+
+def decimal_text(count: float, unit: str) -> str:
+    """Return a count of something in decimal units: 24.3e9 of "FLOP" is `24.30 GFLOP`."""
+    for prefix, scale in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(count) >= scale:
+            return f"{count / scale:.2f} {prefix}{unit}"
+    return f"{count:.2f} {unit}"
+
+
+def times_text(factor: float) -> str:
+    """Return how many times something is something else: `2.3×`."""
+    return f"{factor:.1f}×"

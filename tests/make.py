@@ -8,6 +8,7 @@ import numpy as np
 from tbdprof.recording import Recording, Window
 from tbdprof.records import (
     AllocationKind,
+    KernelKind,
     Operation,
     Parameter,
     Phase,
@@ -17,6 +18,8 @@ from tbdprof.records import (
     Strings,
     table,
 )
+from tbdprof.work import Work
+from tbdprof.work import text as work_text
 
 DEVICE = "cpu"
 
@@ -92,6 +95,7 @@ class MemoryStory:
         forward: int = -1,
         operand: int = 0,
         thread: int = 1,
+        work: Work | None = None,
     ) -> Iterator[None]:
         """Enclose what happens inside in a span."""
         identity = len(self.spans)
@@ -113,6 +117,7 @@ class MemoryStory:
             forward,
             -1,
             operand,
+            -1 if work is None else self.strings.add(work_text(work)),
         ]
         self.spans.append(row)
         self.open.append(identity)
@@ -174,6 +179,89 @@ class MemoryStory:
     def _next(self) -> int:
         self.sequence += 1
         return self.sequence
+
+
+class KernelStory:
+    """A kernels window told in nanoseconds: steps, spans with their begin and end, and kernels of a GPU.
+
+    Every step is a block of its own unless a block is given; the first block of a window settles, so that a story that
+    wants all its steps counted begins with `settle`.
+    """
+
+    def __init__(self, strings: Strings | None = None, device: str = DEVICE) -> None:
+        self.strings = strings or Strings()
+        self.device = device
+        self.steps: list[tuple[object, ...]] = []
+        self.spans: list[tuple[object, ...]] = []
+        self.kernels: list[tuple[object, ...]] = []
+
+    def settle(self, start: int = -1000, end: int = -900) -> None:
+        """Take the step that does not count."""
+        self.step(start, end)
+
+    def step(self, start: int, end: int, *, units: float = 1.0, block: int | None = None) -> None:
+        """Take a step."""
+        index = len(self.steps)
+        self.steps.append((index, index if block is None else block, start, end, units, -1))
+
+    def span(
+        self,
+        kind: SpanKind,
+        name: str,
+        phase: Phase,
+        start: int,
+        end: int,
+        *,
+        parent: int = -1,
+        operation: Operation = Operation.OTHER,
+        forward: int = -1,
+        thread: int = 1,
+        work: Work | None = None,
+    ) -> int:
+        """Report a span and return its id."""
+        identity = len(self.spans)
+        place = (identity, parent, kind, phase, operation, self.strings.add(name), thread, start, end, 0, 0)
+        told = -1 if work is None else self.strings.add(work_text(work))
+        self.spans.append((*place, forward, -1, 0, told))
+        return identity
+
+    def operator(self, name: str, phase: Phase, start: int, end: int, **more: object) -> int:
+        """Report an operator and return its id."""
+        return self.span(SpanKind.OPERATOR, name, phase, start, end, **more)  # type: ignore[arg-type]
+
+    def layer(self, name: str, start: int, end: int, phase: Phase = Phase.FORWARD, **more: object) -> int:
+        """Report a call of a layer and return its id."""
+        return self.span(SpanKind.LAYER, name, phase, start, end, **more)  # type: ignore[arg-type]
+
+    def kernel(
+        self,
+        name: str,
+        start: int,
+        end: int,
+        *,
+        span: int = -1,
+        stream: int = 7,
+        kind: KernelKind = KernelKind.KERNEL,
+        moved_bytes: int = -1,
+        device: str | None = None,
+    ) -> None:
+        """Report a kernel of a GPU."""
+        where = self.strings.add(self.device if device is None else device)
+        named = (self.strings.add(name), kind, where, stream, -1, start, end, span)
+        self.kernels.append((*named, -1, -1, -1, -1, moved_bytes))
+
+    def window(self, ordinal: int = 0) -> Window:
+        """Return the window told so far."""
+        tables = {
+            "step": table("step", self.steps),
+            "span": table("span", self.spans),
+            "kernel": table("kernel", self.kernels),
+        }
+        return Window(ordinal, "kernels", "complete", tables)
+
+    def recording(self, **run_changes: object) -> Recording:
+        """Return a recording of this window alone."""
+        return Recording(run(**{"device": self.device, **run_changes}), [self.window()], self.strings)
 
 
 def timed_window(

@@ -184,7 +184,9 @@ def test_a_framework_that_is_not_there_is_one_line_with_what_to_type(
         (lambda whole: whole[:60] + b"\0\0\0c" + whole[64:], "b.tbd was written by a newer tbdprof (format 99, "),
     ],
 )
-@pytest.mark.parametrize("verb", [["report"], ["report", "--json"], ["export", "-o", "c.sqlite"]])
+@pytest.mark.parametrize(
+    "verb", [["report"], ["report", "--json"], ["kernels"], ["layers"], ["memory"], ["export", "-o", "c.sqlite"]]
+)
 def test_what_is_no_recording_is_one_line(
     tbdprof: Command, recorded: Path, verb: list[str], content: Callable[[bytes], bytes] | None, line: str
 ):
@@ -225,6 +227,37 @@ def test_report_prints_text_or_json_and_nothing_else(tbdprof: Command, recorded:
     code, text, said = tbdprof("report", "a.tbd", "--json")
     assert (code, said) == (0, "")
     assert json.loads(text)["memory"]["allocator_peak_bytes"] == 140
+
+
+@pytest.mark.parametrize(
+    ("verb", "title", "field"),
+    [
+        ("memory", "Memory of cpu at the peak", "memory"),
+        ("kernels", "not measured: no kernels window was recorded", "kernels"),
+        ("layers", "not measured: no kernels window was recorded", "time_by_layer"),
+    ],
+)
+def test_a_part_of_the_report_is_printed_by_itself_or_why_it_is_not_there(
+    tbdprof: Command, recorded: Path, verb: str, title: str, field: str
+):
+    code, text, said = tbdprof(verb, "a.tbd")
+    assert (code, said) == (0, "")
+    assert text.startswith(title)
+
+    code, text, said = tbdprof(verb, "a.tbd", "--json")
+    assert (code, said) == (0, "")
+    document = json.loads(text)
+    assert (document[field] is None) == (verb != "memory")
+    assert {"schema", "missing"} < set(document)
+
+
+def test_in_full_the_report_has_more_rows(tbdprof: Command):
+    fixture = str(ROOT / "tests" / "fixtures" / "format-1.tbd")
+    text, full = (tbdprof("report", fixture, *words)[1] for words in ([], ["--full"]))
+
+    assert len(text.splitlines()) < len(full.splitlines())
+    assert "2.bias/step" not in text
+    assert "2.bias/step" in full
 
 
 def test_export_writes_plain_tables(tbdprof: Command, recorded: Path):
@@ -284,12 +317,14 @@ def test_a_run_prints_its_report_to_stdout_and_its_course_to_stderr(tmp_path: Pa
     done = spawn(*SMALL, "--warmup", "2", "--steps", "2", "-o", "a.tbd", cwd=tmp_path)
 
     assert done.returncode == 0
-    assert done.stdout.startswith("resnet50\n")
+    assert done.stdout.startswith("resnet50 · 25,557,032 parameters · ")
     assert "does not hold" not in done.stdout
     assert [line.split(" of ")[0] for line in done.stderr.splitlines()] == [
         "tbdprof: warm-up: step 0",
         "tbdprof: clean: step 0",
         "tbdprof: memory: step 0",
+        "tbdprof: clean: step 0",
+        "tbdprof: kernels: step 0",
         "tbdprof: clean: step 0",
         "tbdprof: recorded in a.tbd",
     ]
@@ -303,7 +338,7 @@ def test_a_quiet_run_with_json_prints_the_json_and_where_it_is_recorded(tmp_path
 
     assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")
     document = json.loads(done.stdout)
-    assert document["run"]["steps"] == {"warmup": 2, "clean": 4, "memory": 4, "kernels": 0}
+    assert document["run"]["steps"] == {"warmup": 2, "clean": 6, "memory": 4, "kernels": 4}
     assert document["memory"]["mismatches"] == 0
     assert document["memory"]["at_peak"]["unknown"] == 0
     assert document["throughput"]["samples_per_s"] == document["throughput"]["unit"]["per_s"]

@@ -19,7 +19,8 @@ from tbdprof.recording import Recording, load
 ROOT = Path(__file__).parent.parent
 TBDPROF = [sys.executable, "-m", "tbdprof"]
 SMALL = ["resnet50", "--image-size", "64", "--batch-size", "2", "--threads", "1"]
-WINDOWS = ["warmup", "clean", "memory", "clean"]
+WINDOWS = ["warmup", "clean", "memory", "clean", "kernels", "clean"]
+STEPS = [2, 2, 4, 2, 4, 2]
 LIMIT_S = 120
 DIES_IN_A_COMMIT = """
 import os
@@ -121,7 +122,9 @@ def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("framework", "window"), [*(("torch", window) for window in range(4)), ("mxnet", 2)])
+@pytest.mark.parametrize(
+    ("framework", "window"), [*(("torch", window) for window in range(6)), ("mxnet", 2), ("mxnet", 4)]
+)
 def test_an_interrupt_saves_what_there_is_and_exits_with_130(framework: str, window: int):
     process = start(framework=framework)
     with frozen_in(window, process):
@@ -131,11 +134,11 @@ def test_an_interrupt_saves_what_there_is_and_exits_with_130(framework: str, win
     kept = load(Path("a.tbd"))
     assert states(kept) == [*((name, "complete") for name in WINDOWS[:window]), (WINDOWS[window], "cut short")]
     assert kept.run.ended_by == "KeyboardInterrupt"
-    assert [len(each.table("step")) for each in kept.windows[:window]] == [2, 2, 4][:window]
+    assert [len(each.table("step")) for each in kept.windows[:window]] == STEPS[:window]
     assert [path.name for path in Path().iterdir()] == ["a.tbd"]
 
 
-@pytest.mark.parametrize("window", range(4))
+@pytest.mark.parametrize("window", range(6))
 def test_a_kill_loses_the_window_it_came_in_and_no_other(window: int):
     process = start()
     with frozen_in(window, process):
@@ -148,6 +151,7 @@ def test_a_kill_loses_the_window_it_came_in_and_no_other(window: int):
     assert document["run"]["complete"] is False
     assert (document["throughput"] is not None) == (window > 1)
     assert (document["memory"] is not None) == (window > 2)
+    assert (document["time"] is not None) == (window > 4)
     text = report()
     assert f"lost: {name}" in text
     assert "incomplete: the process was killed" in text

@@ -24,7 +24,8 @@ LAYERS = (
     ("report",),
     ("hooks", "suite", "analysis", "doctor", "recorder"),
     ("collect", "recording", "plan"),
-    ("records", "errors", "units", "steady", "devices"),
+    ("devices", "work"),
+    ("records", "errors", "units", "steady"),
 )
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 

@@ -13,7 +13,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = Path(__file__).parent / "observer"
-CROSSED = [["warmup", "complete", 2], ["clean", "complete", 2], ["memory", "complete", 4], ["clean", "complete", 2]]
+CROSSED = [
+    ["warmup", "complete", 2],
+    ["clean", "complete", 2],
+    ["memory", "complete", 4],
+    ["clean", "complete", 2],
+    ["kernels", "complete", 4],
+    ["clean", "complete", 2],
+]
 NUMBERS = {"parameters", "gradients", "buffers", "optimizer"}
 
 

@@ -9,13 +9,15 @@ from fakes import FakeClock, FakeHook, ProgressLog
 from make import run
 
 from tbdprof import recording as files
-from tbdprof.errors import UsageError
+from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks import Drained
 from tbdprof.plan import Plan
 from tbdprof.profiler import Profiler
 from tbdprof.records import Role
 
-SHORT = Plan(warmup=2, steps=4, memory_steps=3)
+MEMORY = ("clean", "memory", "clean")
+SHORT = Plan(warmup=2, steps=4, memory_steps=3, windows=MEMORY)
+WHOLE = Plan(warmup=2, steps=4, memory_steps=3, kernel_steps=3)
 
 
 def profiler(plan: Plan = SHORT, hook: FakeHook | None = None, path: Path | None = None) -> tuple[Profiler, FakeHook]:
@@ -33,16 +35,18 @@ def windows(prof: Profiler) -> list[tuple[str, str, int]]:
     return [(window.name, window.state, len(window.table("step"))) for window in prof.recording.windows]
 
 
-def test_warmup_then_clean_memory_clean_then_nothing():
-    prof, hook = profiler()
+def test_warmup_then_the_five_windows_then_nothing():
+    prof, hook = profiler(WHOLE)
     with prof:
-        train(prof, hook.clock, 20)
+        train(prof, hook.clock, 30)
         assert not prof.active
 
     assert windows(prof) == [
         ("warmup", "complete", 2),
         ("clean", "complete", 4),
         ("memory", "complete", 3),
+        ("clean", "complete", 4),
+        ("kernels", "complete", 3),
         ("clean", "complete", 4),
     ]
     assert prof.recording.run.complete
@@ -62,6 +66,44 @@ def test_the_memory_window_is_analysed():
     assert memory.allocator_peak_bytes == memory.independent_peak_bytes == 240
     assert memory.roles_at_peak[Role.WEIGHT] == 100
     assert memory.mismatches == 0
+
+
+def test_the_kernels_window_is_analysed():
+    prof, hook = profiler(WHOLE)
+    with prof:
+        train(prof, hook.clock, 20)
+
+    summary = prof.summary
+    assert summary.utilization is not None
+    assert summary.utilization.flops_per_step == 2 * 2 * 5**3  # two products of 5 × 5 matrices
+    assert summary.utilization.busy_in_window == pytest.approx(1)
+    assert summary.layers is not None
+    dense = next(each for each in summary.layers if each.layer == "dense")
+    assert (dense.forward_seconds, dense.backward_seconds) == pytest.approx((0.025, 0.05))
+
+
+def test_a_kernels_window_waits_only_at_the_ends_of_its_blocks():
+    plan = Plan(warmup=1, kernel_steps=6, kernel_block_steps=3, windows=("kernels",))
+    prof, hook = profiler(plan)
+    with prof:
+        train(prof, hook.clock, 1)
+        hook.calls.clear()
+        train(prof, hook.clock, 6)
+
+    assert hook.calls.count("synchronize") == 2  # its begin was before the clear
+    assert [block for _, block, *_ in prof.recording.windows[-1].table("step")] == [1, 1, 1, 2, 2, 2]
+
+
+def test_peaks_that_are_not_known_are_missing_with_their_reason(monkeypatch: pytest.MonkeyPatch):
+    def peaks(precisions: list[str]) -> None:
+        raise UnavailableError("the peak of a fake is not known")
+
+    prof, hook = profiler(WHOLE)
+    monkeypatch.setattr(hook, "peaks", peaks)
+    with prof:
+        train(prof, hook.clock, 20)
+
+    assert prof.recording.missing == {"peaks": "the peak of a fake is not known"}
 
 
 def test_a_clean_window_waits_only_at_the_edges_of_blocks():
@@ -167,11 +209,11 @@ def test_another_profiler_costs_only_the_memory_window():
 
 
 def test_windows_can_be_repeated():
-    prof, hook = profiler(Plan(warmup=1, steps=2, memory_steps=2, repeat=2))
+    prof, hook = profiler(Plan(warmup=1, steps=2, memory_steps=2, windows=MEMORY, repeat=2))
     with prof:
         train(prof, hook.clock, 13)
 
-    assert [name for name, _, _ in windows(prof)] == ["warmup", *["clean", "memory", "clean"] * 2]
+    assert [name for name, _, _ in windows(prof)] == ["warmup", *MEMORY * 2]
     assert prof.recording.run.complete
 
 

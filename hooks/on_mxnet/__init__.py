@@ -17,10 +17,11 @@ from tbdprof.collect import nvidia
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
 from tbdprof.hooks import FIRST, Drained, Facts, Setting
 from tbdprof.hooks.on_mxnet.importing import import_mxnet
-from tbdprof.records import Strings
+from tbdprof.records import Peaks, Strings
 
 if TYPE_CHECKING:
     from tbdprof.hooks.on_mxnet.allocator import Allocator
+    from tbdprof.hooks.on_mxnet.kernels import KernelsWindow
     from tbdprof.hooks.on_mxnet.tables import Recorded
     from tbdprof.hooks.on_mxnet.watch import Watch
 
@@ -58,6 +59,8 @@ class MxnetHook:
         self._joined: _Joined | None = None
         self._window: Recorded | None = None
         self._recorded: Recorded | None = None
+        self._kernels: KernelsWindow | None = None
+        self._ended_kernels: KernelsWindow | None = None
 
     @property
     def whole_run_peak_bytes(self) -> int | None:
@@ -156,6 +159,18 @@ class MxnetHook:
             optimizers=facts.optimizer_list(joined.watch.watched),
         )
 
+    def peaks(self, precisions: Sequence[str]) -> Peaks:
+        """Return the device's peaks: looked up for CUDA, measured on the CPU."""
+        self._require()
+        from tbdprof.hooks import probing
+
+        device = self._device()
+        if device != "cpu":
+            return probing.look_up(device)
+        from tbdprof.hooks.on_mxnet import probe
+
+        return probe.measure(precisions)
+
     def synchronize(self) -> None:
         """Wait until MXNet's engine has done everything asked of it."""
         self._require()
@@ -164,7 +179,17 @@ class MxnetHook:
         mx.nd.waitall()
 
     def start(self, window: str) -> None:
-        """List what exists, begin to keep events, and tell phases from now on."""
+        """Begin a memory window (list what exists, keep events, wait at the edges of phases) or one of kernels."""
+        if window == "kernels":
+            from tbdprof.hooks.on_mxnet.kernels import KernelsWindow
+
+            joined = self._require()
+            self.synchronize()
+            self._kernels = KernelsWindow(joined.watch, joined.allocator)
+        else:
+            self._start_memory()
+
+    def _start_memory(self) -> None:
         joined = self._require()
         from tbdprof.hooks.on_mxnet import counter, owners
         from tbdprof.hooks.on_mxnet.tables import Recorded
@@ -181,7 +206,9 @@ class MxnetHook:
         self._read_owners(self._window)
 
     def mark_step(self) -> None:
-        """Read all owners at a step's end, with all its work done."""
+        """Read all owners at a step's end, with all its work done; in a window of kernels only mark it."""
+        if self._kernels is not None:
+            self._kernels.mark()
         if self._window is None:
             return
         self.synchronize()
@@ -189,7 +216,10 @@ class MxnetHook:
         self._window.marks.append(self._require().allocator.tick())
 
     def stop(self) -> None:
-        """End the window and put MXNet's Python functions back."""
+        """End the window and put MXNet's functions back."""
+        self._ended_kernels, self._kernels = self._kernels or self._ended_kernels, None
+        if self._ended_kernels is not None:
+            self._ended_kernels.stop()
         window, self._window = self._window, None
         if window is None:
             return
@@ -209,7 +239,10 @@ class MxnetHook:
         self._recorded = window
 
     def drain(self, strings: Strings) -> Drained:
-        """Return the last window's spans, allocations and owners."""
+        """Return the last window's spans, and of a memory window allocations and owners."""
+        kernels, self._ended_kernels = self._ended_kernels, None
+        if kernels is not None:
+            return kernels.drain(strings)
         recorded, self._recorded = self._recorded, None
         if recorded is None:
             return Drained({}, [])

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import mxnet as mx
 
@@ -83,8 +83,7 @@ class Allocator:
         for slot, note in zip(found, (self._allocated, self._freed), strict=True):
             slot.write(self._callback(_Original(slot.function), note))
         atexit.register(self.remove)
-        _INSTALLED.add(self)
-        _follow_forks()
+        follow_forks(self)
 
     def remove(self) -> None:
         """Put MXNet's own functions back; a place left taken would crash the process at its end."""
@@ -219,11 +218,27 @@ class Allocator:
         self._slots = ()
 
 
-_INSTALLED: weakref.WeakSet[Allocator] = weakref.WeakSet()
+class Patched(Protocol):
+    """Has given MXNet something to call."""
+
+    def wait_before_fork(self) -> None:
+        """Let every thread leave it."""
+
+    def restore(self) -> None:
+        """Put MXNet's own back, whatever is under way."""
+
+
+_INSTALLED: weakref.WeakSet[Patched] = weakref.WeakSet()
+
+
+def follow_forks(patched: Patched) -> None:
+    """Have a forked child put MXNet's own back."""
+    _INSTALLED.add(patched)
+    _register()
 
 
 @functools.cache  # once a process: what is registered stays
-def _follow_forks() -> None:
+def _register() -> None:
     def before() -> None:
         for allocator in list(_INSTALLED):
             allocator.wait_before_fork()

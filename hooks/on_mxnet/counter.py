@@ -11,6 +11,7 @@ from tbdprof.hooks.on_mxnet import layout
 from tbdprof.hooks.on_mxnet.allocator import Allocator
 
 _STOPPED, _RUNNING = 0, 1
+IN_USE = "the script uses MXNet's own profiler: leave mx.profiler off while tbdprof records"
 _UNPROVEN = "MXNet's memory counter could not be read in this build"
 
 
@@ -24,7 +25,20 @@ def refuse_a_running_profiler() -> None:
 def refuse_a_changed_profiler() -> None:
     """Raise UnavailableError where the script has set MXNet's profiler up anew since `arm`."""
     if layout.profiler_state() != (_RUNNING, layout.MEMORY_MODE):
-        raise UnavailableError("the script uses MXNet's own profiler: leave mx.profiler off while tbdprof records")
+        raise UnavailableError(IN_USE)
+
+
+def arm_again() -> None:
+    """Have MXNet's profiler count as `arm` had it, after it was used for more."""
+    mx.profiler.pause()
+    _configure(symbolic=False, api=False)
+
+
+def stop_profiler() -> None:
+    """Have MXNet's profiler as it is where nobody used it."""
+    mx.profiler.set_state("stop")
+    mx.profiler.resume()
+    _configure(symbolic=True, api=True)
 
 
 def arm(allocator: Allocator) -> str | None:
@@ -53,8 +67,7 @@ def arm(allocator: Allocator) -> str | None:
 def disarm() -> None:
     """Stop the counting, unless the script has taken the profiler over."""
     if layout.profiler_state() == (_RUNNING, layout.MEMORY_MODE):
-        mx.profiler.set_state("stop")
-        _configure(symbolic=True, api=True)
+        stop_profiler()
 
 
 def _configure(*, symbolic: bool, api: bool) -> None:

@@ -27,6 +27,8 @@ _COUNTER_NAME_OFFSET, _COUNTER_VALUE_OFFSET = 8, 144
 _STATE_OFFSET, _MODE_OFFSET = 48, 56  # Profiler::state_ and mode_, after the virtual table and a recursive mutex
 MEMORY_MODE = 8  # Profiler::kMemory
 
+_NODE_OFFSET = 88  # NDArray::autograd_entry_, whose first word is the node of the recorded graph
+
 _PROBE_SHAPE = (37, 5)
 _PROBE_BYTES = 37 * 5 * 4
 
@@ -80,6 +82,27 @@ def storage(array: mx.nd.NDArray) -> Storage | None:
         return None
     handle = Handle.from_address(chunk)
     return (handle.device, handle.address, handle.bytes) if handle.address and handle.bytes else None
+
+
+def recorded_node(array: int) -> int:
+    """Return the place of an array, told by its handle, in a recorded computation; 0: it is in none."""
+    return ctypes.c_size_t.from_address(array + _NODE_OFFSET).value
+
+
+def is_made(node: int) -> bool:
+    """Tell whether an operator made what is at a place in a recorded computation; else it was given."""
+    return bool(ctypes.c_size_t.from_address(node).value)  # Node::attrs.op
+
+
+def prove_recorded() -> None:
+    """Raise UnavailableError where `recorded_node` reads something else."""
+    given = mx.nd.ones(_PROBE_SHAPE)
+    given.attach_grad()
+    with mx.autograd.record():
+        made = given + given
+    nodes = [recorded_node(each.handle.value) for each in (given, made, made.detach(), mx.nd.ones(_PROBE_SHAPE))]
+    if [bool(node) for node in nodes] != [True, True, False, False] or is_made(nodes[0]) or not is_made(nodes[1]):
+        raise UnavailableError("this build of MXNet lays its arrays out in another way than 1.9.1: cannot watch it")
 
 
 def prove_storage() -> None:
@@ -172,6 +195,11 @@ def _never_allocated(context: mx.Context) -> bool:
     except mx.base.MXNetError:  # it refuses where there is no allocator yet
         return True
     return False
+
+
+def signed(thread: int) -> int:
+    """Return a thread's number as a recording holds it."""
+    return thread - (1 << 64) if thread >= 1 << 63 else thread
 
 
 def library() -> ctypes.CDLL:

@@ -78,7 +78,7 @@ class Watched:
         """Return the models' parameters, each once, and those that only a trainer knows."""
         named = [
             (prefix + name, parameter)
-            for prefix, model in self._prefixes()
+            for prefix, model in self.prefixes()
             for name, parameter in model._collect_params_with_prefix().items()  # noqa: SLF001 - structural names
         ]
         named += [(p.name, p) for trainer in self.trainers() for p in updated(trainer)]
@@ -98,7 +98,8 @@ class Watched:
         trainers = self.trainers()
         return bool(trainers) and all(id(p) in known for trainer in trainers for p in updated(trainer))
 
-    def _prefixes(self) -> list[tuple[str, Block]]:
+    def prefixes(self) -> list[tuple[str, Block]]:
+        """Return each model with what its names begin with."""
         return prefixes(self.models())
 
 

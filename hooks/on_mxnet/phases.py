@@ -1,4 +1,7 @@
-"""Phases of training steps: intervals of the order, with everything asked for before an edge done at that edge."""
+"""Phases of training steps: intervals of the order.
+
+In a memory window everything asked for before an edge is done at that edge; in a kernels window nothing is waited for.
+"""
 
 import threading
 import time
@@ -30,6 +33,7 @@ class Phases:
     """The phases of a window; allocations happen on the engine's threads, so the latest open phase has them."""
 
     allocator: Allocator
+    waits: bool = True  # at the edges, until all that was asked for is done
     intervals: list[Interval] = field(default_factory=list)
     overlapped: bool = False  # phases of two threads were open at once
     _open: list[Interval] = field(default_factory=list)
@@ -37,7 +41,8 @@ class Phases:
 
     def begin(self, phase: Phase) -> Interval:
         """Wait for what was asked for so far, and begin a phase."""
-        mx.nd.waitall()
+        if self.waits:
+            mx.nd.waitall()
         thread = threading.get_ident()
         with self._lock:
             self.overlapped |= any(interval.thread != thread for interval in self._open)
@@ -61,10 +66,15 @@ class Phases:
         if interval.last_sequence >= 0:
             return
         try:
-            if wait:
+            if wait and self.waits:
                 mx.nd.waitall()
         finally:
             self._close(interval)
+
+    def current(self, thread: int) -> Phase:
+        """Return the phase a thread is in."""
+        with self._lock:
+            return next((each.phase for each in reversed(self._open) if each.thread == thread), Phase.OUTSIDE)
 
     def end_all(self) -> None:
         """End what is open still."""
@@ -78,3 +88,10 @@ class Phases:
             if interval in self._open:
                 self._open.remove(interval)
             self.allocator.span = self._open[-1].id if self._open else -1
+
+
+def is_pythons_thread() -> bool:
+    """Tell whether Python began this thread, not MXNet's engine; `threading.current_thread` would list an engine's."""
+    here = threading.get_ident()
+    known = next((thread for thread in threading.enumerate() if thread.ident == here), None)
+    return known is not None and not isinstance(known, threading._DummyThread)  # noqa: SLF001

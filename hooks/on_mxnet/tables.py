@@ -7,6 +7,7 @@ from tbdprof.hooks.on_mxnet import layout
 from tbdprof.hooks.on_mxnet.allocator import Block, Event
 from tbdprof.hooks.on_mxnet.owners import Owned
 from tbdprof.hooks.on_mxnet.phases import Interval
+from tbdprof.hooks.on_mxnet.spans import Operators
 from tbdprof.records import AllocationKind, Operation, Phase, SpanKind, Strings, Tables, table
 
 PLANNER = "CachedOp"
@@ -32,12 +33,18 @@ def build(recorded: Recorded, strings: Strings) -> Tables:
     """Return spans, allocations and owners."""
     planned = _planned_spans(recorded)
     return {
-        "span": table("span", [*_phase_rows(recorded, strings), *_planned_rows(recorded, planned, strings)]),
+        "span": table("span", [*_phase_rows(recorded.intervals, strings), *_planned_rows(recorded, planned, strings)]),
         "allocation": table(
             "allocation", [*_existing(recorded, planned, strings), *_events(recorded, planned, strings)]
         ),
         "owner": table("owner", _owner_rows(recorded, strings)),
     }
+
+
+def build_kernels(operators: Operators, intervals: Sequence[Interval], strings: Strings) -> Tables:
+    """Return the spans of a window of kernels; `operators.missing` is filled."""
+    phases = _phase_rows(intervals, strings)
+    return {"span": table("span", [*phases, *operators.rows(intervals, strings)])}
 
 
 def _planned_spans(recorded: Recorded) -> dict[int, int]:
@@ -49,7 +56,7 @@ def _planned_spans(recorded: Recorded) -> dict[int, int]:
     return {phase: len(recorded.intervals) + number for number, phase in enumerate(sorted(phases))}
 
 
-def _phase_rows(recorded: Recorded, strings: Strings) -> list[tuple[object, ...]]:
+def _phase_rows(intervals: Sequence[Interval], strings: Strings) -> list[tuple[object, ...]]:
     return [
         (
             each.id,
@@ -66,8 +73,9 @@ def _phase_rows(recorded: Recorded, strings: Strings) -> list[tuple[object, ...]
             -1,
             -1,
             0,
+            -1,
         )
-        for each in recorded.intervals
+        for each in intervals
     ]
 
 
@@ -82,7 +90,7 @@ def _planned_rows(recorded: Recorded, planned: Mapping[int, int], strings: Strin
             phase, thread, start_ns, end_ns = within.phase, within.thread, within.start_ns, within.end_ns
             first, last = within.first_sequence, within.last_sequence
         operator = (SpanKind.OPERATOR, phase, Operation.PLANNED, name, thread, start_ns, end_ns, first, last)
-        rows.append((span, parent, *operator, -1, -1, 0))
+        rows.append((span, parent, *operator, -1, -1, 0, -1))
     return rows
 
 
@@ -143,13 +151,9 @@ def _row(
 ) -> tuple[object, ...]:
     # A CPU block is exactly as large as asked for; what CUDA's pool rounds up to is not told.
     allocated_bytes = -1 if device & 0xFFFFFFFF == layout.GPU else size_bytes
-    text, thread = strings.add(layout.device_text(device)), _signed(thread)
+    text, thread = strings.add(layout.device_text(device)), layout.signed(thread)
     sizes = (size_bytes, allocated_bytes)
     return sequence, kind, text, thread, address, *sizes, time_ns, span, was_tensor, -1, total_bytes
-
-
-def _signed(thread: int) -> int:
-    return thread - (1 << 64) if thread >= 1 << 63 else thread
 
 
 def _owner_rows(recorded: Recorded, strings: Strings) -> list[tuple[object, ...]]:

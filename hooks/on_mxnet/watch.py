@@ -12,7 +12,7 @@ from mxnet.gluon import Block, HybridBlock, Trainer
 from tbdprof.hooks.on_mxnet import layout, owners
 from tbdprof.hooks.on_mxnet.allocator import Allocator
 from tbdprof.hooks.on_mxnet.patches import Patches, Replaced
-from tbdprof.hooks.on_mxnet.phases import Interval, Phases
+from tbdprof.hooks.on_mxnet.phases import Interval, Phases, is_pythons_thread
 from tbdprof.records import Phase
 
 # Why a group of functions is replaced.
@@ -72,12 +72,13 @@ class Watch:
         self._callbacks.append(callback)
         self._patches.need("trainers", _UPDATES)
 
-    def open_window(self) -> None:
-        """Begin to tell phases and owners."""
-        self.phases, self.owned = Phases(self._allocator), []
+    def open_window(self, *, waits: bool = True) -> Phases:
+        """Begin to tell phases, and owners if it `waits` for them."""
+        self.phases, self.owned = Phases(self._allocator, waits), []
         self._here = _Thread()
         for group in ("blocks", "autograd", "trainers"):
             self._patches.need(group, _WINDOW)
+        return self.phases
 
     def close_window(self) -> None:
         """End what is open, and put MXNet's functions back."""
@@ -105,8 +106,7 @@ class Watch:
         """
         if self.phases is None or os.getpid() != self._pid:
             return None
-        started = not isinstance(threading.current_thread(), threading._DummyThread)  # noqa: SLF001
-        return self.phases if started else None
+        return self.phases if is_pythons_thread() else None
 
     def _around_call(self, original: Replaced) -> Replaced:
         def call(block: Block, *arguments: Any) -> Any:
@@ -126,7 +126,8 @@ class Watch:
         """Call a root block in a forward phase, which ends with the recording that the call is part of."""
         if self._here.forward is None:
             self._here.forward = phases.begin(Phase.FORWARD)
-        self.read(owners.inputs(arguments))
+        if phases.waits:
+            self.read(owners.inputs(arguments))
         done = False
         try:
             result = original()
@@ -140,7 +141,7 @@ class Watch:
         forward, self._here.forward = self._here.forward, None
         if forward is not None:
             phases.end(forward, wait=wait)
-            self._read_workspaces()
+            self._read_workspaces(phases)
 
     def _around_enter(self, original: Replaced) -> Replaced:
         def enter(scope: Any) -> Any:
@@ -206,6 +207,8 @@ class Watch:
         if phases is None:
             return original()
         self._end_forward(phases)
+        if not phases.waits:
+            return self._within(phases, Phase.UPDATE, original)
         mx.nd.waitall()
         named = self.watched.parameters()
         self.read(owners.gradients_of(trainer, named))
@@ -221,7 +224,7 @@ class Watch:
             return result
         finally:
             phases.end(interval, wait=done)
-            self._read_workspaces()
+            self._read_workspaces(phases)
 
     def _around_build(self, original: Replaced) -> Replaced:
         def build(block: HybridBlock, *arguments: Any) -> Any:
@@ -239,6 +242,8 @@ class Watch:
         if self._finds_models and os.getpid() == self._pid and list(block.collect_params().keys()):
             self.watched.add_model(block)
 
-    def _read_workspaces(self) -> None:
+    def _read_workspaces(self, phases: Phases) -> None:
+        if not phases.waits:
+            return
         devices = {device for device in self._allocator.levels if device & 0xFFFFFFFF in (layout.CPU, layout.GPU)}
         self.read([row for device in sorted(devices) for row in owners.workspaces(device)])

@@ -15,7 +15,7 @@ from tbdprof.hooks import FIRST, Drained, Facts, Setting
 from tbdprof.hooks.on_torch.events import Existing, Mark, Point, SeenTensor, Trace
 from tbdprof.hooks.on_torch.importing import import_torch
 from tbdprof.hooks.on_torch.tables import build
-from tbdprof.records import Strings
+from tbdprof.records import Peaks, Strings
 
 if TYPE_CHECKING:
     import ctypes
@@ -31,11 +31,13 @@ _NO_FLAG = "this build of torch keeps no account of CPU memory"
 _UNWATCHED = "torch is not watched"
 _SINCE_JOINED = "profile() was called, after torch had been imported"
 _SINCE_WINDOW = f"the memory window began: {_NO_FLAG}"
+_MEMORY, _KERNELS = "memory", "kernels"
 _TAKEN = "another torch profiler began within the window and took its events: leave it off while tbdprof records"
 
 
 @dataclass(slots=True)
 class _Window:
+    name: str
     session: "Session"
     existing: Sequence[Existing]
     deaths: "list[weakref.ref[torch.UntypedStorage]]" = field(default_factory=list)
@@ -162,6 +164,18 @@ class TorchHook:
             precision_flags=process.precision_flags(),
         )
 
+    def peaks(self, precisions: Sequence[str]) -> Peaks:
+        """Return the device's peaks: looked up for CUDA, measured on the CPU."""
+        self._require()
+        from tbdprof.hooks import probing
+
+        device = self._device()
+        if device != "cpu":
+            return probing.look_up(device)
+        from tbdprof.hooks.on_torch import probe
+
+        return probe.measure(precisions)
+
     def synchronize(self) -> None:
         """Wait for the CUDA device; nothing is to be waited for on the CPU."""
         self._require()
@@ -170,36 +184,48 @@ class TorchHook:
         process.synchronize(self._device())
 
     def start(self, window: str) -> None:
-        """Begin a profiler session, list what exists, and put the markers' hooks on."""
+        """Begin a profiler session and put the markers' hooks on; in a memory window list what exists."""
+        watch = self._require().watch
+        from tbdprof.hooks.on_torch import owners, process
+        from tbdprof.hooks.on_torch.trace import Session
+
+        of_memory = window == _MEMORY
+        if of_memory:
+            process.release_workspaces()
+        self._window = _Window(window, Session(window), owners.existing(watch.watched) if of_memory else ())
+        process.stop_polling()
+        watch.markers.on, watch.markers.with_owners = True, of_memory
+        watch.open_window()
+        if of_memory:
+            self._begin_memory(self._window)
+        else:
+            watch.markers.place(Mark(Point.BEGIN))
+
+    def _begin_memory(self, window: _Window) -> None:
         joined = self._require()
         watch = joined.watch
         import torch
 
-        from tbdprof.hooks.on_torch import owners, process
-        from tbdprof.hooks.on_torch.trace import Session
+        from tbdprof.hooks.on_torch import owners
 
-        process.release_workspaces()
-        self._window = _Window(Session(), owners.existing(watch.watched))
-        process.stop_polling()
-        watch.markers.on = True
-        watch.open_window()
         everything = owners.everything(watch.watched)
         watch.markers.place(
             Mark(Point.BEGIN, owned=everything),
             # An allocation tells how much torch has counted so far.
             inside=lambda: torch.empty(1, device="cpu"),
         )
-        self._window.missing.update(owners.uncounted(watch.watched))
+        window.missing.update(owners.uncounted(watch.watched))
         if joined.late is not None:
-            self._window.deaths = watch.mark_deaths(self._window.existing)
+            window.deaths = watch.mark_deaths(window.existing)
 
     def mark_step(self) -> None:
-        """Read all owners at a step's end."""
+        """Mark a step's end; in a memory window read all owners there."""
         watch = self._require().watch
         from tbdprof.hooks.on_torch import owners
 
         if watch.markers.is_on():
-            watch.markers.place(Mark(Point.STEP, owned=owners.everything(watch.watched)))
+            owned = owners.everything(watch.watched) if watch.markers.with_owners else ()
+            watch.markers.place(Mark(Point.STEP, owned=owned))
 
     def stop(self) -> None:
         """End the session and take the markers' hooks off."""
@@ -210,16 +236,16 @@ class TorchHook:
         from tbdprof.hooks.on_torch import owners
 
         window.deaths.clear()
-        window.left = owners.seen(watch.watched)
+        window.left = owners.seen(watch.watched) if window.name == _MEMORY else ()
         watch.markers.on = False
         watch.close_window()
         trace = window.session.end(watch.markers.take())
         if not trace.begun:
-            window.missing["memory"] = _TAKEN
+            window.missing[window.name] = _TAKEN
         self._recorded = (window, trace)
 
     def drain(self, strings: Strings) -> Drained:
-        """Return the last window's spans, allocations and owners."""
+        """Return the last window's spans; of a memory window allocations and owners, too."""
         if self._recorded is None:
             return Drained({}, [])
         window, trace = self._recorded
@@ -227,7 +253,8 @@ class TorchHook:
         if not trace.begun:
             return Drained({}, [], window.missing)
         tables, marks, missing = build(trace, window.existing, self._require().late is None, strings, window.left)
-        return Drained(tables, marks, window.missing | missing)
+        kept = tables if window.name == _MEMORY else {"span": tables["span"]}
+        return Drained(kept, marks, window.missing | missing)
 
     def close(self) -> None:
         """Take off every hook and put back accounting, thread count and environment."""

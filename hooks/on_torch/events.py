@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from tbdprof.records import Role
+from tbdprof.records import Operation, Role
 
 ENGINE_NODE = "autograd::engine::evaluate_function"
 ACCUMULATE_GRAD = "torch::autograd::AccumulateGrad"
 UPDATE = "Optimizer.step#"
+_LOADING = "enumerate(DataLoader)#"
 _COMPILED = ("CompiledFunction", "Torch-Compiled Region", "## Call CompiledFxGraph")
 
 
@@ -100,6 +101,8 @@ class Region:
     parent: "Region | None" = None
     shapes: Sequence[object] = ()
     tensors: Sequence[SeenTensor] = ()
+    operation: Operation = Operation.OTHER  # in kernels windows
+    work: str | None = None  # text of a `tbdprof.work.Work`, in kernels windows
     run: BackwardRun | None = None
     holds_engine: bool = False
     holds_recompute: bool = False
@@ -115,6 +118,11 @@ class Region:
         return self.scope is Scope.USER and self.name.startswith(UPDATE)
 
     @property
+    def is_loading(self) -> bool:
+        """Whether it is a data loader's making of the next batch."""
+        return self.scope is Scope.USER and self.name.startswith(_LOADING)
+
+    @property
     def is_compiled(self) -> bool:
         """Whether a compiler made what runs inside."""
         return self.name.startswith(_COMPILED)
@@ -122,7 +130,8 @@ class Region:
     @property
     def is_range(self) -> bool:
         """Whether Python code opened it: it may be cut where a phase ends."""
-        return self.scope is Scope.USER and not self.is_compiled
+        is_python = self.operation is not Operation.COMMUNICATION
+        return self.scope is Scope.USER and is_python and not self.is_compiled
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,7 @@ class Spans:
             span.forward,
             self._strings.add(json.dumps(region.shapes)) if region is not None else -1,
             region.tensors[0].address if region is not None and cast else 0,
+            self._strings.add(region.work) if region is not None and region.work is not None else -1,
         )
         return span
 
@@ -203,6 +204,8 @@ def _phase(origin: Origin, around: Phase) -> Phase:
         return Phase.BACKWARD
     if origin.is_update:
         return Phase.UPDATE
+    if origin.is_loading:
+        return Phase.DATA
     if around is Phase.BACKWARD and origin.scope is Scope.FUNCTION and origin.number >= 0:
         return Phase.RECOMPUTE
     return around
@@ -230,4 +233,4 @@ def _operation(region: Region | None, kind: SpanKind) -> Operation:
         return Operation.CAST
     if region.name == ACCUMULATE_GRAD:
         return Operation.ACCUMULATE
-    return Operation.OTHER
+    return region.operation

@@ -3,11 +3,11 @@
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
-from torch._C._autograd import _profiler_type
+from torch._C._autograd import _KinetoEvent, _profiler_type
 from torch._C._profiler import (
     ActiveProfilerType,
     RecordScope,
@@ -19,6 +19,7 @@ from torch._C._profiler import (
 from torch.autograd.profiler import profile
 
 from tbdprof.errors import UnavailableError
+from tbdprof.hooks.on_torch import works
 from tbdprof.hooks.on_torch.events import (
     Enter,
     Event,
@@ -33,10 +34,17 @@ from tbdprof.hooks.on_torch.events import (
     Trace,
     relate,
 )
+from tbdprof.hooks.on_torch.operands import Argument, Operand
+from tbdprof.hooks.on_torch.room import Room
+from tbdprof.records import Operation
 
 MARKER = "##tbd:"
 LOG_LEVEL = "KINETO_LOG_LEVEL"
+_OPERATOR = "cpu_op"
 _SCOPES = {RecordScope.BACKWARD_FUNCTION: Scope.BACKWARD, RecordScope.USER_SCOPE: Scope.USER}
+
+
+_Lists = Mapping[int, Sequence[object]]  # arguments by the operator's correlation number
 
 
 def is_profiler_active() -> bool:
@@ -45,18 +53,25 @@ def is_profiler_active() -> bool:
 
 
 class Session:
-    """Records operators, their input shapes and every allocation until it is ended."""
+    """Records operators and their arguments until it is ended, in memory windows every allocation, too.
 
-    def __init__(self) -> None:
+    Kernels of a GPU will be among the events of a kernels window once its profile is given the device (`use_device`);
+    each tells the correlation number of the operator that launched it.
+    """
+
+    def __init__(self, window: str) -> None:
         if is_profiler_active():
-            raise UnavailableError("another torch profiler is active: end it before tbdprof's memory window begins")
-        self._profile = profile(use_kineto=True, profile_memory=True, record_shapes=True)
+            raise UnavailableError(f"another torch profiler is active: end it before tbdprof's {window} window begins")
+        self._of_kernels = window == "kernels"
+        self._room = Room()
+        self._profile = profile(use_kineto=True, profile_memory=not self._of_kernels, record_shapes=True)
         self._offset_ns = _wall_offset_ns()
         with _quiet():
             self._profile.__enter__()  # type: ignore[no-untyped-call]
 
     def end(self, marks: dict[int, Mark]) -> Trace:
         """End the session; the trace has not `begun` where another profiler took it over."""
+        self._room.give_back()
         if not is_profiler_active():
             return Trace()
         with _quiet():
@@ -64,18 +79,22 @@ class Session:
         result = self._profile.kineto_results
         if result is None:
             return Trace()
-        reader = _Reader(self._offset_ns, marks)
+        reader = _Reader(self._offset_ns, marks, _lists(result.events()) if self._of_kernels else None)
         for root in result.experimental_event_tree():
             reader.read(root)
         return reader.trace()
 
 
 class _Reader:
-    """Walks the event tree; events at the same time stay in the tree's order."""
+    """Walks the event tree; events at the same time stay in the tree's order.
 
-    def __init__(self, offset_ns: int, marks: dict[int, Mark]) -> None:
+    With the lists among operators' arguments it tells what they compute, else the tensors they read.
+    """
+
+    def __init__(self, offset_ns: int, marks: dict[int, Mark], lists: _Lists | None) -> None:
         self._offset_ns = offset_ns
         self._marks = marks
+        self._lists = lists
         self._trace = Trace()
         self._regions: list[Region] = []
 
@@ -116,8 +135,10 @@ class _Reader:
             number=fields.sequence_number,
             parent=parent,
             shapes=[_shapes(value) for value in fields.inputs],
-            tensors=[seen for value in fields.inputs for seen in _tensors(value)],
+            tensors=() if self._lists is not None else [seen for value in fields.inputs for seen in _tensors(value)],
         )
+        if self._lists is not None:
+            region.operation, region.work = _work(node, fields, self._lists)
         self._regions.append(region)
         self._add(node, Enter(region))
         return region
@@ -153,6 +174,41 @@ def _memory(node: _ProfilerEvent, fields: _ExtraFields_Allocation) -> MemoryEven
         total_bytes=fields.total_allocated,
         was_tensor=fields.id is not None,
     )
+
+
+def _lists(events: Sequence[_KinetoEvent]) -> _Lists:
+    """Return the arguments that are no tensors, of which the event tree has the single numbers only."""
+    return {
+        event.correlation_id(): event.concrete_inputs()
+        for event in events
+        if works.has_work(event.name()) and event.activity_type() == _OPERATOR
+    }
+
+
+def _work(node: _ProfilerEvent, fields: _ExtraFields_TorchOp, lists: _Lists) -> tuple[Operation, str | None]:
+    """Return what an operator computes; tree and events of one session number it alike."""
+    if not works.has_work(fields.name):
+        return works.operation_of(fields.name), None
+    told = lists.get(node.correlation_id, ())
+    values = [_argument(value, told[i] if i < len(told) else None) for i, value in enumerate(fields.inputs)]
+    return works.told_as_text(fields.name, tuple(values), _may_be_tf32(fields))
+
+
+def _argument(value: object, told: object) -> Argument:
+    if isinstance(value, _TensorMetadata):
+        return Operand(tuple(value.sizes), str(value.dtype).removeprefix("torch."), value.dtype.itemsize)
+    if isinstance(value, list):
+        return tuple(_argument(each, None) for each in value)
+    return tuple(told) if isinstance(told, list) else told
+
+
+def _may_be_tf32(fields: _ExtraFields_TorchOp) -> bool:
+    """Return whether a GPU computes this operator's products of float32 in TF32."""
+    if not any(isinstance(value, _TensorMetadata) and value.device.type == "cuda" for value in fields.inputs):
+        return False
+    if works.operation_of_products(fields.name) in (Operation.CONVOLUTION, Operation.RECURRENT):
+        return bool(torch.backends.cudnn.allow_tf32)
+    return fields.allow_tf32_cublas
 
 
 def _shapes(value: object) -> object:

@@ -27,6 +27,7 @@ class Markers:
     def __init__(self) -> None:
         self.marks: dict[int, Mark] = {}
         self.on = False
+        self.with_owners = True  # else owners are not read
         self._pid = os.getpid()
         self._numbers = itertools.count()
 
@@ -95,7 +96,7 @@ class Watch:
         self._local = threading.local()
         for prefix, model in self.watched.prefixes():
             self._mark_model(prefix, model)
-        for optimizer in self.watched.optimizers():
+        for optimizer in self.watched.optimizers() if self.markers.with_owners else ():
             self._mark_optimizer(optimizer)
 
     def close_window(self) -> None:
@@ -161,7 +162,8 @@ class Watch:
             return
         if self._enter() == 0 and not _in_backward():
             name = f"forward {root}".rstrip()
-            self.markers.place(Mark(Point.FORWARD, name, owners.inputs((args, kwargs))))
+            given = owners.inputs((args, kwargs)) if self.markers.with_owners else ()
+            self.markers.place(Mark(Point.FORWARD, name, given))
         self.markers.place(Mark(Point.LAYER, root))
 
     def _forward_ends(self, root: str) -> None:
@@ -212,7 +214,7 @@ class Watch:
 
     def _step_found(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         wanted = self._finds_optimizers and (self._finds_models or self.watched.is_updated_by(optimizer))
-        if wanted and self.watched.add_optimizer(optimizer) and self.markers.is_on():
+        if wanted and self.watched.add_optimizer(optimizer) and self.markers.is_on() and self.markers.with_owners:
             self._mark_optimizer(optimizer)
             self._step_begins(optimizer)
         if not self._finds_models:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tbdprof.analysis.blocks import NEVER, Blocks, Bools, Ints, Levels, lifetimes, running
-from tbdprof.analysis.roles import Owned, Roles, SpanTree, classify, owned
+from tbdprof.analysis.blocks import NEVER, Blocks, Bools, Ints, Levels, in_order, lifetimes, running
+from tbdprof.analysis.roles import Owned, Roles, classify, owned
+from tbdprof.analysis.spans import SpanTree
 from tbdprof.recording import Recording, Window
 from tbdprof.records import AllocationKind, Role, SpanKind, Strings, Table
 
@@ -52,22 +53,24 @@ def of_device(recording: Recording, window: Window) -> Window:
 
 def _device_rows(recording: Recording, rows: Table) -> Table:
     wanted = [index for index in np.unique(rows["device"]) if recording.strings[index] == recording.run.device]
-    mine: Table = rows[np.isin(rows["device"], wanted)]
+    chosen = np.isin(rows["device"], wanted)
+    mine: Table = rows if chosen.all() else rows[chosen]
     return mine
 
 
-def events(window: Window) -> Table:
-    """Return the allocations and frees of a window, without what was there before it."""
-    rows = window.table("allocation")
-    happened: Table = rows[rows["kind"] != AllocationKind.EXISTING]
-    return happened
+def has_events(window: Window) -> bool:
+    """Tell whether memory came or went in a window."""
+    return bool((window.table("allocation")["kind"] != AllocationKind.EXISTING).any())
 
 
 def left_out(recording: Recording) -> str | None:
     """Say which other devices had events in the memory windows, and how many; None where none had."""
     counts: Counter[str] = Counter()
     for window in recording.named("memory"):
-        counts.update(recording.strings[int(index)] for index in events(window)["device"])
+        rows = window.table("allocation")
+        indices, numbers = np.unique(rows["device"][rows["kind"] != AllocationKind.EXISTING], return_counts=True)
+        for index, number in zip(indices.tolist(), numbers.tolist(), strict=True):
+            counts[recording.strings[index]] += number
     counts.pop(recording.run.device, None)
     listed = ", ".join(f"{count} events of {device or 'an unnamed device'}" for device, count in sorted(counts.items()))
     return f"left out: {listed}; one device is told, {recording.run.device}" if listed else None
@@ -80,7 +83,7 @@ def account(recording: Recording, window: Window) -> Account:
     marks = np.sort(window.table("step")["last_sequence"])
     named = owned(blocks, window.table("owner"))
     unexplained = _unexplained(levels, recording)
-    scratch = _scratch(unexplained, events(window), blocks, tree) * (recording.run.threads != 1)
+    scratch = _scratch(unexplained, window.table("allocation"), blocks, tree) * (recording.run.threads != 1)
     return Account(
         window=window,
         strings=recording.strings,
@@ -110,17 +113,18 @@ def _unexplained(levels: Levels, recording: Recording) -> Ints:
     return levels.total_bytes + offset - known
 
 
-def _scratch(unexplained: Ints, rows: Table, blocks: Blocks, tree: SpanTree) -> Ints:
+def _scratch(unexplained: Ints, allocations: Table, blocks: Blocks, tree: SpanTree) -> Ints:
     """Return what only the total tells, and tells no more of before and after the operator in which it did.
 
     So the memory of an operator's worker threads looks where a framework reports none of it. A free that nobody
     reported the allocation of speaks of a lost report instead: there nothing is claimed.
     """
-    rows = np.sort(rows, order="sequence")
-    operator = tree.outermost(tree.index(rows["span"]), SpanKind.OPERATOR)
+    rows = in_order(allocations)
+    operator = tree.outermost(tree.index(allocations["span"][rows]), SpanKind.OPERATOR)
     begins = np.flatnonzero(np.diff(operator, prepend=-2))
     ends = np.append(begins[1:], len(rows))
-    lost = (rows["kind"] == AllocationKind.FREED) & ~np.isin(rows["sequence"], blocks.end)
+    freed = allocations["kind"][rows] == AllocationKind.FREED
+    lost = freed & ~np.isin(allocations["sequence"][rows], blocks.end)
     sure = (operator[begins] >= 0) & (begins > 0) & (ends < len(rows)) & ~np.logical_or.reduceat(lost, begins)
     around = np.maximum(unexplained[begins - 1], unexplained[ends % len(rows)])
     level = np.where(sure, np.maximum(around, 0), NEVER)

@@ -74,41 +74,46 @@ def lifetimes(allocations: Table) -> tuple[Blocks, Levels]:
     an allocation at an address still in use ends the earlier block there.
     """
     order = np.lexsort((allocations["sequence"], allocations["address"]))
-    rows = allocations[order]
-    made = rows["kind"] != AllocationKind.FREED
-    same = np.zeros(len(rows), bool)
-    same[:-1] = rows["address"][1:] == rows["address"][:-1]
-    follower = np.arange(1, len(rows) + 1)
-    begin = np.flatnonzero(made)
+    kind, address = allocations["kind"][order], allocations["address"][order]
+    begin = np.flatnonzero(kind != AllocationKind.FREED)
+    same = np.zeros(len(order), bool)
+    same[:-1] = address[1:] == address[:-1]
     ended = same[begin]
-    after = rows[np.where(ended, follower[begin], begin)]
-    freed = ended & (after["kind"] == AllocationKind.FREED)
-    first = rows[begin]
-    size, rounding = _sizes(first)
+    after = np.where(ended, begin + 1, begin)
+    freed = ended & (kind[after] == AllocationKind.FREED)
+    first, last = order[begin], order[after]
+    size, rounding = _sizes(allocations, first)
+    start = np.where(kind[begin] == AllocationKind.EXISTING, BEFORE, allocations["sequence"][first])
     blocks = Blocks(
-        address=first["address"],
-        start=np.where(first["kind"] == AllocationKind.EXISTING, BEFORE, first["sequence"]),
-        end=np.where(ended, after["sequence"], NEVER),
+        address=address[begin],
+        start=start,
+        end=np.where(ended, allocations["sequence"][last], NEVER),
         size_bytes=size,
         rounding_bytes=rounding,
-        span=first["span"],
-        free_span=np.where(freed, after["span"], -1),
-        free_thread=np.where(freed, after["thread"], -1),
-        was_tensor=first["was_tensor"],
-        shape=first["shape"].astype(np.int64),
+        span=allocations["span"][first],
+        free_span=np.where(freed, allocations["span"][last], -1),
+        free_thread=np.where(freed, allocations["thread"][last], -1),
+        was_tensor=allocations["was_tensor"][first],
+        shape=allocations["shape"][first].astype(np.int64),
     )
     return blocks, _levels(allocations, blocks)
 
 
-def _sizes(rows: Table) -> tuple[Ints, Ints]:
-    requested, allocated = rows["requested_bytes"], rows["allocated_bytes"]
+def _sizes(allocations: Table, rows: Ints) -> tuple[Ints, Ints]:
+    requested, allocated = allocations["requested_bytes"][rows], allocations["allocated_bytes"][rows]
     size = np.where(requested >= 0, requested, allocated)
     return size, np.where((requested >= 0) & (allocated >= 0), allocated - requested, 0)
 
 
+def in_order(allocations: Table) -> Ints:
+    """Return the rows of what happened in the window, without what was there before, in the order of events."""
+    rows = np.flatnonzero(allocations["kind"] != AllocationKind.EXISTING)
+    return rows[np.argsort(allocations["sequence"][rows], kind="stable")]
+
+
 def _levels(allocations: Table, blocks: Blocks) -> Levels:
-    events = np.sort(allocations[allocations["kind"] != AllocationKind.EXISTING], order="sequence")
-    sequence = events["sequence"]
+    rows = in_order(allocations)
+    sequence = allocations["sequence"][rows]
     existing = blocks.start == BEFORE
     base, base_rounding = (
         int(blocks.size_bytes[existing].sum()),
@@ -116,22 +121,23 @@ def _levels(allocations: Table, blocks: Blocks) -> Levels:
     )
     return Levels(
         sequence=sequence,
-        time_ns=events["time_ns"],
+        time_ns=allocations["time_ns"][rows],
         known_bytes=running(sequence, blocks, blocks.size_bytes),
         rounding_bytes=running(sequence, blocks, blocks.rounding_bytes),
-        total_bytes=events["total_bytes"],
+        total_bytes=allocations["total_bytes"][rows],
         base_bytes=base,
         base_rounding_bytes=base_rounding,
-        base_total_bytes=_base_total(events),
+        base_total_bytes=_base_total(allocations[rows[:1]]),
     )
 
 
-def _base_total(events: Table) -> int:
-    if not len(events) or events["total_bytes"][0] < 0:
+def _base_total(first: Table) -> int:
+    """Return the framework's total before its first event, -1: not told."""
+    if not len(first) or first["total_bytes"][0] < 0:
         return -1
-    size = int(events["allocated_bytes"][0])
-    allocated = events["kind"][0] == AllocationKind.ALLOCATED
-    return int(events["total_bytes"][0]) + (-size if allocated else size)
+    size = int(first["allocated_bytes"][0])
+    allocated = first["kind"][0] == AllocationKind.ALLOCATED
+    return int(first["total_bytes"][0]) + (-size if allocated else size)
 
 
 def running(sequence: Ints, blocks: Blocks, amount: Ints, chosen: Bools | None = None) -> Ints:

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tbdprof.analysis.account import Account
-from tbdprof.analysis.blocks import Ints
-from tbdprof.analysis.roles import SpanTree
-from tbdprof.records import Phase, Role, SpanKind
+from tbdprof.records import Role, SpanKind
 
 TOP = 20
 
@@ -31,8 +29,9 @@ def holdings(worked: Account, row: int) -> list[Holding]:
     live = worked.live(row)
     live = live[np.argsort(-worked.blocks.size_bytes[live], kind="stable")]
     outer = worked.tree.outermost(worked.tree.index(worked.blocks.span[live]), SpanKind.OPERATOR)
-    operators = np.where(outer >= 0, worked.tree.rows["name"][np.maximum(outer, 0)], -1)
-    places = zip(live.tolist(), _layers(worked, live), operators.tolist(), strict=True)
+    layers = worked.tree.name(worked.tree.layer(worked.tree.index(worked.blocks.span[live])))
+    names = [worked.strings[name] if name >= 0 else None for name in layers.tolist()]
+    places = zip(live.tolist(), names, worked.tree.name(outer).tolist(), strict=True)
     return [_holding(worked, block, layer, operator) for block, layer, operator in places]
 
 
@@ -60,28 +59,6 @@ def by_layer(held: Sequence[Holding], unreported_bytes: int) -> tuple[tuple[str 
     if unreported_bytes:
         sums[None] += unreported_bytes
     return tuple(sorted(sums.items(), key=lambda item: -item[1]))
-
-
-def _layers(worked: Account, live: Ints) -> list[str | None]:
-    """Return the layer of each of some blocks: its owner's, else the layer around it, else its forward operator's."""
-    tree = worked.tree
-    made = tree.index(worked.blocks.span[live])
-    around = tree.nearest(made, tree.rows["kind"] == SpanKind.LAYER)
-    around = np.where(around >= 0, around, _layer_of_forward(tree, made))
-    return [worked.strings[int(tree.rows["name"][row])] if row >= 0 else None for row in around]
-
-
-def _layer_of_forward(tree: SpanTree, made: Ints) -> Ints:
-    """Return, for blocks made in backward, the layer span of the forward operator with the same number, -1: none."""
-    rows = tree.rows
-    numbered = rows["forward"] >= 0
-    forward = np.flatnonzero(numbered & (rows["phase"] == Phase.FORWARD))
-    layer = tree.nearest(forward, rows["kind"] == SpanKind.LAYER)
-    pairs = zip(rows["forward"][forward].tolist(), layer.tolist(), strict=True)
-    by_number = {number: row for number, row in pairs if row >= 0}
-    backward = tree.nearest(made, numbered)
-    numbers = np.where(backward >= 0, rows["forward"][np.maximum(backward, 0)], -1)
-    return np.array([by_number.get(int(number), -1) for number in numbers], np.int64)
 
 
 def _owner_layer(name: str, role: Role) -> str | None:

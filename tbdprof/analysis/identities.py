@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.blocks import Blocks, Ints
+from tbdprof.analysis.blocks import Blocks, Bools, Ints
 from tbdprof.recording import Recording, Window
 from tbdprof.records import AllocationKind, Optimizer, Parameter, Role
 
@@ -60,15 +60,21 @@ def check(
 
 def _reports(recording: Recording, window: Window) -> Iterator[str]:
     """Yield what cannot be in a complete account of allocations and frees."""
-    allocations = window.table("allocation")
-    rows = allocations[np.lexsort((allocations["sequence"], allocations["address"], allocations["device"]))]
-    same = (rows["address"][1:] == rows["address"][:-1]) & (rows["device"][1:] == rows["device"][:-1])
-    lived, freed = rows["kind"][:-1] != AllocationKind.FREED, rows["kind"][1:] == AllocationKind.FREED
+    rows = window.table("allocation")
+    order = np.lexsort((rows["sequence"], rows["address"], rows["device"]))
+
+    def changes(name: str) -> Bools:
+        column = rows[name][order]
+        differs: Bools = column[1:] != column[:-1]
+        return differs
+
+    same = ~changes("address") & ~changes("device")
+    gone = rows["kind"][order] == AllocationKind.FREED
+    lived, freed = ~gone[:-1], gone[1:]
     twice = int((same & lived & ~freed).sum())
     if twice:
         yield f"{twice} allocations at an address that was still in use"
-    sizes = [rows[name][1:] != rows[name][:-1] for name in ("requested_bytes", "allocated_bytes")]
-    differ = int((same & lived & freed & (sizes[0] | sizes[1])).sum())
+    differ = int((same & lived & freed & (changes("requested_bytes") | changes("allocated_bytes"))).sum())
     if differ:
         yield f"{differ} frees of another size than was allocated"
 

@@ -13,16 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tbdprof.analysis import identities
-from tbdprof.analysis.account import Account, account, events, of_device
-from tbdprof.analysis.blocks import Ints
+from tbdprof.analysis.account import Account, account, has_events, of_device
+from tbdprof.analysis.blocks import Bools, Ints
 from tbdprof.analysis.holdings import TOP, Holding, by_layer, holdings
 from tbdprof.analysis.roles import CATEGORIES
 from tbdprof.recording import Recording, Window
 from tbdprof.records import Phase, Role, SpanKind
 
 TIMELINE_POINTS = 400
-
-Series = Mapping[Role, Ints]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class Memory:
 def measure(recording: Recording) -> Memory | None:
     """Return the memory of the memory windows that saw any event, None where none did."""
     windows = [of_device(recording, window) for window in recording.named("memory")]
-    windows = [window for window in windows if len(events(window))]
+    windows = [window for window in windows if has_events(window)]
     measured = [_measure(recording, window) for window in windows]
     settled = [found for window, found in zip(windows, measured, strict=True) if len(window.table("step")) > 1]
     return _together(measured, settled or measured) if measured else None
@@ -94,16 +92,29 @@ def _together(measured: Sequence[Memory], telling: Sequence[Memory]) -> Memory:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is kept of a role's bytes after each event: one series at a time, for there may be millions of events."""
+
+    at_peak: int
+    highest: int
+    when_read: Ints  # where the owners were read
+    at_updates: Ints  # where an optimizer's step began
+
+
 def _measure(recording: Recording, window: Window) -> Memory:
     worked = account(recording, window)
     levels, counted = worked.levels, worked.counted
-    series = {role: worked.series(role) for role in Role}
-    categories = {name: np.sum([series[role] for role in roles], axis=0) for name, roles in CATEGORIES.items()}
-    total = np.sum([*series.values(), levels.rounding_bytes], axis=0)
+    total = np.sum([levels.rounding_bytes, worked.scratch_bytes, np.maximum(worked.unknown_bytes, 0)], axis=0)
+    total += levels.known_bytes
     independent = recording.run.independent_total is None and levels.base_total_bytes >= 0
-    explained = total - np.maximum(worked.unknown_bytes, 0) if independent else total
     peak = int(np.argmax(np.where(counted, levels.total_bytes if independent else total, -1)))
-    held, highest = _held_when_read(worked, series), int(total[counted].max())
+    highest, kept = int(total[counted].max()), _kept(counted, total)
+    explained = total - np.maximum(worked.unknown_bytes, 0) if independent else total
+    allocator_peak = int(explained[counted].max())
+    del total, explained
+    roles, categories, category_max = _told(worked, peak, kept)
+    held = {role: int(roles[role].when_read.max(initial=0)) for role in (Role.WEIGHT, Role.BUFFER)}
     found = identities.check(recording, window, worked.blocks, worked.unknown_bytes, held, highest)
     told = bool((window.table("allocation")["requested_bytes"] >= 0).all())
     live = holdings(worked, peak)
@@ -111,55 +122,71 @@ def _measure(recording: Recording, window: Window) -> Memory:
         device=recording.run.device,
         events=len(levels.sequence),
         steps=_steps(worked),
-        allocator_peak_bytes=int(explained[counted].max()),
+        allocator_peak_bytes=allocator_peak,
         independent_peak_bytes=int(levels.total_bytes[peak]) if independent else None,
-        roles_at_peak={role: int(values[peak]) for role, values in series.items()},
+        roles_at_peak={role: each.at_peak for role, each in roles.items()},
         rounding_at_peak_bytes=int(levels.rounding_bytes[peak]) if told else None,
-        roles_max={role: int(values[counted].max()) for role, values in series.items()},
-        category_max={name: int(values[counted].max()) for name, values in categories.items()},
+        roles_max={role: each.highest for role, each in roles.items()},
+        category_max=category_max,
         rounding_max_bytes=int(levels.rounding_bytes[counted].max()) if told else None,
-        at_optimizer_step=_at_optimizer_step(worked, series),
+        at_optimizer_step=_at_optimizer_step(roles),
         top_at_peak=tuple(live[:TOP]),
         by_layer=by_layer(live, int(worked.scratch_bytes[peak] + max(worked.unknown_bytes[peak], 0))),
-        timeline=_timeline(worked, categories, total),
+        timeline=Timeline(_steps(worked), levels.time_ns[kept], categories),
         violations=found.lines,
         mismatches=found.count,
         outside_allocator_bytes=_outside_allocator(worked),
     )
 
 
+def _told(worked: Account, peak: int, kept: Ints) -> tuple[dict[Role, _Told], dict[str, Ints], dict[str, int]]:
+    """Return what is kept of each role; the bytes of each category after the kept events; and its largest."""
+    read, updates = _readings(worked), _updates(worked)
+    roles, categories, category_max = dict[Role, _Told](), dict[str, Ints](), dict[str, int]()
+    for name, members in CATEGORIES.items():
+        level = np.zeros(len(worked.levels.sequence), np.int64)
+        for role in members:
+            series = worked.series(role)
+            roles[role] = _Told(int(series[peak]), int(series[worked.counted].max()), series[read], series[updates])
+            level += series
+        categories[name], category_max[name] = level[kept], int(level[worked.counted].max())
+    return {role: roles[role] for role in Role}, categories, category_max
+
+
 def _steps(worked: Account) -> int:
     return max(len(worked.marks) - 1, 1)
 
 
-def _held_when_read(worked: Account, series: Series) -> dict[Role, int]:
-    """Return the most that weights and buffers held at any reading of the owners."""
-    read = np.searchsorted(worked.levels.sequence, np.unique(worked.window.table("owner")["sequence"])) - 1
-    return {role: int(series[role][read[read >= 0]].max(initial=0)) for role in (Role.WEIGHT, Role.BUFFER)}
+def _readings(worked: Account) -> Ints:
+    """Return the events after which owners were read."""
+    read: Ints = np.searchsorted(worked.levels.sequence, np.unique(worked.window.table("owner")["sequence"])) - 1
+    return read[read >= 0]
 
 
-def _at_optimizer_step(worked: Account, series: Series) -> Mapping[Role, int] | None:
-    """Return the breakdown where an optimizer's step began, at the one with the most gradient; None without a step."""
+def _updates(worked: Account) -> Ints:
+    """Return the events after which an optimizer's step began, without those of the step that settles."""
     rows = worked.tree.rows
     updates = (rows["kind"] == SpanKind.PHASE) & (rows["phase"] == Phase.UPDATE)
     begins = np.sort(rows["first_sequence"][updates])
     if len(worked.marks) > 1:
         begins = begins[begins > worked.marks[0]]
-    places = np.searchsorted(worked.levels.sequence, begins) - 1
-    places = places[places >= 0]
-    if not len(places):
+    places: Ints = np.searchsorted(worked.levels.sequence, begins) - 1
+    return places[places >= 0]
+
+
+def _at_optimizer_step(roles: Mapping[Role, _Told]) -> Mapping[Role, int] | None:
+    """Return the breakdown where an optimizer's step began, at the one with the most gradient; None without a step."""
+    if not len(roles[Role.GRADIENT].at_updates):
         return None
-    best = int(places[np.argmax(series[Role.GRADIENT][places])])
-    return {role: int(values[best]) for role, values in series.items()}
+    best = int(np.argmax(roles[Role.GRADIENT].at_updates))
+    return {role: int(each.at_updates[best]) for role, each in roles.items()}
 
 
-def _timeline(worked: Account, categories: Mapping[str, Ints], total: Ints) -> Timeline:
-    """Keep the largest event of each of some equal stretches, so that the peak is always among them."""
-    rows = np.flatnonzero(worked.counted)
+def _kept(counted: Bools, total: Ints) -> Ints:
+    """Return the largest event of each of some equal stretches, so that the peak is always among them."""
+    rows = np.flatnonzero(counted)
     stretches = np.array_split(rows, min(len(rows), TIMELINE_POINTS)) if len(rows) else []
-    kept = np.array([stretch[np.argmax(total[stretch])] for stretch in stretches], np.int64)
-    series = {name: values[kept] for name, values in categories.items()}
-    return Timeline(_steps(worked), worked.levels.time_ns[kept], series)
+    return np.array([stretch[np.argmax(total[stretch])] for stretch in stretches], np.int64)
 
 
 def _outside_allocator(worked: Account) -> int:

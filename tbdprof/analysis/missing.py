@@ -1,11 +1,14 @@
 """Why a result is not there: a reason for everything that is null in the machine-readable report."""
 
+from collections.abc import Mapping
+
 from tbdprof.analysis.account import left_out
 from tbdprof.analysis.memory import Memory
 from tbdprof.analysis.throughput import CpuUtilization, Overhead, Throughput
+from tbdprof.analysis.time_blocks import settled
+from tbdprof.analysis.timing import Timing
 from tbdprof.recording import Recording
 
-NOT_YET = "this version of tbdprof does not measure it"
 GPU_ONLY = "told on a GPU only; not measured by this version"
 NOT_COUNTED = "the framework keeps no count over the whole run on this device"
 NOT_TOLD = "the loop did not tell it"
@@ -13,12 +16,19 @@ NOT_REQUESTED = "the allocator does not tell how much was requested"
 NOT_JUDGED = "a warm-up of a fixed length is not judged"
 ONE_BLOCK = "an interval needs two blocks of steps or more"
 ONE_WINDOW = "needs two clean windows to compare"
-QUIET = frozenset({NOT_YET, GPU_ONLY, NOT_COUNTED, NOT_TOLD, NOT_REQUESTED, NOT_JUDGED, ONE_BLOCK, ONE_WINDOW})
-
-UNMEASURED = (
-    *("time", "time_by_layer", "kernels", "low_utilization", "flops_per_sample", "overhead.kernels_window"),
-    *(f"utilization.{part}" for part in ("device_busy", "fp32_flop", "fp32_pipe", "tensor_pipe", "mfu")),
+NO_SAMPLES = "only steps were counted: no samples were told"
+NO_PRODUCTS = "no operator told of a product it computes"
+NO_COMMUNICATION = "no communication was seen"
+NO_WINDOW = "no kernels window was recorded"
+QUIET = frozenset(
+    {GPU_ONLY, NO_COMMUNICATION, NO_WINDOW, NOT_COUNTED, NOT_TOLD, NOT_REQUESTED, NOT_JUDGED, ONE_BLOCK, ONE_WINDOW}
 )
+
+TOLD_TWICE = 0.001  # of the step: clocks that tell microseconds leave some
+
+UNMEASURED = ("utilization.fp32_pipe", "utilization.tensor_pipe")
+OF_KERNELS = ("time", "time_by_layer", "kernels", "low_utilization", "verdict", "run.flops_per_sample")
+OF_UTILIZATION = ("utilization.device_busy", "utilization.fp32_flop", "utilization.mfu")
 BENEATH = ("allocator_cache", "driver_context", "other_processes")
 
 
@@ -27,17 +37,21 @@ def reasons(
     memory: Memory | None,
     throughput: Throughput | None,
     cpu: CpuUtilization | None,
-    overhead: Overhead | None,
+    overheads: Mapping[str, Overhead | None],
+    timing: Timing | None,
 ) -> dict[str, str]:
     """Return the reason for each missing result; what was told while recording goes before what is concluded here."""
     found = {
-        **dict.fromkeys(UNMEASURED, NOT_YET),
+        **dict.fromkeys(UNMEASURED, GPU_ONLY),
         **{f"memory.{part}": GPU_ONLY for part in BENEATH},
         **_of_run(recording, throughput),
         **(_of_memory(recording, memory) if memory else {"memory": _without(recording, "memory")}),
         **(_of_throughput(recording, throughput) if throughput else {"throughput": _without(recording, "clean")}),
-        **_of_overhead(overhead),
+        **_of_overhead(overheads["memory"], "memory", "step"),
+        **_of_overhead(overheads["kernels"], "kernels", "block"),
+        **({"overhead.kernels_window": NO_WINDOW} if _never_meant(recording, "kernels") else {}),
         **recording.missing,
+        **(_of_timing(recording, timing) if timing else _without_kernels(recording)),
     }
     if cpu is None:
         found.setdefault("utilization.cpu", found.get("throughput", "not sampled in the clean windows"))
@@ -73,15 +87,67 @@ def _of_memory(recording: Recording, memory: Memory) -> dict[str, str]:
 def _of_throughput(recording: Recording, throughput: Throughput) -> dict[str, str]:
     found = {} if throughput.rate.interval else {"throughput.ci95": ONE_BLOCK}
     if throughput.samples_per_unit(recording.run) is None:
-        counted = "only steps were counted: no samples were told"
-        found |= {"throughput.samples_per_s": counted, "throughput.ci95": counted}
+        found |= {"throughput.samples_per_s": NO_SAMPLES, "throughput.ci95": NO_SAMPLES}
     return found
 
 
-def _of_overhead(overhead: Overhead | None) -> dict[str, str]:
+def _of_overhead(overhead: Overhead | None, window: str, settles: str) -> dict[str, str]:
+    path = f"overhead.{window}_window"
     if overhead is None:
-        return {"overhead.memory_window": "needs a memory window of two steps beside a clean one"}
-    return {} if overhead.interval else {"overhead.memory_window.ci95": ONE_BLOCK}
+        return {path: f"needs a {window} window with more than the {settles} that settles, beside a clean one"}
+    return {} if overhead.interval else {f"{path}.ci95": ONE_BLOCK}
+
+
+def _of_timing(recording: Recording, timing: Timing) -> dict[str, str]:
+    """Return the reasons for what of the kernels windows' results is null."""
+    found, idle = dict[str, str](), timing.step_time.idle
+    if timing.step_time.told_twice > TOLD_TWICE:
+        found["kernels told twice"] = (
+            f"kernels of one thread or stream overlap by {100 * timing.step_time.told_twice:.1f} % of the step"
+        )
+    told = {"synchronization": idle.synchronization, "copies": idle.copies}
+    found |= {f"time.idle.{name}": GPU_ONLY for name, share in told.items() if share is None}
+    if idle.communication is None:
+        found["time.idle.communication"] = NO_COMMUNICATION
+    use = timing.utilization
+    if use.busy is None:
+        found["utilization.device_busy"] = _without(recording, "clean")
+    if use.flops_per_sample is None:
+        found["run.flops_per_sample"] = NO_SAMPLES if use.flops_per_step else NO_PRODUCTS
+    if use.flop is None or use.flop.value is None:
+        found["utilization.mfu"] = found["utilization.fp32_flop"] = _without_flop(recording, timing)
+    elif use.fp32 is None:
+        found["utilization.fp32_flop"] = f"the run computes in {use.flop.precision}"
+    if timing.low_utilization is None:
+        found["low_utilization"] = _without_flop(recording, timing)
+    return found
+
+
+def _without_flop(recording: Recording, timing: Timing) -> str:
+    """Say why FLOPs cannot be compared with what the device can do."""
+    run = recording.run
+    if run.peaks is None:
+        return recording.missing.get("peaks", "the device's peak was not looked for")
+    if not timing.utilization.flops_per_step:
+        return NO_PRODUCTS
+    return "the peak is not known in the precision of the run"
+
+
+def _without_kernels(recording: Recording) -> dict[str, str]:
+    """Return the reason why there is nothing from the kernels windows."""
+    reason = recording.missing.get("kernels") or _no_kernels(recording)
+    return dict.fromkeys((*OF_KERNELS, *OF_UTILIZATION), reason)
+
+
+def _no_kernels(recording: Recording) -> str:
+    windows = recording.named("kernels")
+    if not windows:
+        return _without(recording, "kernels")
+    if not any(len(settled(window.table("step"))) for window in windows):
+        return "the run ended within the first block of the kernels window, which settles"
+    if recording.run.device != "cpu":
+        return f"no kernel of {recording.run.device} was told: kernels of a GPU are not recorded by this version"
+    return "no operator ran in the counted steps of the kernels window"
 
 
 def _without(recording: Recording, window: str) -> str:
@@ -90,9 +156,16 @@ def _without(recording: Recording, window: str) -> str:
         return "no step was recorded: prof.step() was never called, or the run ended during warm-up"
     if recording.named(window):
         return (
-            f"the {window} windows saw no whole block" if window == "clean" else "no memory came or went in the window"
+            "no memory came or went in the window" if window == "memory" else f"the {window} windows saw no whole block"
         )
+    if window == "kernels" and _never_meant(recording, window):
+        return NO_WINDOW
     return f"the run ended before a {window} window was complete: {_spent(recording)}"
+
+
+def _never_meant(recording: Recording, window: str) -> bool:
+    """Tell whether a run that took all its windows has none of a name."""
+    return recording.run.complete and not any(item.name == window for item in recording.windows)
 
 
 def _spent(recording: Recording) -> str:

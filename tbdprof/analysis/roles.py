@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.analysis.blocks import BEFORE, Blocks, Bools, Ints
-from tbdprof.records import SPAN, Operation, Phase, Role, SpanKind, Table
+from tbdprof.analysis.spans import SpanTree
+from tbdprof.records import Operation, Phase, Role, SpanKind, Table
 
 Roles = NDArray[np.uint8]
 
@@ -64,59 +65,6 @@ class Owned:
     record: Ints
 
 
-# Stands in for a window without spans, where no id refers to it.
-_NO_SPAN = np.array([(-2, -1, SpanKind.PHASE, Phase.OUTSIDE, 0, -1, -1, 0, 0, 0, 0, -1, -1, 0)], SPAN)
-
-
-class SpanTree:
-    """The window's spans, walked upwards for many blocks at once."""
-
-    def __init__(self, spans: Table) -> None:
-        self.rows = np.sort(spans if len(spans) else _NO_SPAN, order="id")
-        self._parent = self.index(self.rows["parent"])
-
-    def index(self, ids: Ints) -> Ints:
-        """Return the row of each span id, -1 where there is none."""
-        place = np.minimum(np.searchsorted(self.rows["id"], ids), len(self.rows) - 1)
-        return np.where(self.rows["id"][place] == ids, place, -1)
-
-    def nearest(self, rows: Ints, wanted: Bools, inside: Ints | None = None, thread: Ints | None = None) -> Ints:
-        """Return the innermost enclosing row (itself included) that is wanted, -1: none.
-
-        With `inside` and `thread`, it must also hold that point of the order, on that thread.
-        """
-        found = np.full(len(rows), -1, np.int64)
-        current = rows.copy()
-        while (walking := (current >= 0) & (found < 0)).any():
-            at = np.where(walking, current, 0)
-            hit = walking & wanted[at]
-            if inside is not None and thread is not None:
-                hit &= (self.rows["first_sequence"][at] < inside) & (inside < self.rows["last_sequence"][at])
-                hit &= self.rows["thread"][at] == thread
-            found = np.where(hit, at, found)
-            current = np.where(walking, self._parent[at], -1)
-        return found
-
-    def outermost(self, rows: Ints, kind: SpanKind) -> Ints:
-        """Return the outermost row of a kind reached from each row without leaving that kind, -1: none."""
-        wanted = self.rows["kind"] == kind
-        found = self.nearest(rows, wanted)
-        while True:
-            above = np.where(found >= 0, self._parent[np.maximum(found, 0)], -1)
-            climb = (above >= 0) & wanted[np.maximum(above, 0)]
-            if not climb.any():
-                return found
-            found = np.where(climb, above, found)
-
-    def any_above(self, rows: Ints, wanted: Bools) -> Bools:
-        """Tell whether each row or one that encloses it is wanted."""
-        return self.nearest(rows, wanted) >= 0
-
-    def phase(self, rows: Ints) -> NDArray[np.uint8]:
-        """Return the phase of each row, OUTSIDE for -1."""
-        return np.where(rows >= 0, self.rows["phase"][np.maximum(rows, 0)], Phase.OUTSIDE).astype(np.uint8)
-
-
 def owned(blocks: Blocks, owners: Table) -> Owned:
     """Join owners with the blocks that lived at their address when they were read."""
     role = np.full(len(blocks), Role.UNKNOWN, np.uint8)
@@ -153,7 +101,7 @@ def _is(tree: SpanTree, rows: Ints, column: str, value: int) -> Bools:
 def _made_inside(tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Bools:
     """Tell which blocks a network made itself; between networks only where layers are told can one be sure."""
     layers = tree.rows["kind"] == SpanKind.LAYER
-    inside: Bools = phase != Phase.OUTSIDE
+    inside: Bools = ~np.isin(phase, (Phase.OUTSIDE, Phase.DATA))
     if layers.any():
         inside &= ~((phase == Phase.FORWARD) & ~tree.any_above(made, layers))
     return inside

@@ -4,8 +4,15 @@ import math
 from dataclasses import dataclass
 
 from tbdprof.analysis import throughput as rates
+from tbdprof.analysis.groups import Group
+from tbdprof.analysis.layers import LayerTime
+from tbdprof.analysis.low_utilization import LowUtilization
 from tbdprof.analysis.memory import Memory, measure
 from tbdprof.analysis.missing import QUIET, reasons
+from tbdprof.analysis.step_time import StepTime
+from tbdprof.analysis.timing import timing
+from tbdprof.analysis.utilization import Utilization
+from tbdprof.analysis.verdict import Verdict
 from tbdprof.recording import KILLED, Recording
 
 
@@ -19,6 +26,13 @@ class Summary:
     cpu: rates.CpuUtilization | None
     memory_overhead: rates.Overhead | None
     missing: dict[str, str]
+    kernels_overhead: rates.Overhead | None = None
+    utilization: Utilization | None = None
+    step_time: StepTime | None = None
+    layers: tuple[LayerTime, ...] | None = None
+    groups: tuple[Group, ...] | None = None
+    low_utilization: LowUtilization | None = None
+    verdict: Verdict | None = None
 
     @property
     def parameter_count(self) -> int | None:
@@ -42,6 +56,20 @@ def summarize(recording: Recording) -> Summary:
     memory = measure(recording)
     throughput = rates.throughput(recording)
     cpu = rates.cpu_utilization(recording)
-    overhead = rates.overhead(recording, "memory")
-    missing = reasons(recording, memory, throughput, cpu, overhead)
-    return Summary(recording, memory, throughput, cpu, overhead, missing)
+    overheads = {window: rates.overhead(recording, window) for window in ("memory", "kernels")}
+    found = timing(recording, throughput)
+    return Summary(
+        recording=recording,
+        memory=memory,
+        throughput=throughput,
+        cpu=cpu,
+        memory_overhead=overheads["memory"],
+        missing=reasons(recording, memory, throughput, cpu, overheads, found),
+        kernels_overhead=overheads["kernels"],
+        utilization=None if found is None else found.utilization,
+        step_time=None if found is None else found.step_time,
+        layers=None if found is None else found.layers,
+        groups=None if found is None else found.groups,
+        low_utilization=None if found is None else found.low_utilization,
+        verdict=None if found is None else found.verdict,
+    )

@@ -97,12 +97,18 @@ def _drifted(rates: Sequence[Rate]) -> bool:
 
 
 def overhead(recording: Recording, name: str) -> Overhead | None:
-    """Return what the windows of a name cost against the clean windows beside them, None without both."""
+    """Return what the windows of a name cost against the clean windows beside them, None without both.
+
+    What settles does not count: a memory window's first step, a kernels window's first block.
+    """
     watched = [window for window in recording.named(name) if len(window.table("step")) > 1]
     beside = [neighbour for window in watched for neighbour in _neighbours(recording, window)]
     if not watched or not beside:
         return None
-    slow, bare = of_windows(watched, skip_first_step=True), of_windows(beside)
+    slow = of_windows(watched, skip_first_step=name == "memory", skip_first_block=name == "kernels")
+    if not len(slow.steps):
+        return None
+    bare = of_windows(beside)
     ratio = (slow.seconds.sum() / slow.steps.sum()) / (bare.seconds.sum() / bare.steps.sum())
     return Overhead(float(ratio), mean_ratio_interval(slow.step_seconds, bare.step_seconds))
 

@@ -33,14 +33,23 @@ class TimeBlocks:
         return self.seconds / self.steps
 
 
-def of_windows(windows: Sequence[Window], *, skip_first_step: bool = False) -> TimeBlocks:
-    """Return the blocks of some windows, optionally without the step that settles each window."""
-    pieces = [_pieces(window.table("step"), skip_first_step=skip_first_step) for window in windows]
+def settled(steps: Table) -> Table:
+    """Return the steps of a kernels window without its first block, which settles."""
+    later: Table = steps[steps["block"] > steps["block"].min(initial=np.iinfo(np.int64).max)]
+    return np.sort(later, order="start_ns")
+
+
+def of_windows(
+    windows: Sequence[Window], *, skip_first_step: bool = False, skip_first_block: bool = False
+) -> TimeBlocks:
+    """Return the blocks of some windows, optionally without the step or the block that settles each window."""
+    tables = [window.table("step") for window in windows]
+    pieces = [_pieces(settled(each) if skip_first_block else each, skip_first_step) for each in tables]
     joined = np.concatenate(pieces) if pieces else np.zeros((0, 3))
     return TimeBlocks(joined[:, 0], joined[:, 1], joined[:, 2])
 
 
-def _pieces(steps: Table, *, skip_first_step: bool) -> Floats:
+def _pieces(steps: Table, skip_first_step: bool) -> Floats:
     if skip_first_step and len(steps) > 1:
         steps = steps[1:]
     pieces = []

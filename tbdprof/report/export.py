@@ -15,19 +15,21 @@ from typing import Any
 
 from tbdprof.errors import UsageError
 from tbdprof.recording import Recording
-from tbdprof.records import KINDS, AllocationKind, Operation, Phase, Role, SpanKind
+from tbdprof.records import KINDS, AllocationKind, KernelKind, Operation, Phase, Role, SpanKind
 
 Row = tuple[object, ...]
 
 PARAMETER = ("name", "shape", "bytes", "trainable", "is_buffer")
 OPTIMIZER = ("kind", "settings", "parameters")
-TEXT = {"name", "device", "shape", "shapes", "counter"}
+TEXT = {"name", "device", "shape", "shapes", "counter", "work", "grid"}
+THREADS = ("kernel", "block")  # text, too; the block of a step is a number
 CODES = {
     ("span", "kind"): SpanKind,
     ("span", "phase"): Phase,
     ("span", "operation"): Operation,
     ("allocation", "kind"): AllocationKind,
     ("owner", "role"): Role,
+    ("kernel", "kind"): KernelKind,
 }
 
 
@@ -98,6 +100,6 @@ def _cell(recording: Recording, kind: str, name: str, value: object) -> object:
     codes = CODES.get((kind, name))
     if codes is not None and isinstance(value, int):
         return codes(value).name.lower()
-    if name in TEXT and isinstance(value, int):
+    if (name in TEXT or (kind, name) == THREADS) and isinstance(value, int):
         return recording.strings[value] if value >= 0 else None
     return hex(value) if name in ("address", "operand") and isinstance(value, int) else value

@@ -1,12 +1,13 @@
-"""The machine-readable report: schema 1, a contract other tools rely on.
+"""The machine-readable report: schema 1, a contract other tools rely on; `docs/report.md` tells every field.
 
-Fractions are 0 to 1, bytes are bytes, times are nanoseconds. What is not known is null and has an entry in `missing`,
-by its path or by what it is part of (`throughput`); the memory part's own fields stand there without `memory.`, as does
-`flops_per_sample`. Null in a row of a list (no layer, no name) means that there is none.
+Fractions are 0 to 1, bytes are bytes, seconds say so in their names; kernels, layers and phases are told per step. What
+is not known is null and has an entry in `missing`, by its path or by what it is part of (`throughput`); the memory
+part's own fields stand there without `memory.`. Null in a row of a list (no layer, no count) means that there is none.
 
 `memory.at_peak` adds up to `independent_peak_bytes`, where that is null to `allocator_peak_bytes`; the two are equal
 where reported blocks explain the framework's own total. `memory.roles_*` do not overlap: they add up to
-`memory.at_peak` without its rounding, category by category.
+`memory.at_peak` without its rounding, category by category. `time.phases` add up to `time.step_s`, and the own times of
+`time_by_layer` to those of `kernels`.
 """
 
 import json
@@ -19,30 +20,41 @@ from tbdprof.analysis.roles import CATEGORIES
 from tbdprof.analysis.summary import Summary
 from tbdprof.analysis.throughput import Overhead, Throughput
 from tbdprof.records import Role, Run
+from tbdprof.report import json_time
 
 SCHEMA = 1
 
 Json = dict[str, Any]
 
 
-def render(summary: Summary) -> str:
-    """Return the report as one JSON object."""
-    return json.dumps(document(summary), indent=2, allow_nan=False)
+PARTS = {"kernels": ("kernels", "low_utilization"), "layers": ("time_by_layer",), "memory": ("memory",)}
+
+
+def render(summary: Summary, part: str | None = None) -> str:
+    """Return the report, or one part of it, as one JSON object."""
+    told = document(summary)
+    kept = told if part is None else {name: told[name] for name in ("schema", *PARTS[part], "missing")}
+    return json.dumps(kept, indent=2, allow_nan=False)
 
 
 def document(summary: Summary) -> Json:
     """Return the report as plain values."""
+    peaks = summary.recording.run.peaks
     return {
         "schema": SCHEMA,
         "run": _run(summary),
         "throughput": _throughput(summary.throughput, summary.recording.run),
-        "utilization": _utilization(summary),
-        "time": None,
-        "time_by_layer": None,
+        "verdict": json_time.verdict(summary.verdict),
+        "utilization": json_time.utilization(summary),
+        "time": json_time.time(summary.step_time),
+        "time_by_layer": json_time.layers(summary.layers),
         "memory": None if summary.memory is None else _memory(summary.memory, summary.recording.run),
-        "kernels": None,
-        "low_utilization": None,
-        "overhead": {"memory_window": _overhead(summary.memory_overhead), "kernels_window": None},
+        "kernels": json_time.kernels(summary.groups, peaks),
+        "low_utilization": json_time.low_utilization(summary.low_utilization, peaks),
+        "overhead": {
+            "memory_window": _overhead(summary.memory_overhead),
+            "kernels_window": _overhead(summary.kernels_overhead),
+        },
         "missing": summary.missing,
     }
 
@@ -69,7 +81,7 @@ def _run(summary: Summary) -> Json:
         "options": dict(run.options),
         "seed": run.seed,
         "parameters": summary.parameter_count,
-        "flops_per_sample": None,
+        "flops_per_sample": None if summary.utilization is None else summary.utilization.flops_per_sample,
         "settled": run.settled,
         "settled_by": run.settled_by,
         "drifted": None if summary.throughput is None else summary.throughput.drifted,
@@ -92,24 +104,6 @@ def _throughput(throughput: Throughput | None, run: Run) -> Json | None:
         "ci95": None if scale is None or interval is None else [scale * bound for bound in interval],
         "unit": {"name": throughput.unit, "per_s": throughput.rate.per_s},
         "windows": [rate.per_s for rate in throughput.windows],
-    }
-
-
-def _utilization(summary: Summary) -> Json:
-    unmeasured = {"value": None, "level": None}
-    cpu = summary.cpu
-    return {
-        "device_busy": dict(unmeasured),
-        "fp32_flop": {**unmeasured, "peak_flops": None, "peak_source": None},
-        "fp32_pipe": dict(unmeasured),
-        "tensor_pipe": dict(unmeasured),
-        "cpu": {
-            "value": None if cpu is None else cpu.process,
-            "others": None if cpu is None else cpu.others,
-            "cores": None if cpu is None else cpu.cores,
-            "affinity_cores": None if cpu is None else cpu.affinity_cores,
-        },
-        "mfu": {"value": None, "precision": None, "peak_flops": None},
     }
 
 

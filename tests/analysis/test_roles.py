@@ -5,7 +5,8 @@ import pytest
 from make import MemoryStory
 
 from tbdprof.analysis.blocks import lifetimes
-from tbdprof.analysis.roles import CATEGORIES, SpanTree, classify, owned
+from tbdprof.analysis.roles import CATEGORIES, classify, owned
+from tbdprof.analysis.spans import SpanTree
 from tbdprof.records import Operation, Phase, Role, SpanKind
 
 

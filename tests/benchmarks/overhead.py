@@ -2,10 +2,10 @@
 
     python tests/benchmarks/overhead.py [torch] [mxnet] [--pairs N] [--batch-size N] [--image-size N]
 
-Each cycle measures, in an order drawn anew, two bare stretches, one inside a clean window and one inside a memory
-window; a window's ratio is its time per step over the first bare stretch's of the same cycle. Printed is the mean ratio
-with its 95 % bootstrap interval, and bare over bare for what the machine's noise alone does. Exits with 1 where the
-interval of a ratio lies above its bound.
+Each cycle measures, in an order drawn anew, two bare stretches, and one inside a window of each kind; a window's ratio
+is its time per step over the first bare stretch's of the same cycle. Printed is the mean ratio with its 95 % bootstrap
+interval, and bare over bare for what the machine's noise alone does. Exits with 1 where the interval of a ratio lies
+above its bound.
 """
 
 import argparse
@@ -26,9 +26,9 @@ from tbdprof.plan import Plan
 from tbdprof.profiler import Profiler
 from tbdprof.suite.workload import Workload
 
-BOUNDS = {"clean": 1.01, "memory": 1.05}
+BOUNDS = {"clean": 1.01, "memory": 1.05, "kernels": 1.05}
 STEPS = 2  # timed in each bare or clean stretch
-MEMORY_STEPS = 3  # of a memory window; the first one settles
+WATCHED_STEPS = 3  # of the other windows; the first one settles
 
 
 def prepared(framework: str) -> FrameworkHook:
@@ -82,12 +82,12 @@ def inside_clean(framework: str, workload: Workload) -> float:
         return (time.perf_counter() - begun) / STEPS
 
 
-def inside_memory(framework: str, workload: Workload) -> float:
-    """Return the time per step of a memory window in seconds, without the step that settles it."""
-    with watching(framework, workload, ("memory",)) as profiler:
+def inside(window: str, framework: str, workload: Workload) -> float:
+    """Return the time per step of a memory or kernels window in seconds, without the step that settles it."""
+    with watching(framework, workload, (window,)) as profiler:
         while profiler.active:
             profiler.step(workload.step())
-    blocks = of_windows(profiler.recording.named("memory"), skip_first_step=True)
+    blocks = of_windows(profiler.recording.named(window), skip_first_step=True)
     return float(blocks.seconds.sum() / blocks.steps.sum())
 
 
@@ -95,7 +95,8 @@ def watching(framework: str, workload: Workload, windows: tuple[str, ...]) -> Pr
     """Return a profiler of some windows, with the framework watched as `tbdprof run` watches it."""
     hook = prepared(framework)
     hook.watch([workload.model], [workload.optimizer], list(workload.inputs))  # type: ignore[call-overload]
-    plan = Plan(warmup=0, memory_steps=MEMORY_STEPS, windows=windows)  # clean blocks are as long as by default
+    # Clean blocks are as long as by default.
+    plan = Plan(warmup=0, memory_steps=WATCHED_STEPS, kernel_steps=WATCHED_STEPS, windows=windows)
     return Profiler(hook, new_run("resnet50", framework), plan)
 
 
@@ -112,11 +113,12 @@ def measure(framework: str, pairs: int, batch_size: int, image_size: int) -> boo
         "bare": lambda: bare(framework, workload),
         "bare again": lambda: bare(framework, workload),
         "clean": lambda: inside_clean(framework, workload),
-        "memory": lambda: inside_memory(framework, workload),
+        "memory": lambda: inside("memory", framework, workload),
+        "kernels": lambda: inside("kernels", framework, workload),
     }
     times = interleaved(arms, pairs)
     print(f"{framework}: {np.median(times['bare']):.3f} s a bare step (median), {pairs} pairs")
-    return all([said(name, times) for name in ("bare again", "clean", "memory")])  # noqa: C419 - say them all
+    return all([said(name, times) for name in ("bare again", *BOUNDS)])  # noqa: C419 - say them all
 
 
 def interleaved(arms: dict[str, Callable[[], float]], cycles: int) -> dict[str, list[float]]:

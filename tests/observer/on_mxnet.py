@@ -19,7 +19,7 @@ import tbdprof
 from tbdprof.hooks import slots
 
 HOW, THREADS = sys.argv[1], sys.argv[2]
-STEPS = 14
+STEPS = 20
 IN_MEMORY = 5  # warm-up 0 and 1, clean 2 and 3, memory 4 to 7, clean 8 and 9
 
 os.environ["OMP_NUM_THREADS"] = THREADS

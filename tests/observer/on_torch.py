@@ -28,7 +28,7 @@ from torch.nn import functional  # noqa: E402
 from torch.nn.modules import module as modules  # noqa: E402
 from torch.optim import optimizer as optimizers  # noqa: E402
 
-STEPS = 14
+STEPS = 20
 IN_MEMORY = 5  # warm-up 0 and 1, clean 2 and 3, memory 4 to 7, clean 8 and 9
 
 

@@ -17,8 +17,9 @@ from tbdprof.errors import UsageError
 from tbdprof.plan import Plan
 from tbdprof.profiler import Profiler
 from tbdprof.recording import KILLED, Recording
-from tbdprof.records import Optimizer, Role
+from tbdprof.records import KernelKind, Operation, Optimizer, Phase, Role, table
 from tbdprof.report import export, json_report, terminal
+from tbdprof.work import Work
 
 PLAN = Plan(warmup=2, steps=4, memory_steps=3)
 
@@ -43,7 +44,7 @@ def without_update(**run_changes: object) -> Recording:
     return story.recording(**run_changes)
 
 
-FULL, PARTIAL, EMPTY = 13, 5, 0
+FULL, PARTIAL, EMPTY = 21, 5, 0  # steps: 2 of warm-up, then 4 of each window but 3 of memory
 
 
 @pytest.fixture(params=[FULL, PARTIAL, EMPTY], ids=["full", "partial", "empty"])
@@ -51,11 +52,17 @@ def summary(request: pytest.FixtureRequest) -> Summary:
     return summarize(profiled(request.param))
 
 
+ROWS = {
+    "memory.top_at_peak", "memory.by_layer", "kernels", "low_utilization.rows", "low_utilization.uncounted",
+    "time_by_layer", "missing",
+}  # fmt: skip
+
+
 def nulls(value: object, path: str = "") -> list[str]:
-    """Return the paths of all nulls but those of the memory part's rows, where null means that there is none."""
+    """Return the paths of all nulls but those in rows of a list, where null means that there is none."""
     if value is None:
         return [path]
-    if path in ("memory.top_at_peak", "memory.by_layer", "missing"):
+    if path in ROWS:
         return []
     if isinstance(value, list):
         value = dict(enumerate(value))
@@ -75,7 +82,7 @@ def test_the_json_has_every_key_of_the_contract(summary: Summary):
 
     assert document["schema"] == 1
     assert set(document) == {
-        "schema", "run", "throughput", "utilization", "time", "time_by_layer", "memory", "kernels",
+        "schema", "run", "throughput", "verdict", "utilization", "time", "time_by_layer", "memory", "kernels",
         "low_utilization", "overhead", "missing",
     }  # fmt: skip
     assert {
@@ -144,7 +151,7 @@ def test_the_json_of_a_full_run_has_the_numbers():
     assert document["throughput"]["samples_per_s"] == pytest.approx(80)
     assert document["throughput"]["unit"] == {"name": "samples", "per_s": pytest.approx(80)}
     assert document["run"]["parameters"] == 25
-    assert document["run"]["steps"] == {"warmup": 2, "clean": 8, "memory": 3, "kernels": 0}
+    assert document["run"]["steps"] == {"warmup": 2, "clean": 12, "memory": 3, "kernels": 4}
 
 
 def test_the_roles_add_up_to_their_categories():
@@ -258,10 +265,12 @@ def test_an_export_to_sqlite_can_be_queried(tmp_path: Path):
         steps = connection.execute(
             "SELECT count(*) FROM step JOIN window USING (window) WHERE window.name = 'clean'"
         ).fetchone()
-        freed = connection.execute("SELECT count(*) FROM allocation WHERE kind = 'freed' AND device = 'cpu'").fetchone()
+        freed = connection.execute(
+            "SELECT count(*) FROM allocation JOIN window USING (window) WHERE kind = 'freed' AND window.name = 'memory'"
+        ).fetchone()
 
     assert weights == [("w", 100)]
-    assert steps == (8,)
+    assert steps == (12,)
     assert freed == (6,)
 
 
@@ -280,12 +289,31 @@ def test_an_export_tells_the_run_as_json_and_its_parameters_and_optimizers_as_ta
     assert optimizers == [("sgd", '{"momentum": 0.9}', '["w"]')]
 
 
+def test_an_export_tells_what_a_span_computes_and_the_kernels_of_a_gpu(tmp_path: Path):
+    story = MemoryStory()
+    work = Work(Operation.MATMUL, {"batch": 1, "rows": 2, "columns": 3, "inner": 4})
+    with story.operator("aten::mm", Phase.FORWARD, operation=Operation.MATMUL, work=work):
+        pass
+    recording = story.recording()
+    name, device, grid = map(story.strings.add, ("gemm", "cuda:0", "[8, 1, 1]"))
+    row = (name, KernelKind.KERNEL, device, 7, 10, 20, 30, 0, grid, grid, -1, -1, -1)
+    recording.windows[0].tables["kernel"] = table("kernel", [row])
+    export.write(recording, tmp_path / "plain.sqlite", "sqlite")
+
+    with sqlite3.connect(tmp_path / "plain.sqlite") as connection:
+        inner = connection.execute("SELECT name, json_extract(work, '$.sizes.inner') FROM span").fetchall()
+        kernels = connection.execute("SELECT name, kind, device, grid, block, registers FROM kernel").fetchall()
+
+    assert inner == [("aten::mm", 4)]
+    assert kernels == [("gemm", "kernel", "cuda:0", "[8, 1, 1]", "[8, 1, 1]", -1)]
+
+
 def test_an_export_to_csv_has_a_file_a_kind(tmp_path: Path):
     export.write(profiled(FULL), tmp_path / "plain", "csv")
 
     with (tmp_path / "plain" / "step.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 2 + 4 + 3 + 4
+    assert len(rows) == 2 + 4 + 3 + 4 + 4 + 4
     assert {file.stem for file in (tmp_path / "plain").iterdir()} >= {"run", "window", "span", "allocation", "owner"}
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from tbdprof.analysis.blocks import BEFORE, NEVER, lifetimes
-from tbdprof.analysis.roles import SpanTree, classify, owned
+from tbdprof.analysis.roles import classify, owned
+from tbdprof.analysis.spans import SpanTree
 from tbdprof.hooks.on_mxnet.importing import why_not
 from tbdprof.records import AllocationKind, Operation, Phase, Role, SpanKind
 

@@ -15,7 +15,7 @@ from tbdprof.hooks.on_torch.events import (
     relate,
 )
 from tbdprof.hooks.on_torch.tables import build
-from tbdprof.records import AllocationKind, Phase, SpanKind, Strings, Table
+from tbdprof.records import AllocationKind, Operation, Phase, SpanKind, Strings, Table
 
 MAIN = 1
 
@@ -231,3 +231,30 @@ def test_shared_mappings_carry_no_total_and_are_left_out_with_their_frees() -> N
 def test_a_free_that_leaves_nothing_is_torchs_own() -> None:
     rows = build(trace(memory(7, -500, 0), cpu_bytes_at_begin=500), [], True, Strings())[0]["allocation"]
     assert changes(rows) == [(AllocationKind.FREED, 7, 500, 0)]
+
+
+def test_what_a_loader_does_is_data_even_within_a_forward_phase() -> None:
+    loading = region("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", Scope.USER)
+    stacked = region("aten::stack", parent=loading)
+    found = spans_of(
+        trace(mark(Point.FORWARD, name="forward"), Enter(loading), Enter(stacked), Leave(stacked), Leave(loading))
+    )
+    assert found == [
+        ("forward", SpanKind.PHASE, Phase.FORWARD, ""),
+        (loading.name, SpanKind.PHASE, Phase.DATA, "forward"),
+        ("aten::stack", SpanKind.OPERATOR, Phase.DATA, loading.name),
+    ]
+
+
+def test_communication_is_an_operator_where_kinds_are_told_and_a_range_elsewhere() -> None:
+    told, untold = (region("gloo:all_reduce", Scope.USER) for _ in range(2))
+    told.operation = Operation.COMMUNICATION
+    found = spans_of(trace(Enter(told), Leave(told), Enter(untold), Leave(untold)))
+    assert [kind for _, kind, _, _ in found] == [SpanKind.OPERATOR, SpanKind.PHASE]
+
+
+def test_an_operators_work_stands_on_its_span() -> None:
+    strings, product = Strings(), region("aten::mm")
+    product.operation, product.work = Operation.MATMUL, "a work"
+    rows = build(trace(Enter(product), Leave(product)), [], True, strings)[0]["span"]
+    assert [(row["operation"], strings[row["work"]]) for row in rows] == [(Operation.MATMUL, "a work")]

@@ -1,0 +1,194 @@
+"""What Python asks of MXNet in a window of kernels: operators with their arguments, graphs, blocks around them."""
+
+import ctypes
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import mxnet as mx
+from mxnet import autograd
+from mxnet.gluon import Block, HybridBlock
+
+from tbdprof.hooks.on_mxnet import layout
+from tbdprof.hooks.on_mxnet.patches import Patches, Replaced
+from tbdprof.hooks.on_mxnet.phases import Phases, is_pythons_thread
+from tbdprof.records import Phase
+
+_NEEDED = "kernels"
+NO_GRADIENT = frozenset({"BlockGrad"})
+_DTYPES = {0: "float32", 1: "float64", 2: "float16", 3: "uint8", 4: "int32", 5: "int8", 6: "int64", 7: "bool"}
+
+
+class Array(NamedTuple):
+    """An argument or a result; `wanted` tells that its gradient is."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    wanted: bool = False
+
+
+@dataclass(slots=True)
+class Invocation:
+    """One operator, asked for by itself."""
+
+    operator: str
+    attributes: Mapping[str, str]
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...] = ()
+
+
+@dataclass(slots=True)
+class GraphCall:
+    """A hybridized block's graph, asked for as a whole; the inputs stand in the order the symbol lists them."""
+
+    block: Block
+    symbol: mx.sym.Symbol
+    inputs: tuple[Array, ...]
+
+
+class Note(NamedTuple):
+    """What was known when something was asked of the engine; no phase: on a thread that is not Python's."""
+
+    phase: Phase | None
+    block: Block | None  # innermost
+    asked: Invocation | GraphCall | None
+
+
+class _Thread(threading.local):
+    asked: Invocation | GraphCall | None = None
+    graph: HybridBlock | None = None
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+
+
+class Calls:
+    """Follows calls of blocks, operators and graphs until it is closed."""
+
+    def __init__(self, phases: Phases) -> None:
+        self._phases = phases
+        self._here = _Thread()
+        self._names: dict[int, str] = {}
+        self._wanted: dict[int, bool] = {}  # by place in the recorded computation
+        self._patches = Patches(
+            {
+                "all": [
+                    (Block, "__call__", self._around_block),
+                    (HybridBlock, "_call_cached_op", self._around_graph),
+                    (layout.library(), "MXInvokeCachedOpEx", self._around_cached),
+                    (layout.library(), "MXImperativeInvokeEx", self._around_operator),
+                ]
+            }
+        )
+        self._patches.need("all", _NEEDED)
+
+    def close(self) -> None:
+        """Put MXNet's functions back."""
+        self._patches.release(_NEEDED)
+
+    def _given(self, handles: Iterable[int]) -> tuple[Array, ...]:
+        recording = autograd.is_recording()
+        return tuple(_array(handle, wanted=recording and self._is_wanted(handle)) for handle in handles)
+
+    def _is_wanted(self, handle: int) -> bool:
+        """Tell whether a backward pass makes an array's gradient: it was made of one that has one attached."""
+        node = layout.recorded_node(handle)
+        if not node:
+            return False
+        # MXNet gives whatever an operator takes a place in the computation, with a gradient or without.
+        return self._wanted.get(node, True) if layout.is_made(node) else _has_gradient(handle)
+
+    def _made(self, handles: Sequence[int], inputs: Sequence[Array], operator: str = "") -> tuple[Array, ...]:
+        wanted = operator not in NO_GRADIENT and any(array.wanted for array in inputs)
+        self._wanted.update((node, wanted) for handle in handles if (node := layout.recorded_node(handle)))
+        return tuple(_array(handle, wanted=wanted) for handle in handles)
+
+    def listen(self, _name: str) -> Note:
+        """Return what is known on this thread now."""
+        here = self._here
+        phase = self._phases.current(threading.get_ident()) if is_pythons_thread() else None
+        return Note(phase, here.blocks[-1] if here.blocks else None, here.asked)
+
+    def _around_block(self, original: Replaced) -> Replaced:
+        def call(block: Block, *arguments: Any) -> Any:
+            blocks = self._here.blocks
+            blocks.append(block)
+            try:
+                return original(block, *arguments)
+            finally:
+                blocks.pop()
+
+        return call
+
+    def _around_graph(self, original: Replaced) -> Replaced:
+        def call(block: HybridBlock, *arguments: Any) -> Any:
+            self._here.graph, outer = block, self._here.graph
+            try:
+                return original(block, *arguments)
+            finally:
+                self._here.graph = outer
+
+        return call
+
+    def _around_cached(self, original: Replaced) -> Replaced:
+        def invoke(handle: Any, count: Any, inputs: Any, made: Any, outputs: Any, *more: Any) -> Any:
+            block = self._here.graph
+            if block is None:  # a graph of the script's own making
+                return original(handle, count, inputs, made, outputs, *more)
+            symbol = block._cached_graph[1]  # noqa: SLF001
+            asked = GraphCall(block, symbol, self._given(inputs[: count.value]))
+            code = self._asking(asked, lambda: original(handle, count, inputs, made, outputs, *more))
+            if code == 0:
+                self._made(_handles(made, outputs), asked.inputs)
+            return code
+
+        return invoke
+
+    def _around_operator(self, original: Replaced) -> Replaced:
+        def invoke(creator: Any, count: Any, inputs: Any, made: Any, outputs: Any, *more: Any) -> Any:
+            settings, keys, values = more[:3]
+            attributes = {keys[i].decode(): values[i].decode() for i in range(settings.value)}
+            asked = Invocation(self._name(creator.value), attributes, self._given(inputs[: count.value]))
+            code = self._asking(asked, lambda: original(creator, count, inputs, made, outputs, *more))
+            if code == 0:
+                asked.outputs = self._made(_handles(made, outputs), asked.inputs, asked.operator)
+            return code
+
+        return invoke
+
+    def _asking(self, asked: Invocation | GraphCall, original: Any) -> Any:
+        self._here.asked, outer = asked, self._here.asked
+        try:
+            return original()
+        finally:
+            self._here.asked = outer
+
+    def _name(self, creator: int) -> str:
+        if creator not in self._names:
+            name = ctypes.c_char_p()
+            layout.library().MXSymbolGetAtomicSymbolName(ctypes.c_void_p(creator), ctypes.byref(name))
+            self._names[creator] = (name.value or b"").decode()
+        return self._names[creator]
+
+
+def _handles(made: Any, outputs: Any) -> list[int]:
+    """Return the handles of results, from what MXNet was given references to."""
+    return list(outputs._obj[: made._obj.value])  # noqa: SLF001
+
+
+def _array(handle: int, *, wanted: bool) -> Array:
+    library, array = layout.library(), ctypes.c_void_p(handle)
+    dimensions, sizes, dtype = ctypes.c_int(), ctypes.POINTER(ctypes.c_int64)(), ctypes.c_int()
+    library.MXNDArrayGetShapeEx64(array, ctypes.byref(dimensions), ctypes.byref(sizes))
+    library.MXNDArrayGetDType(array, ctypes.byref(dtype))
+    return Array(tuple(sizes[: max(0, dimensions.value)]), _DTYPES.get(dtype.value, ""), wanted)
+
+
+def _has_gradient(handle: int) -> bool:
+    """Tell whether an array has a gradient attached."""
+    library, gradient = layout.library(), ctypes.c_void_p()
+    library.MXNDArrayGetGrad(ctypes.c_void_p(handle), ctypes.byref(gradient))
+    if gradient.value:
+        library.MXNDArrayFree(gradient)
+    return bool(gradient.value)

@@ -1,0 +1,95 @@
+"""A hybridized block's graph as the list of its operators, with the shapes and types of what they take and make."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import mxnet as mx
+import numpy as np
+
+from tbdprof.hooks.on_mxnet.calls import NO_GRADIENT, Array, GraphCall
+
+# What may cost nothing, and is not run then: the same elements in the same place.
+_ELIDED = frozenset(
+    {"Reshape", "Flatten", "expand_dims", "squeeze", "reshape_like", "_copy", "identity", "BlockGrad", "make_loss"}
+    | {"_identity_with_attr_like_rhs", "_np_copy", "_np_reshape", "_npx_reshape", "_np_squeeze"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator of a graph; `parameters` are the graph's inputs it takes, by name."""
+
+    operator: str
+    name: str
+    attributes: Mapping[str, str]
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    parameters: tuple[str, ...]
+
+
+class Graphs:
+    """The nodes of graphs, each worked out once for each set of arguments."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, tuple[Array, ...]], list[Node]] = {}
+
+    def nodes(self, call: GraphCall) -> list[Node]:
+        """Return the operators of a graph in the order in which MXNet asks for them."""
+        key = id(call.symbol), call.inputs  # the call keeps the symbol
+        if key not in self._known:
+            self._known[key] = _nodes(call)
+        return self._known[key]
+
+
+def align(asked: Sequence[str], nodes: Sequence[Node]) -> list[Node] | None:
+    """Return the node of each operator asked for, in order; None where the two are not the same graph."""
+    found, place = list[Node](), 0
+    for name in asked:
+        while place < len(nodes) and nodes[place].operator != name and nodes[place].operator in _ELIDED:
+            place += 1
+        if place == len(nodes) or nodes[place].operator != name:
+            return None
+        found.append(nodes[place])
+        place += 1
+    return found if all(node.operator in _ELIDED for node in nodes[place:]) else None
+
+
+def _nodes(call: GraphCall) -> list[Node]:
+    graph = json.loads(call.symbol.tojson())
+    listed = graph["nodes"]
+    used = {(source, output) for node in listed for source, output, *_ in node["inputs"]}
+    entries = sorted(used | {(i, 0) for i in range(len(listed))})
+    graph["heads"] = [[*entry, 0] for entry in entries]
+    arrays = dict(zip(entries, _inferred(json.dumps(graph), call), strict=True))
+    given = dict(zip(call.symbol.list_inputs(), call.inputs, strict=True))
+    found, wanted = list[Node](), dict[int, bool]()
+    for number, node in enumerate(listed):
+        if node["op"] == "null":
+            wanted[number] = node["name"] in given and given[node["name"]].wanted
+            continue
+        sources = [(source, output) for source, output, *_ in node["inputs"]]
+        wanted[number] = node["op"] not in NO_GRADIENT and any(wanted[source] for source, _ in sources)
+        found.append(
+            Node(
+                node["op"],
+                node["name"],
+                node.get("attrs", {}),
+                tuple(arrays[entry]._replace(wanted=wanted[entry[0]]) for entry in sources),
+                tuple(arrays[entry]._replace(wanted=wanted[number]) for entry in entries if entry[0] == number),
+                tuple(listed[source]["name"] for source, _ in sources if listed[source]["op"] == "null"),
+            )
+        )
+    return found
+
+
+def _inferred(graph: str, call: GraphCall) -> list[Array]:
+    """Return what the heads of a graph hold, given its arguments."""
+    symbol = mx.sym.load_json(graph)
+    arguments = set(symbol.list_arguments())
+    given = {n: a for n, a in zip(call.symbol.list_inputs(), call.inputs, strict=True) if n in arguments}
+    _, shapes, _ = symbol.infer_shape(**{name: array.shape for name, array in given.items()})
+    _, types, _ = symbol.infer_type(**{name: array.dtype for name, array in given.items()})
+    if shapes is None or types is None:
+        raise mx.base.MXNetError("the shapes do not follow from the arguments'")
+    return [Array(tuple(shape), np.dtype(kind).name) for shape, kind in zip(shapes, types, strict=True)]

@@ -1,0 +1,70 @@
+"""A window of kernels: what is asked of MXNet's engine, and what of it ran when; nothing is waited for inside."""
+
+from tbdprof.errors import UnavailableError
+from tbdprof.hooks import Drained
+from tbdprof.hooks.on_mxnet import counter, layout
+from tbdprof.hooks.on_mxnet.allocator import Allocator
+from tbdprof.hooks.on_mxnet.calls import Calls
+from tbdprof.hooks.on_mxnet.engine import Engine
+from tbdprof.hooks.on_mxnet.layers import Layers
+from tbdprof.hooks.on_mxnet.operators import Session
+from tbdprof.hooks.on_mxnet.spans import Operators
+from tbdprof.hooks.on_mxnet.tables import build_kernels
+from tbdprof.hooks.on_mxnet.watch import Watch
+from tbdprof.records import Strings
+
+
+class KernelsWindow:
+    """Follows operators from its making, with everything done before, until `stop`; raises UnavailableError."""
+
+    def __init__(self, watch: Watch, allocator: Allocator) -> None:
+        armed = bool(allocator.counters)
+        (counter.refuse_a_changed_profiler if armed else counter.refuse_a_running_profiler)()
+        layout.prove_recorded()
+        self._watch, self._allocator = watch, allocator
+        self._marks: list[int] = []
+        self._missing: dict[str, str] = {}
+        self._operators: Operators | None = None
+        self._phases = watch.open_window(waits=False)
+        self._calls = Calls(self._phases)
+        self._engine = Engine(self._calls.listen)
+        try:
+            self._engine.install()
+            self._session = Session(counter.arm_again if armed else counter.stop_profiler)
+        except BaseException:
+            self._put_back()
+            raise
+        self._is_open = True
+
+    def mark(self) -> None:
+        """Mark the end of a step in the order."""
+        self._marks.append(self._allocator.tick())
+
+    def stop(self) -> None:
+        """Put everything back; does nothing the second time."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            self._put_back()
+        finally:
+            try:
+                ran = self._session.end()
+            except UnavailableError as error:
+                self._missing["kernels"], ran = str(error), []
+        self._operators = Operators(sorted(self._engine.pushes), ran, Layers(self._watch.watched), self._missing)
+
+    def drain(self, strings: Strings) -> Drained:
+        """Return the spans of operators, layers and phases."""
+        if self._operators is None:
+            return Drained({}, self._marks, self._missing)
+        return Drained(build_kernels(self._operators, self._phases.intervals, strings), self._marks, self._missing)
+
+    def _put_back(self) -> None:
+        """Take off what was put around MXNet's functions, in the other order, once what is under way is done."""
+        try:
+            self._engine.remove()
+        finally:
+            self._calls.close()
+            self._watch.close_window()
+            self._watch.phases = None

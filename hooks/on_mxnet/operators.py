@@ -1,0 +1,100 @@
+"""The operators that ran, with their times: one session of MXNet's own profiler.
+
+The profiler tells times in whole microseconds of the wall clock. While it aggregates too, operators are not run in
+bulk; that is the one switch of this kind that works at run time. It writes to a file only, which lies in a folder of
+its own until it is read, and each operator twice, of which the pair on the device's side is read.
+"""
+
+import json
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import mxnet as mx
+
+from tbdprof.errors import UnavailableError
+from tbdprof.hooks.on_mxnet import counter, layout
+from tbdprof.hooks.on_mxnet.engine import SEPARATOR
+
+_RUNNING = 1
+_MODE = layout.MEMORY_MODE | 3  # symbolic and imperative
+_READINGS = 50
+# The second and later files of a process begin their list with a comma.
+_STRAY_COMMA = re.compile(r"\[\s*,")
+
+
+class Ran(NamedTuple):
+    """An operator that ran; `number` is that of its request to the engine, -1 where it has none."""
+
+    number: int
+    name: str
+    thread: int
+    start_ns: int
+    end_ns: int
+
+
+class Session:
+    """Has MXNet's profiler note operators until it is ended."""
+
+    def __init__(self, put_back: Callable[[], None]) -> None:
+        """Take what sets the profiler up again as it was; raises UnavailableError where the script runs it."""
+        self._put_back = put_back
+        self._offset_ns = _wall_offset_ns()
+        self._folder = tempfile.TemporaryDirectory(prefix="tbdprof-")
+        self._file = Path(self._folder.name, "operators.json")
+        mx.profiler.set_config(
+            profile_memory=True,  # else MXNet's memory counter would miss what happens now
+            profile_symbolic=True,
+            profile_imperative=True,
+            profile_api=False,
+            continuous_dump=False,
+            aggregate_stats=True,
+            filename=str(self._file),
+        )
+        mx.profiler.set_state("run")
+        mx.profiler.resume()
+
+    def end(self) -> list[Ran]:
+        """Put the profiler back as it was; return what ran."""
+        try:
+            if layout.profiler_state() != (_RUNNING, _MODE):
+                raise UnavailableError(counter.IN_USE)
+            mx.profiler.pause()
+            mx.profiler.dump(finished=False)
+            text = _STRAY_COMMA.sub("[", self._file.read_text(), count=1)
+            return list(_pairs(json.loads(text)["traceEvents"], self._offset_ns))
+        finally:
+            mx.profiler.dumps(reset=True)
+            self._folder.cleanup()
+            self._put_back()
+
+
+def _pairs(events: list[Mapping[str, object]], offset_ns: int) -> Iterator[Ran]:
+    begun: dict[tuple[object, object], int] = {}
+    for event in events:
+        kind, name, thread, time_us = event["ph"], event["name"], event.get("tid"), event.get("ts")
+        if kind == "B":
+            begun[name, thread] = int(time_us)  # type: ignore[call-overload]
+        elif kind == "E" and (name, thread) in begun:
+            start_us = begun.pop((name, thread))
+            known, _, number = str(name).rpartition(SEPARATOR)
+            yield Ran(
+                int(number) if known and number.isdecimal() else -1,
+                known or str(name),
+                layout.signed(int(thread)),  # type: ignore[call-overload]
+                start_us * 1000 - offset_ns,
+                int(time_us) * 1000 - offset_ns,  # type: ignore[call-overload]
+            )
+
+
+def _wall_offset_ns() -> int:
+    """Return the wall clock minus the monotonic one, from the tightest of several readings."""
+
+    def reading() -> tuple[int, int]:
+        before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        return after - before, wall - (before + after) // 2
+
+    return min(reading() for _ in range(_READINGS))[1]

@@ -1,0 +1,178 @@
+"""The operators of a window of kernels as spans: their phases, their layers, and what they computed."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import mxnet as mx
+
+from tbdprof import work
+from tbdprof.hooks.on_mxnet import gradients, graphs, works
+from tbdprof.hooks.on_mxnet.calls import GraphCall, Note
+from tbdprof.hooks.on_mxnet.engine import Push
+from tbdprof.hooks.on_mxnet.layers import Layers
+from tbdprof.hooks.on_mxnet.operators import Ran
+from tbdprof.hooks.on_mxnet.phases import Interval
+from tbdprof.records import Phase, SpanKind, Strings
+from tbdprof.work import Work
+
+_UNALIGNED = "MXNet runs {} of {} graphs in another way than they are written: their operators have no layer"
+_IN_BULK = "MXNet runs operators of a static shape in bulk: those are in no layer, and what they compute is not told"
+_UNFOLLOWED = "{} of {} operators of the backward pass could not be followed to the layer they are of"
+
+Row = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class Told:
+    """What is known of an operator; `source` is the number of the one it is the gradient of."""
+
+    phase: Phase
+    layer: str | None = None
+    computed: works.Computed | None = None
+    source: int = -1
+    work: Work | None = None
+
+
+@dataclass(slots=True)
+class Operators:
+    """The operators of a window as rows of spans; `missing` has what could not be told."""
+
+    pushes: Sequence[Push]
+    ran: Sequence[Ran]
+    layers: Layers
+    missing: dict[str, str] = field(default_factory=dict)
+    _told: dict[int, Told] = field(default_factory=dict)
+
+    def rows(self, intervals: Sequence[Interval], strings: Strings) -> list[Row]:
+        """Return a row for each operator, inside one for its layer where it has one of its own.
+
+        MXNet frees arrays within operators, by operators of its own.
+        """
+        self._tell()
+        rows, first = list[Row](), len(intervals)
+        open_on: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by thread: where each ends, and its row
+        for each in sorted(self.ran, key=lambda ran: (ran.start_ns, -ran.end_ns)):
+            around = open_on[each.thread]
+            while around and (each.start_ns >= around[-1][0] or each.end_ns > around[-1][0]):
+                around.pop()
+            parent = around[-1][1] if around else -1
+            rows += _rows(each, self._known(each), first + len(rows), parent, strings)
+            around.append((each.end_ns, first + len(rows) - 1))
+        return rows
+
+    def _known(self, ran: Ran) -> Told:
+        told = self._told.get(ran.number)
+        if told is not None:
+            return told
+        self.missing["layers"] = _IN_BULK
+        return Told(Phase.BACKWARD if ran.name.startswith("_backward_") else Phase.FORWARD)
+
+    def _tell(self) -> None:
+        self._told = {push.number: Told(note.phase or Phase.OUTSIDE) for push, note in _noted(self.pushes)}
+        self._follow_threads()
+        self._name_graphs()
+        self._name_others()
+        self._follow_backward()
+        for told in self._told.values():
+            if told.work is None and told.computed is not None:
+                told.work = works.forward(told.computed)
+
+    def _follow_threads(self) -> None:
+        """Give what the engine's own threads ask for, freeing arrays, the phase of what ran there before."""
+        own = {push.number for push, note in _noted(self.pushes) if note.phase is None}
+        last: dict[int, Phase] = {}
+        for each in sorted(self.ran, key=lambda ran: ran.start_ns):
+            told = self._told.get(each.number)
+            if told is not None and each.number in own:
+                told.phase = last.get(each.thread, Phase.OUTSIDE)
+            elif told is not None:
+                last[each.thread] = told.phase
+
+    def _name_graphs(self) -> None:
+        known, calls = graphs.Graphs(), defaultdict[int, list[tuple[Push, GraphCall]]](list)
+        for push, note in _noted(self.pushes):
+            if isinstance(note.asked, GraphCall) and push.name not in gradients.LIBRARY:
+                calls[id(note.asked)].append((push, note.asked))
+        unaligned = sum(not self._name_graph(known, asked) for asked in calls.values())
+        if unaligned:
+            self.missing["layers"] = _UNALIGNED.format(unaligned, len(calls))
+
+    def _name_graph(self, known: graphs.Graphs, asked: Sequence[tuple[Push, GraphCall]]) -> bool:
+        call = asked[0][1]
+        try:
+            nodes = graphs.align([push.name for push, _ in asked], known.nodes(call))
+        except mx.base.MXNetError:  # its shapes do not follow from its arguments'
+            return False
+        for (push, _), node in zip(asked, nodes or (), strict=False):
+            told = self._told[push.number]
+            told.computed, told.layer = node, self.layers.of_node(call.block, node)
+        return nodes is not None
+
+    def _name_others(self) -> None:
+        for push, note in _noted(self.pushes):
+            told, asked = self._told[push.number], note.asked
+            if isinstance(asked, GraphCall) or asked is None:
+                continue
+            if asked.operator == push.name:
+                told.computed = asked
+            if told.phase is Phase.FORWARD:
+                told.layer = self.layers.of_block(note.block)
+
+    def _follow_backward(self) -> None:
+        told = self._told
+        found = gradients.sources(
+            self.pushes,
+            lambda push: told[push.number].phase is Phase.BACKWARD,
+            lambda push: told[push.number].phase is Phase.FORWARD and push.name not in gradients.LIBRARY,
+            lambda one, other: _same(told[one.number], told[other.number]),
+        )
+        for number, source in found.items():
+            told[number].source = source
+        for push in self.pushes:
+            source = told[push.number].source
+            computed = told[source].computed if source >= 0 else None
+            if computed is not None and gradients.is_named_for(push.name, computed.operator):
+                told[push.number].work = works.backward(computed, push.name)
+        self._count_lost()
+
+    def _count_lost(self) -> None:
+        """Say how many gradients were not followed, of operators of which some are in a layer."""
+        told = self._told
+        inside = {push.name for push in self.pushes if told[push.number].layer is not None}
+        asked = [push for push in self.pushes if any(gradients.is_gradient(push.name, name) for name in inside)]
+        lost = sum(told[push.number].source < 0 for push in asked)
+        if lost:
+            self.missing.setdefault("layers", _UNFOLLOWED.format(lost, len(asked)))
+
+
+def _noted(pushes: Iterable[Push]) -> Iterable[tuple[Push, Note]]:
+    return ((push, push.note) for push in pushes if isinstance(push.note, Note))
+
+
+def _same(one: Told, other: Told) -> bool:
+    """Tell whether it makes no difference which of two operators another is the gradient of."""
+    if one is other:
+        return True
+    sizes = [each.computed and (each.computed.inputs, each.computed.attributes) for each in (one, other)]
+    return one.layer == other.layer and sizes[0] == sizes[1]
+
+
+def _rows(ran: Ran, told: Told, first: int, parent: int, strings: Strings) -> list[Row]:
+    """Return an operator's row; one of the forward pass in a layer lies in a row for that."""
+    times = (ran.thread, ran.start_ns, ran.end_ns, -1, -1)
+    forward = told.source if told.source >= 0 else ran.number if told.phase is Phase.FORWARD else -1
+    kind = works.operation(ran.name) if told.work is None else told.work.operation
+    shapes = -1 if told.computed is None else strings.add(_shapes(told.computed))
+    text = -1 if told.work is None else strings.add(work.text(told.work))
+    operator = (SpanKind.OPERATOR, told.phase, kind, strings.add(ran.name), *times, forward, shapes, 0, text)
+    if told.layer is None:
+        return [(first, parent, *operator)]
+    name = strings.add(told.layer)
+    layer = (first, parent, SpanKind.LAYER, told.phase, 0, name, *times, -1, -1, 0, -1)
+    return [layer, (first + 1, first, *operator)]
+
+
+def _shapes(computed: works.Computed) -> str:
+    return json.dumps([list(array.shape) for array in computed.inputs])

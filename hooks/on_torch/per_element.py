@@ -1,0 +1,240 @@
+"""Operators counted by their elements: normalization, activation, pooling, losses, arithmetic, copies, updates."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from tbdprof.hooks.on_torch.operands import (
+    Arguments,
+    Rule,
+    broadcast,
+    number,
+    numbers,
+    precision,
+    rule_for,
+    tensor,
+    tensors,
+    told,
+    total_bytes,
+)
+from tbdprof.hooks.on_torch.pooling import POOLING
+from tbdprof.records import Operation
+from tbdprof.work import Work
+
+# What the numbers of data types mean among torch's arguments, as bytes of an element.
+_ITEM_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 9: 8, 10: 16, 11: 1, 15: 2}
+
+
+def _elementwise(
+    arguments: Arguments, *, name: str, kind: Operation = Operation.ELEMENTWISE, backward: bool = False
+) -> Work:
+    """Read every tensor and write one as large as all together; of lists, one for each of the first."""
+    if isinstance(arguments[0], tuple):
+        first = arguments[:1]
+        elements = sum(each.elements for each in tensors(first))
+        return told(kind, name, elements, arguments, total_bytes(first), backward=backward)
+    read = list(tensors(arguments))
+    elements = broadcast([each.shape for each in read])
+    written = elements * max(each.item_bytes for each in read)
+    return told(kind, name, elements, arguments, written, backward=backward)
+
+
+def _normalization(arguments: Arguments, *, name: str, backward: bool = False, training: int | None = None) -> Work:
+    """Write one tensor as large as the first; at `training` is the flag that says whether the batch's own is taken."""
+    given = tensor(arguments[0])
+    name = name if training is None or arguments[training] else f"{name}_inference"
+    return told(Operation.NORMALIZATION, name, given.elements, arguments, given.bytes, backward=backward)
+
+
+def _reduction(arguments: Arguments, *, name: str) -> Work:
+    """Args: input and, where told, the dimensions it is reduced over (none: all)."""
+    given = tensor(arguments[0])
+    named = arguments[1] if len(arguments) > 1 and isinstance(arguments[1], tuple) else ()
+    over = {place % len(given.shape) for place in numbers(named)} if given.shape else set()
+    left = math.prod(size for place, size in enumerate(given.shape) if over and place not in over)
+    return told(Operation.REDUCTION, name, given.elements, arguments[:1], left * given.item_bytes)
+
+
+def _vector_norm(arguments: Arguments) -> Work:
+    """Args: input, order, and where told the dimensions (none: all)."""
+    return _reduction((arguments[0], *arguments[2:3]), name="norm")
+
+
+def _norms(arguments: Arguments) -> Work:
+    """Args: a list; each tensor of it is read, and one number written."""
+    given = list(tensors(arguments[:1]))
+    written = sum(each.item_bytes for each in given)
+    return told(Operation.REDUCTION, "norm", sum(each.elements for each in given), arguments[:1], written)
+
+
+def _samples(arguments: Arguments) -> Work:
+    """Args: scores and targets. One score is picked for each target."""
+    scores, targets = tensor(arguments[0]), tensor(arguments[1])
+    work = told(Operation.LOSS, "nll_loss", targets.elements, (targets,), targets.elements * scores.item_bytes)
+    return replace(work, precision=precision(arguments))
+
+
+def _samples_backward(arguments: Arguments) -> Work:
+    """Args: gradient, scores, targets. A gradient of all scores is written."""
+    scores, targets = tensor(arguments[1]), tensor(arguments[2])
+    work = told(Operation.LOSS, "nll_loss", targets.elements, (arguments[0], targets), scores.bytes, backward=True)
+    return replace(work, precision=precision(arguments))
+
+
+def _embedding(arguments: Arguments) -> Work:
+    """Args: weight, indices. Of the weight as much is read as is written."""
+    weight, indices = tensor(arguments[0]), tensor(arguments[1])
+    elements = indices.elements * weight.shape[1]
+    work = told(Operation.EMBEDDING, "embedding", elements, (indices,), 2 * elements * weight.item_bytes)
+    return replace(work, precision=precision(arguments))
+
+
+def _embedding_backward(arguments: Arguments) -> Work:
+    """Args: gradient, indices, rows of the weight. A gradient of the whole weight is written."""
+    gradient = tensor(arguments[0])
+    written = number(arguments[2]) * gradient.shape[-1] * gradient.item_bytes
+    return told(Operation.EMBEDDING, "embedding", gradient.elements, arguments[:2], written, backward=True)
+
+
+def _update(arguments: Arguments, *, name: str, with_state: str = "") -> Work:
+    """Args: lists of weights, gradients and states, then settings; all but the gradients are written, too."""
+    lists = arguments[: next(place for place, each in enumerate(arguments) if not isinstance(each, tuple))]
+    written = total_bytes(lists) - total_bytes(lists[1:2])
+    elements = sum(each.elements for each in tensors(lists[:1]))
+    name = with_state if with_state and any(tensors(lists[2:])) else name
+    return told(Operation.OPTIMIZER, name, elements, lists, written)
+
+
+def _filled(arguments: Arguments, *, name: str, kind: Operation) -> Work:
+    """Args: what is written without being read; of a list, all."""
+    return told(kind, name, sum(each.elements for each in tensors(arguments[:1])), arguments[:1], 0)
+
+
+def _copy(arguments: Arguments) -> Work:
+    """Args: where to, where from."""
+    target, source = tensor(arguments[0]), tensor(arguments[1])
+    return told(Operation.COPY, "copy", target.elements, (source,), target.bytes)
+
+
+def _copies(arguments: Arguments) -> Work:
+    """Args: what is copied; of a list, all."""
+    elements = sum(each.elements for each in tensors(arguments[:1]))
+    return told(Operation.COPY, "copy", elements, arguments[:1], total_bytes(arguments[:1]))
+
+
+def _cast(arguments: Arguments) -> Work:
+    """Args: the tensor and the number of the data type it is copied into."""
+    given, number_of_type = tensor(arguments[0]), arguments[1]
+    item_bytes = _ITEM_BYTES.get(number_of_type, 0) if isinstance(number_of_type, int) else given.item_bytes
+    return told(Operation.CAST, "cast", given.elements, arguments[:1], given.elements * item_bytes)
+
+
+def _words(names: str) -> dict[str, str]:
+    return {word: word for word in names.split()}
+
+
+def _named(name: str, operators: str) -> dict[str, str]:
+    return dict.fromkeys(operators.split(), name)
+
+
+_ARITHMETIC = {
+    **_named(
+        "add",
+        "add sub rsub div abs neg sqrt rsqrt exp log log1p log2 pow square reciprocal sin cos erf floor ceil round sgn "
+        "sign clamp clamp_min clamp_max maximum minimum eq ne lt le gt ge bitwise_and bitwise_or bitwise_not "
+        "logical_and logical_or logical_not isnan isneginf isfinite remainder fmod atan2",
+    ),
+    "mul": "multiply",
+    **_words("addcmul addcdiv lerp"),
+    **_named("copy", "where masked_fill tril triu"),
+}
+_DROPOUT = {"native_dropout": "dropout", "_fused_dropout": "dropout"}
+_DROPOUT_BACKWARD = {"native_dropout_backward": "dropout"}
+_WITH_GRADIENT = "gelu silu leaky_relu elu tanh sigmoid hardtanh softplus hardswish hardsigmoid mish"
+_ACTIVATIONS = {
+    **_words(f"relu {_WITH_GRADIENT}"),
+    "threshold": "relu",
+    "_prelu_kernel": "leaky_relu",
+    "log_sigmoid_forward": "log_sigmoid",
+}
+_ACTIVATIONS_BACKWARD = {
+    **{f"{name}_backward": name for name in _WITH_GRADIENT.split()},
+    "threshold_backward": "relu",
+    "_prelu_kernel_backward": "leaky_relu",
+    "log_sigmoid_backward": "log_sigmoid",
+}
+_LOSSES = {"mse_loss": "mse", **_words("smooth_l1_loss huber_loss binary_cross_entropy")}
+_LOSSES_BACKWARD = {f"{operator}_backward": name for operator, name in _LOSSES.items()}
+
+
+def _elements(
+    kind: Operation, forward: Mapping[str, str], backward: Mapping[str, str] | None = None
+) -> dict[str, Rule]:
+    both = ((forward, False), (backward or {}, True))
+    return {
+        operator: partial(_elementwise, name=name, kind=kind, backward=is_backward)
+        for names, is_backward in both
+        for operator, name in names.items()
+    }
+
+
+def _normalizations(
+    operators: str, name: str, *, backward: bool = False, training: int | None = None
+) -> dict[str, Rule]:
+    return rule_for(partial(_normalization, name=name, backward=backward, training=training), operators)
+
+
+PER_ELEMENT: Mapping[Operation, Mapping[str, Rule]] = {
+    Operation.NORMALIZATION: {
+        **_normalizations("native_batch_norm cudnn_batch_norm miopen_batch_norm", "batch_norm", training=5),
+        **_normalizations("native_batch_norm_backward batch_norm_backward", "batch_norm", training=7, backward=True),
+        **_normalizations("cudnn_batch_norm_backward miopen_batch_norm_backward", "batch_norm", backward=True),
+        **_normalizations("_batch_norm_with_update", "batch_norm"),
+        **_normalizations("_batch_norm_no_update", "batch_norm_inference"),
+        **_normalizations("native_layer_norm", "layer_norm"),
+        **_normalizations("native_layer_norm_backward", "layer_norm", backward=True),
+        **_normalizations("native_group_norm", "group_norm"),
+        **_normalizations("native_group_norm_backward", "group_norm", backward=True),
+        **_normalizations("_fused_rms_norm", "rms_norm"),
+        **_normalizations("_fused_rms_norm_backward", "rms_norm", backward=True),
+    },
+    Operation.ACTIVATION: _elements(Operation.ACTIVATION, _ACTIVATIONS, _ACTIVATIONS_BACKWARD),
+    Operation.SOFTMAX: _elements(
+        Operation.SOFTMAX,
+        {"_softmax": "softmax", "_log_softmax": "log_softmax"},
+        {"_softmax_backward_data": "softmax", "_log_softmax_backward_data": "log_softmax"},
+    ),
+    Operation.POOLING: POOLING,
+    Operation.LOSS: {
+        **rule_for(_samples, "nll_loss_forward nll_loss2d_forward"),
+        **rule_for(_samples_backward, "nll_loss_backward nll_loss2d_backward"),
+        **_elements(Operation.LOSS, _LOSSES, _LOSSES_BACKWARD),
+    },
+    Operation.EMBEDDING: {"embedding": _embedding, "embedding_dense_backward": _embedding_backward},
+    Operation.ELEMENTWISE: {
+        **_elements(Operation.ELEMENTWISE, _ARITHMETIC | _DROPOUT, _DROPOUT_BACKWARD),
+        **_elements(Operation.ELEMENTWISE, {f"_foreach_{operator}": name for operator, name in _ARITHMETIC.items()}),
+        **rule_for(
+            partial(_filled, name="random", kind=Operation.ELEMENTWISE), "uniform normal bernoulli random exponential"
+        ),
+    },
+    Operation.REDUCTION: {
+        **rule_for(partial(_reduction, name="sum"), "sum cumsum amax amin max min all any prod"),
+        "mean": partial(_reduction, name="mean"),
+        "linalg_vector_norm": _vector_norm,
+        "_foreach_norm": _norms,
+    },
+    Operation.OPTIMIZER: {
+        "_fused_adam": partial(_update, name="adam"),
+        "_fused_adamw": partial(_update, name="adamw"),
+        "_fused_sgd": partial(_update, name="sgd", with_state="sgd_momentum"),
+        "_fused_adagrad": partial(_update, name="adagrad"),
+    },
+    Operation.COPY: {
+        **rule_for(partial(_filled, name="fill", kind=Operation.COPY), "fill zero _foreach_zero"),
+        **rule_for(_copies, "clone cat _foreach_clone flip"),
+        "copy": _copy,
+    },
+    Operation.CAST: {"_to_copy": _cast},
+}

@@ -1,0 +1,95 @@
+"""What torch's operators compute: name and arguments translated into a `tbdprof.work.Work`.
+
+A work stands on the operator whose arguments tell all of its sizes. What only calls others (`aten::conv2d`,
+`aten::linear`, attention made of products) has a kind and no work: what it calls has. An in-place operator is counted
+like the other: what it changes is read once and written once.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from tbdprof.hooks.on_torch.operands import Arguments, Rule
+from tbdprof.hooks.on_torch.per_element import PER_ELEMENT
+from tbdprof.hooks.on_torch.products import PRODUCTS
+from tbdprof.records import Operation
+from tbdprof.work import Work, text
+
+_NAMESPACE = "aten::"
+_COMMUNICATION = ("c10d::", "_c10d_functional::", "gloo:", "nccl:", "mpi:", "ucc:", "record_param_comms")
+_RULES: dict[str, tuple[Operation, Rule]] = {
+    name: (operation, rule)
+    for rules in (PRODUCTS, PER_ELEMENT)
+    for operation, named in rules.items()
+    for name, rule in named.items()
+}
+# Operators that call those above, and some whose arguments do not tell what they compute.
+_KINDS = {
+    name: operation
+    for operation, names in {
+        Operation.CONVOLUTION: "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc",
+        Operation.MATMUL: "linear matmul einsum bilinear tensordot",
+        Operation.ATTENTION: "scaled_dot_product_attention _scaled_dot_product_attention_math "
+        "_native_multi_head_attention _transformer_encoder_layer_fwd",
+        Operation.RECURRENT: "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell "
+        "_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl _thnn_fused_gru_cell _thnn_fused_gru_cell_backward",
+        Operation.EMBEDDING: "embedding_backward embedding_bag _embedding_bag _embedding_bag_backward",
+        Operation.NORMALIZATION: "batch_norm _batch_norm_impl_index layer_norm group_norm instance_norm rms_norm",
+        Operation.ACTIVATION: "prelu log_sigmoid relu6 selu celu glu glu_backward rrelu",
+        Operation.POOLING: "max_pool1d max_pool2d max_pool3d avg_pool1d adaptive_avg_pool1d adaptive_avg_pool2d "
+        "adaptive_avg_pool3d adaptive_max_pool1d max_pool1d_with_indices",
+        Operation.SOFTMAX: "softmax log_softmax _safe_softmax",
+        Operation.LOSS: "cross_entropy_loss nll_loss nll_loss_nd nll_loss2d l1_loss kl_div "
+        "binary_cross_entropy_with_logits ctc_loss _ctc_loss _ctc_loss_backward",
+        Operation.ELEMENTWISE: "dropout feature_dropout xlogy upsample_nearest2d upsample_nearest2d_backward "
+        "upsample_bilinear2d upsample_bilinear2d_backward upsample_bicubic2d upsample_bicubic2d_backward",
+        Operation.REDUCTION: "norm argmax argmin topk std var var_mean",
+        Operation.COPY: "contiguous reshape stack index index_select index_put _index_put_impl gather scatter "
+        "scatter_add constant_pad_nd pad zeros ones full zeros_like ones_like full_like repeat",
+    }.items()
+    for name in names.split()
+}
+
+
+def told(name: str, arguments: Arguments) -> tuple[Operation, Work | None]:
+    """Return an operator's kind and its work, None where it has none or its arguments do not tell it."""
+    operation, rule = _RULES.get(plain(name), (operation_of(name), None))
+    if rule is None:
+        return operation, None
+    try:
+        return operation, rule(arguments)
+    except (IndexError, TypeError, ValueError, ArithmeticError):
+        return operation, None  # another overload or release, with arguments of its own
+
+
+@lru_cache(maxsize=1 << 14)
+def told_as_text(name: str, arguments: Arguments, tf32: bool) -> tuple[Operation, str | None]:
+    """Return an operator's kind and its work as text; `tf32`: float32 products may be computed in that format."""
+    operation, work = told(name, arguments)
+    if work is None:
+        return operation, None
+    if tf32 and operation in PRODUCTS and work.precision == "fp32":
+        work = replace(work, precision="tf32")
+    return operation, text(work)
+
+
+def has_work(name: str) -> bool:
+    """Tell whether an operator's arguments are worth reading."""
+    return plain(name) in _RULES
+
+
+def operation_of(name: str) -> Operation:
+    """Return the kind of an operator that has no work."""
+    if name.startswith(_COMMUNICATION):
+        return Operation.COMMUNICATION
+    return _KINDS.get(plain(name), Operation.OTHER)
+
+
+def plain(name: str) -> str:
+    """Return an aten operator's name without its namespace and the underscore of an in-place one, "" for any other."""
+    return name.removeprefix(_NAMESPACE).removesuffix("_") if name.startswith(_NAMESPACE) else ""
+
+
+def operation_of_products(name: str) -> Operation:
+    """Return which kind of products an operator computes, OTHER where it computes none."""
+    operation, _ = _RULES.get(plain(name), (Operation.OTHER, None))
+    return operation if operation in PRODUCTS else Operation.OTHER

@@ -1,0 +1,187 @@
+"""The most a device can do: a GPU's is looked up, a CPU's is the best of a fixed set of the framework's operators.
+
+On a CPU a matrix product alone would not do: convolutions of the same framework reach twice its rate on some
+processors, and utilization would be 200 %. Every operand is a constant, so no random number is drawn. The set grows
+with the threads, so that each has as much to do, and a slow operator is run less often.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tbdprof import devices
+from tbdprof.collect import cuda_driver, host
+from tbdprof.records import Peaks
+from tbdprof.units import bytes_text, percent_text
+
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+RUNS = 5  # timed ones of each operator
+RUNS_AGAIN = 20  # of the fastest two, some time later: other load may have come and gone
+PATIENCE_NS = 100_000_000  # for an operator's timed runs: none begins later
+WIDTH = 1024  # columns of the matrix products, and what they sum over
+ARRAY_BYTES = 1 << 27  # of each of the two arrays the memory is probed with
+_QUIET = 0.1  # share of the cores that others may take unmentioned
+_MOST = 16  # threads the set grows with, for its memory's sake
+_ROWS_A_THREAD = 512
+_IMAGES_A_THREAD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An operator of the set: `prepare` makes its operands and returns what runs it to its end."""
+
+    name: str
+    amount: float  # FLOPs or bytes a run
+    prepare: Callable[[], Callable[[], object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution over square maps that keeps their size."""
+
+    inputs: int  # channels
+    outputs: int
+    kernel: int
+    side: int
+
+    def name(self, images: int) -> str:
+        """Say what it is."""
+        k, side = self.kernel, self.side
+        return f"{k}×{k} convolution {self.inputs}→{self.outputs}, {side}×{side}, batch {images}"
+
+    def flops(self, images: int) -> int:
+        """Return the FLOPs of a batch."""
+        return 2 * self.inputs * self.outputs * self.kernel**2 * self.side**2 * images
+
+
+CONVOLUTIONS = (Convolution(256, 256, 3, 14), Convolution(128, 128, 3, 28), Convolution(512, 1024, 1, 14))
+
+
+def look_up(device: str, cuda: Any = None) -> Peaks:
+    """Return the peaks of "cuda:N" by what its driver tells; raises UnavailableError where they are not known."""
+    found = cuda_driver.limits(int(device.partition(":")[2] or 0), cuda)
+    return devices.peaks(
+        found.name,
+        found.capability,
+        multiprocessors=found.multiprocessors,
+        clock_hz=found.clock_hz,
+        memory_bytes_per_s=found.memory_bytes_per_s,
+    )
+
+
+def rows(threads: int) -> int:
+    """Return how many rows the matrix products have."""
+    return _ROWS_A_THREAD * min(threads, _MOST)
+
+
+def images(threads: int) -> int:
+    """Return the batch of the convolutions."""
+    return _IMAGES_A_THREAD * min(threads, _MOST)
+
+
+def product_flops(threads: int) -> int:
+    """Return the FLOPs of the matrix products."""
+    return 2 * rows(threads) * WIDTH * WIDTH
+
+
+def product_size(threads: int) -> str:
+    """Return rows × columns × what is summed over."""
+    return f"{rows(threads)}×{WIDTH}×{WIDTH}"
+
+
+def measure(
+    products: Mapping[str, Sequence[Candidate]],
+    streams: Sequence[Candidate],
+    refused: Mapping[str, str],
+    threads: int,
+) -> Peaks:
+    """Return the best of each precision's operators and of those that read and write memory.
+
+    What has no figure has its reason among the sources, those `refused` from the start with them.
+    """
+    begun, busy = time.perf_counter(), _busy_by_others()
+    found = {precision: best(candidates, threads) for precision, candidates in products.items()}
+    memory, memory_source = best(streams, threads)
+    load = _load_remark((_busy_by_others() - busy) / (time.perf_counter() - begun), host.affinity_cores())
+    sources = {precision: source + load * (rate is not None) for precision, (rate, source) in found.items()}
+    return Peaks(
+        {precision: rate for precision, (rate, _) in found.items() if rate is not None},
+        memory,
+        {**refused, **sources, "memory": memory_source + _cache_remark() + load},
+    )
+
+
+def best(
+    candidates: Iterable[Candidate], threads: int, clock: Callable[[], int] = time.perf_counter_ns
+) -> tuple[float | None, str]:
+    """Return the highest rate a second and what reached it; None with the reason where nothing could be run."""
+    trials, reason = list[_Trial](), "there is no operator for it"
+    for candidate in candidates:
+        try:
+            trials.append(_try(candidate, RUNS, clock))
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[:200]
+    if not trials:
+        return None, f"not measured: {reason}"
+    trials.sort(key=_rate, reverse=True)
+    trials += [_try(trial.candidate, RUNS_AGAIN, clock) for trial in trials[:2]]
+    found = max(trials, key=_rate)
+    return _rate(found), f"{found.candidate.name}, {_count(threads, 'thread')}, best of {found.runs}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    candidate: Candidate
+    shortest_ns: int
+    runs: int
+
+
+def _rate(trial: _Trial) -> float:
+    return trial.candidate.amount / trial.shortest_ns * 1e9
+
+
+def _try(candidate: Candidate, runs: int, clock: Callable[[], int]) -> _Trial:
+    """Run a candidate some times, after once untimed, which wakes the threads and makes what is kept."""
+    run = candidate.prepare()
+    run()
+    times: list[int] = []
+    begun = clock()
+    while not times or (len(times) < runs and clock() - begun < PATIENCE_NS):
+        started = clock()
+        run()
+        times.append(max(1, clock() - started))
+    return _Trial(candidate, min(times), len(times))
+
+
+def _busy_by_others() -> float:
+    """Return the CPU time others have spent so far on the cores this process may use, in seconds."""
+    return host.machine_busy_cpu_seconds() - host.process_cpu_seconds()
+
+
+def _load_remark(cores_taken: float, cores: int) -> str:
+    """Say so where others took a good part of the cores: the device can do more, and utilization may exceed 1."""
+    share = cores_taken / cores
+    return f" (other processes took {percent_text(share)} of the cores meanwhile)" if share > _QUIET else ""
+
+
+def _cache_remark(caches: Path = CACHES) -> str:
+    """Say so where the last-level cache may hold a good part of the arrays."""
+    size = last_level_cache_bytes(caches)
+    if size is None or 4 * size <= 2 * ARRAY_BYTES:
+        return ""
+    return f" (a last-level cache of {bytes_text(size)} may have held part of it)"
+
+
+def last_level_cache_bytes(caches: Path = CACHES) -> int | None:
+    """Return the size of the largest cache of the first core, None where the kernel does not tell it."""
+    try:
+        sizes = [(folder / "size").read_text().strip() for folder in caches.glob("index*")]
+        return max((int(size.removesuffix("K")) * 1024 for size in sizes), default=None)
+    except (OSError, ValueError):
+        return None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

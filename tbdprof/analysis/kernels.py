@@ -1,0 +1,269 @@
+"""The kernels of a run's kernels windows: what ran when, in which layer and phase, and how many FLOPs it did.
+
+On a GPU a kernel is what the device reported. On the CPU it is an operator's own time: its span without the operators
+inside it on the same thread (a phase or a layer inside an operator, as checkpointing has, is walked through).
+
+A work counts where nothing around it has one, and every kernel beneath shares its FLOPs and bytes by own time, equally
+where none took any. Of each window the first block settles and is left out.
+"""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.analysis.blocks import Bools, Ints
+from tbdprof.analysis.flops import count
+from tbdprof.analysis.spans import SpanTree
+from tbdprof.analysis.time_blocks import Floats, settled
+from tbdprof.recording import Recording, Window
+from tbdprof.records import KernelKind, Operation, Phase, SpanKind, Strings, Table
+from tbdprof.work import parse
+
+Codes = NDArray[np.uint8]
+Texts = NDArray[np.int32]
+PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL, Operation.ATTENTION, Operation.RECURRENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """One entry a kernel of the counted steps, ordered by start."""
+
+    strings: Strings
+    device: str
+    name: Texts  # text index: the kernel's, on the CPU the operator's
+    operator: Texts  # text index of the outermost operator around it, itself included; -1: none
+    layer: Texts  # text index, -1: in no layer
+    phase: Codes
+    operation: Codes
+    thread_or_stream: Ints
+    start_ns: Ints
+    end_ns: Ints
+    own_ns: Ints  # on the CPU without the operators inside it; on a GPU end - start
+    step: NDArray[np.int32]  # place among the counted steps
+    flops: Floats  # its share of its work's FLOPs, per-element counts and recomputation included; nan: no count
+    model_flops: Floats  # its share of the products the model asks for; 0 where there are none, and in recomputation
+    moved_bytes: Floats  # nan: not told
+    precision: Texts  # text index, -1: not told
+    units: float  # of work, in the counted steps
+    step_start_ns: Ints
+    step_ns: Ints
+    data_start_ns: Ints  # when the framework's own data loader was asked, and when it answered
+    data_end_ns: Ints
+
+    def __len__(self) -> int:
+        """Return how many kernels there are."""
+        return len(self.start_ns)
+
+    @property
+    def steps(self) -> int:
+        """Return how many steps count."""
+        return len(self.step_ns)
+
+    @property
+    def has_products(self) -> Bools:
+        """Tell which kernels compute products that were counted."""
+        counted: Bools = np.isin(self.operation, PRODUCTS) & np.isfinite(self.flops)
+        return counted
+
+    def share(self, chosen: Bools) -> float:
+        """Return the chosen kernels' share of all kernels' own time, 0 where there is no time."""
+        total = int(self.own_ns.sum())
+        return float(self.own_ns[chosen].sum() / total) if total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The kernels that start in counted steps, ordered by start; `span` is a row of the tree, -1: none."""
+
+    name: Texts
+    span: Ints
+    copies: Bools
+    thread_or_stream: Ints
+    start_ns: Ints
+    end_ns: Ints
+    own_ns: Ints
+    moved_bytes: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """What each kernel does of the work it is part of."""
+
+    flops: Floats
+    model_flops: Floats
+    moved_bytes: Floats
+    precision: Texts
+    operation: Codes
+
+
+def gather(recording: Recording) -> Kernels | None:
+    """Return the kernels of the run's device; None: no kernels window has a counted step, or none told of its kernels.
+
+    Several windows follow each other as one.
+    """
+    strings = Strings(tuple(recording.strings.since(0)))
+    pieces = [_piece(recording, window, strings) for window in recording.named("kernels")]
+    found = [piece for piece in pieces if piece is not None]
+    return _joined(found) if found else None
+
+
+def told(recording: Recording, window: Window) -> bool:
+    """Tell whether a window tells of the kernels of the run's device."""
+    return len(_device_rows(recording, window)) > 0 or (
+        recording.run.device == "cpu" and bool((window.table("span")["kind"] == SpanKind.OPERATOR).any())
+    )
+
+
+def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | None:
+    steps = settled(window.table("step"))
+    if not len(steps) or not told(recording, window):
+        return None
+    tree = SpanTree(window.table("span"))
+    rows = _device_rows(recording, window)
+    places = _of_device(rows, tree, steps) if len(rows) else _of_operators(tree, steps)
+    shares = _shared(places, tree, strings)
+    span, phase = places.span, tree.phase(places.span)
+    data = tree.rows[tree.rows["phase"] == Phase.DATA]
+    shares.model_flops[phase == Phase.RECOMPUTE] = 0.0
+    return Kernels(
+        strings=strings,
+        device=recording.run.device,
+        name=places.name,
+        operator=tree.name(tree.outermost(span, SpanKind.OPERATOR)),
+        layer=tree.name(tree.layer(span)),
+        phase=phase,
+        operation=shares.operation,
+        thread_or_stream=places.thread_or_stream,
+        start_ns=places.start_ns,
+        end_ns=places.end_ns,
+        own_ns=places.own_ns,
+        step=_steps_of(places.start_ns, steps),
+        flops=shares.flops,
+        model_flops=shares.model_flops,
+        moved_bytes=shares.moved_bytes,
+        precision=shares.precision,
+        units=float(steps["units"].sum()),
+        step_start_ns=steps["start_ns"].copy(),
+        step_ns=steps["end_ns"] - steps["start_ns"],
+        data_start_ns=data["start_ns"].copy(),
+        data_end_ns=data["end_ns"].copy(),
+    )
+
+
+def _joined(pieces: list[Kernels]) -> Kernels:
+    if len(pieces) == 1:
+        return pieces[0]
+    before = np.cumsum([0, *(piece.steps for piece in pieces)])
+    columns = {
+        item.name: np.concatenate([getattr(piece, item.name) for piece in pieces])
+        for item in fields(Kernels)
+        if isinstance(getattr(pieces[0], item.name), np.ndarray)
+    }
+    columns["step"] = np.concatenate([piece.step + first for piece, first in zip(pieces, before, strict=False)])
+    units = sum(piece.units for piece in pieces)
+    return Kernels(strings=pieces[0].strings, device=pieces[0].device, units=units, **columns)
+
+
+def _device_rows(recording: Recording, window: Window) -> Table:
+    rows = window.table("kernel")
+    mine = [index for index in np.unique(rows["device"]) if recording.strings[int(index)] == recording.run.device]
+    chosen = np.isin(rows["device"], mine)
+    kept: Table = rows if chosen.all() else rows[chosen]
+    return kept
+
+
+def _steps_of(start_ns: Ints, steps: Table) -> NDArray[np.int32]:
+    """Return the place of the step in which each kernel starts, -1: in none."""
+    begins, ends = steps["start_ns"], steps["end_ns"]
+    place = np.searchsorted(begins, start_ns, side="right") - 1
+    return np.where((place >= 0) & (start_ns < ends[place]), place, -1).astype(np.int32)
+
+
+def _counted_rows(rows: Ints, start_ns: Ints, steps: Table) -> Ints:
+    """Return those of some rows that start in a counted step, ordered by start."""
+    kept = np.flatnonzero(_steps_of(start_ns, steps) >= 0)
+    counted: Ints = rows[kept[np.argsort(start_ns[kept], kind="stable")]]
+    return counted
+
+
+def _of_device(rows: Table, tree: SpanTree, steps: Table) -> _Places:
+    kept = _counted_rows(np.arange(len(rows)), rows["start_ns"], steps)
+    start, end, moved = (rows[name][kept] for name in ("start_ns", "end_ns", "moved_bytes"))
+    return _Places(
+        name=rows["name"][kept],
+        span=tree.index(rows["span"][kept]),
+        copies=rows["kind"][kept] != KernelKind.KERNEL,
+        thread_or_stream=rows["stream"][kept],
+        start_ns=start,
+        end_ns=end,
+        own_ns=np.maximum(end - start, 0),
+        moved_bytes=np.where(moved >= 0, moved, np.nan),
+    )
+
+
+def _of_operators(tree: SpanTree, steps: Table) -> _Places:
+    operators = np.flatnonzero(tree.rows["kind"] == SpanKind.OPERATOR)
+    spans = _counted_rows(operators, tree.rows["start_ns"][operators], steps)
+    start, end, thread = (tree.rows[name][spans] for name in ("start_ns", "end_ns", "thread"))
+    return _Places(
+        name=tree.name(spans),
+        span=spans,
+        copies=np.zeros(len(spans), bool),
+        thread_or_stream=thread,
+        start_ns=start,
+        end_ns=end,
+        own_ns=_own(tree, spans, start, end, thread),
+        moved_bytes=np.full(len(spans), np.nan),
+    )
+
+
+def _own(tree: SpanTree, spans: Ints, start: Ints, end: Ints, thread: Ints) -> Ints:
+    """Return the duration of operators without what lies within them of the operators inside, on the same thread."""
+    place = np.full(len(tree.rows), -1)
+    place[spans] = np.arange(len(spans))
+    around = tree.nearest(tree.above(spans), tree.rows["kind"] == SpanKind.OPERATOR)
+    outer = np.where(around >= 0, place[around], -1)
+    nested = np.flatnonzero((outer >= 0) & (thread[outer] == thread))
+    outer = outer[nested]
+    within = np.minimum(end[nested], end[outer]) - np.maximum(start[nested], start[outer])
+    taken = np.bincount(outer, np.maximum(within, 0), len(spans)).astype(np.int64)
+    return np.maximum(end - start - taken, 0)
+
+
+def _shared(places: _Places, tree: SpanTree, strings: Strings) -> _Shares:
+    """Divide the outermost works among the kernels beneath them."""
+    spans, work = np.unique(tree.topmost(places.span, tree.rows["work"] >= 0), return_inverse=True)
+    own, sharers = np.bincount(work, places.own_ns), np.bincount(work)
+    with np.errstate(invalid="ignore"):
+        share = np.where(own[work] > 0, places.own_ns / own[work], 1.0 / sharers[work])
+    texts, text = np.unique(np.where(spans >= 0, tree.rows["work"][spans], -1), return_inverse=True)
+    found = [_counted(int(each), strings) for each in texts]
+    flops, model, moved = (np.array([each[column] for each in found])[text][work] * share for column in range(3))
+    precision, operation = (np.array([each[column] for each in found], np.int32)[text][work] for column in (3, 4))
+    return _Shares(
+        flops=flops,
+        model_flops=model,
+        moved_bytes=np.where(np.isfinite(places.moved_bytes), places.moved_bytes, moved),
+        precision=precision,
+        operation=_operations(places, tree, operation),
+    )
+
+
+def _operations(places: _Places, tree: SpanTree, of_work: Texts) -> Codes:
+    """Return what each kernel does: its span says it, where that says nothing its work."""
+    own = np.where(places.span >= 0, tree.rows["operation"][places.span], Operation.OTHER)
+    kind = np.where(own == Operation.OTHER, of_work, own)
+    copied = places.copies & (kind != Operation.COMMUNICATION)
+    return np.where(copied, Operation.COPY, kind).astype(np.uint8)
+
+
+def _counted(text: int, strings: Strings) -> tuple[float, float, float, int, int]:
+    """Return a work's FLOPs, those of the model's products, its bytes, its precision's text and its operation."""
+    if text < 0:
+        return np.nan, 0.0, np.nan, -1, int(Operation.OTHER)
+    work = parse(strings[text])
+    flops = count(work)
+    total = np.nan if flops is None else float(flops.model + flops.recomputed + flops.elementwise)
+    moved = np.nan if work.moved_bytes is None else float(work.moved_bytes)
+    return total, float(flops.model if flops else 0), moved, strings.add(work.precision), int(work.operation)

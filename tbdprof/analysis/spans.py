@@ -1,0 +1,115 @@
+"""A window's spans as a tree, walked upwards for many blocks or kernels at once; and the one rule for layers."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.analysis.blocks import Bools, Ints
+from tbdprof.records import SPAN, Phase, SpanKind, Table
+
+# Stands in for a window without spans, where no id refers to it.
+_NO_SPAN = np.array([(-2, -1, SpanKind.PHASE, Phase.OUTSIDE, 0, -1, -1, 0, 0, 0, 0, -1, -1, 0, -1)], SPAN)
+
+
+class SpanTree:
+    """The spans in the order of their ids; a row stands for a span, -1 for none."""
+
+    def __init__(self, spans: Table) -> None:
+        rows = spans if len(spans) else _NO_SPAN
+        ordered = bool((np.diff(rows["id"]) > 0).all())
+        self.rows = rows if ordered else rows[np.argsort(rows["id"], kind="stable")]
+        self._parent = self.index(self.rows["parent"])
+
+    def index(self, ids: Ints) -> Ints:
+        """Return the row of each span id, -1 where there is none."""
+        known = np.ascontiguousarray(self.rows["id"])
+        place = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+        return np.where(known[place] == ids, place, -1)
+
+    def above(self, rows: Ints) -> Ints:
+        """Return the row that encloses each row, -1: none."""
+        return np.where(rows >= 0, self._parent[rows], -1)
+
+    def nearest(self, rows: Ints, wanted: Bools, inside: Ints | None = None, thread: Ints | None = None) -> Ints:
+        """Return the innermost enclosing row (itself included) that is wanted, -1: none.
+
+        With `inside` and `thread`, it must also hold that point of the order, on that thread.
+        """
+        found = np.full(len(rows), -1, np.int64)
+        walking = np.flatnonzero(rows >= 0)
+        current = rows[walking]
+        while len(walking):
+            hit = wanted[current]
+            if inside is not None and thread is not None:
+                hit &= self.rows["first_sequence"][current] < inside[walking]
+                hit &= inside[walking] < self.rows["last_sequence"][current]
+                hit &= self.rows["thread"][current] == thread[walking]
+            found[walking[hit]] = current[hit]
+            walking, current = self._climb(walking[~hit], current[~hit])
+        return found
+
+    def topmost(self, rows: Ints, wanted: Bools) -> Ints:
+        """Return the outermost enclosing row (itself included) that is wanted, whatever lies between, -1: none."""
+        found = np.full(len(rows), -1, np.int64)
+        walking = np.flatnonzero(rows >= 0)
+        current = rows[walking]
+        while len(walking):
+            hit = wanted[current]
+            found[walking[hit]] = current[hit]
+            walking, current = self._climb(walking, current)
+        return found
+
+    def outermost(self, rows: Ints, kind: SpanKind) -> Ints:
+        """Return the outermost row of a kind reached from each row without leaving that kind, -1: none."""
+        wanted = self.rows["kind"] == kind
+        found = self.nearest(rows, wanted)
+        walking = np.flatnonzero(found >= 0)
+        current = found[walking]
+        while len(walking):
+            found[walking] = current
+            walking, current = self._climb(walking, current)
+            stays = wanted[current]
+            walking, current = walking[stays], current[stays]
+        return found
+
+    def any_above(self, rows: Ints, wanted: Bools) -> Bools:
+        """Tell whether each row or one that encloses it is wanted."""
+        return self.nearest(rows, wanted) >= 0
+
+    def phase(self, rows: Ints) -> NDArray[np.uint8]:
+        """Return the phase of each row, OUTSIDE for -1."""
+        return np.where(rows >= 0, self.rows["phase"][rows], Phase.OUTSIDE).astype(np.uint8)
+
+    def name(self, rows: Ints) -> NDArray[np.int32]:
+        """Return the text index of the name of each row, -1 for -1."""
+        return np.where(rows >= 0, self.rows["name"][rows], -1).astype(np.int32)
+
+    def layer(self, rows: Ints) -> Ints:
+        """Return the layer span each row belongs to, -1: none.
+
+        It is the nearest one around it; without one, what runs in backward belongs to the layer of the forward operator
+        with the same number, of several the last begun: a framework numbers an operator that needs no gradient like the
+        next one that does.
+        """
+        layers = self.rows["kind"] == SpanKind.LAYER
+        found = self.nearest(rows, layers)
+        lost = np.flatnonzero((found < 0) & (rows >= 0))
+        found[lost] = self.nearest(self._forward_of(rows[lost]), layers)
+        return found
+
+    def _forward_of(self, rows: Ints) -> Ints:
+        """Return, for rows in backward, the operator outside of it that has the same number, -1: none."""
+        numbered = self.rows["forward"] >= 0
+        source = self.nearest(rows, numbered)
+        asks = (source >= 0) & (self.phase(source) == Phase.BACKWARD)
+        made = np.flatnonzero(numbered & (self.rows["phase"] != Phase.BACKWARD))
+        if not len(made) or not asks.any():
+            return np.full(len(rows), -1, np.int64)
+        made = made[np.argsort(self.rows["forward"][made], kind="stable")]
+        numbers, wanted = self.rows["forward"][made], self.rows["forward"][source]
+        place = np.searchsorted(numbers, wanted, side="right") - 1
+        return np.where(asks & (place >= 0) & (numbers[place] == wanted), made[place], -1)
+
+    def _climb(self, walking: Ints, current: Ints) -> tuple[Ints, Ints]:
+        above = self._parent[current]
+        goes_on = above >= 0
+        return walking[goes_on], above[goes_on]

@@ -1,0 +1,70 @@
+"""Sums over kernels: FLOPs, bytes and the time they took, each over those of which it is known."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.blocks import Bools, Ints
+from tbdprof.analysis.kernels import Kernels
+from tbdprof.analysis.time_blocks import Floats
+from tbdprof.records import Peaks
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """One entry a key, over all counted steps."""
+
+    calls: Floats
+    seconds: Floats  # own time
+    counted: Floats  # how many have a count of FLOPs
+    flops: Floats
+    counted_seconds: Floats  # of those with a count
+    reached_flops: Floats  # of those with a count and a peak, and
+    possible_flops: Floats  # what the peak would have been in their time
+    reached_seconds: Floats
+    moved: Floats  # how many were told what they move
+    moved_bytes: Floats
+    moved_seconds: Floats  # of those
+    both_flops: Floats  # of those with a count and bytes
+    both_bytes: Floats
+
+
+def sums(kernels: Kernels, key: Ints, size: int, peaks: Peaks | None) -> Sums:
+    """Return the sums over the kernels of each key below a size."""
+
+    def add(values: Floats, known: Bools) -> Floats:
+        total: Floats = np.bincount(key[known], values[known], size).astype(np.float64)
+        return total
+
+    seconds, peak = kernels.own_ns / 1e9, _peak_of(kernels, peaks)
+    counted, moved = np.isfinite(kernels.flops), np.isfinite(kernels.moved_bytes)
+    limited = counted & np.isfinite(peak)
+    everything, one = np.ones(len(key), bool), np.ones(len(key))
+    return Sums(
+        calls=add(one, everything),
+        seconds=add(seconds, everything),
+        counted=add(one, counted),
+        flops=add(kernels.flops, counted),
+        counted_seconds=add(seconds, counted),
+        reached_flops=add(kernels.flops, limited),
+        possible_flops=add(peak * seconds, limited),
+        reached_seconds=add(seconds, limited),
+        moved=add(one, moved),
+        moved_bytes=add(kernels.moved_bytes, moved),
+        moved_seconds=add(seconds, moved),
+        both_flops=add(kernels.flops, counted & moved),
+        both_bytes=add(kernels.moved_bytes, counted & moved),
+    )
+
+
+def _peak_of(kernels: Kernels, peaks: Peaks | None) -> Floats:
+    """Return the peak of each kernel's precision in FLOP/s, nan: not known."""
+    told = {} if peaks is None else peaks.flops_per_s
+    known = np.unique(kernels.precision)
+    values = np.array([told.get(kernels.strings[int(index)], np.nan) for index in known], np.float64)
+    return values[np.searchsorted(known, kernels.precision)]
+
+
+def ratio(above: float, below: float) -> float | None:
+    """Return a quotient, None where nothing is below."""
+    return float(above / below) if below else None

@@ -1,0 +1,96 @@
+"""How busy the device is and how much of its peak it reaches: equations 1 and 2 of seed 003.
+
+The FLOPs are analytic: the model's products (bias and per-element arithmetic left out, nothing that is recomputed),
+counted from what the operators were given, over the time in which any kernel ran. A value above 1 is possible and told
+as it is: an algorithm may do fewer operations than the definition (Winograd's), or the peak's probe was disturbed.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.kernels import Kernels
+from tbdprof.analysis.step_time import StepTime
+from tbdprof.analysis.throughput import Throughput
+from tbdprof.records import Run
+
+FP32 = "fp32"
+
+
+@dataclass(frozen=True, slots=True)
+class Flop:
+    """FLOPs over what the device could have done while it was active."""
+
+    value: float | None
+    level: str  # "analytic": from the operators' definitions
+    precision: str
+    coverage: float  # share of the kernels' time whose kernels have products that were counted
+    peak_flops_per_s: float
+    peak_source: str
+    bound: float | None  # the speed-up a value of 1 would bring
+
+    @property
+    def is_above_peak(self) -> bool:
+        """Tell whether more was reached than the peak, which a report marks."""
+        return self.value is not None and self.value > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """How busy the device is, and how well it is used while it is."""
+
+    busy: float | None  # busy time a step in the kernels windows over the time of a step in the clean ones
+    busy_in_window: float
+    flop: Flop | None  # in the precision of most of the run's products
+    fp32: Flop | None  # None unless that is FP32
+    flops_per_sample: float | None  # of the model's products, forward and backward
+    flops_per_step: float
+
+
+def utilization(kernels: Kernels, spent: StepTime, throughput: Throughput | None, run: Run) -> Utilization:
+    """Return the utilization of the device over the counted steps."""
+    total = float(round(kernels.model_flops.sum()))  # whole, what kernels share of it is not
+    flop = _flop(kernels, total, spent.busy, run)
+    busy_seconds = spent.busy * spent.step_seconds
+    samples = samples_counted(kernels, run)
+    return Utilization(
+        busy=None if throughput is None else busy_seconds / throughput.step_seconds,
+        busy_in_window=spent.busy,
+        flop=flop,
+        fp32=flop if flop is not None and flop.precision == FP32 else None,
+        flops_per_sample=total / samples if samples and total else None,
+        flops_per_step=total / kernels.steps,
+    )
+
+
+def precision_of(kernels: Kernels, run: Run) -> str | None:
+    """Return the precision of most of the products, without any the run's; None: nobody told."""
+    told = kernels.precision >= 0
+    if not (kernels.model_flops[told] > 0).any():
+        return run.precision
+    return kernels.strings[int(np.bincount(kernels.precision[told], kernels.model_flops[told]).argmax())]
+
+
+def samples_counted(kernels: Kernels, run: Run) -> float | None:
+    """Return how many samples the counted steps consumed, None: only steps were counted and no batch size is known."""
+    if run.unit != "samples" and run.batch_size is not None:
+        return float(run.batch_size * kernels.steps)
+    return None if run.unit == "steps" else kernels.units
+
+
+def _flop(kernels: Kernels, total: float, busy: float, run: Run) -> Flop | None:
+    precision = precision_of(kernels, run)
+    if run.peaks is None or precision is None or precision not in run.peaks.flops_per_s or not total:
+        return None
+    peak = run.peaks.flops_per_s[precision]
+    active_seconds = busy * float(kernels.step_ns.sum()) / 1e9
+    value = total / (peak * active_seconds) if active_seconds else None
+    return Flop(
+        value=value,
+        level="analytic",
+        precision=precision,
+        coverage=kernels.share(kernels.has_products),
+        peak_flops_per_s=peak,
+        peak_source=run.peaks.sources.get(precision, ""),
+        bound=1 / value if value else None,
+    )

@@ -1,0 +1,152 @@
+"""The kernels of a step: those that waste the device (tables V and VI of seed 003), and each against the roofline."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from tbdprof.analysis.groups import Group
+from tbdprof.analysis.low_utilization import LowUtilization
+from tbdprof.analysis.summary import Summary
+from tbdprof.records import Peaks
+from tbdprof.report.tables import Column, filled, layer_text, rest_text, utilization_text
+from tbdprof.units import decimal_text, percent_text, times_text
+
+ROWS = 10
+UNCOUNTED_ROWS = 5
+LEAST_UNCOUNTED = 0.005  # of busy time: less is told in one line
+LEAST_SHOWN = 0.0005  # less is printed as 0.0 %
+NO_SOURCE = "source not told"
+KERNELS = (
+    Column("share"),
+    Column("utilization"),
+    Column("kernel", "name"),
+    Column("operator", "name"),
+    Column("phase", "word"),
+    Column("layer", "name"),
+    Column("more", "word"),
+    Column("calls"),
+)
+ROOFLINE = (
+    Column("share"),
+    Column("kernel", "name"),
+    Column("phase", "word"),
+    Column("FLOP/B"),
+    Column("GFLOP/s"),
+    Column("GB/s"),
+    Column("limit", "word"),
+    Column("headroom"),
+)
+
+
+def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
+    """Return the tables of kernels: those below the average and those without a count; in full, all of them."""
+    low = summary.low_utilization
+    if low is None:
+        listed = summary.groups or ()
+        return [_table("Kernels, longest first", listed, None if full else ROWS)] if listed else []
+    parts = [_below(low, None if full else ROWS)] if low.rows else []
+    if full and (above := _above(summary.groups or (), low)):
+        parts.append(_table("Kernels at the average or above", above, None))
+    if low.uncounted:
+        parts.append(_uncounted(low.uncounted, full=full))
+    if full and summary.groups:
+        parts.append(_roofline(summary.groups, summary.recording.run.peaks))
+    return parts
+
+
+def headroom(group: Group, peaks: Peaks | None) -> float | None:
+    """Return how many times faster kernels can get before the nearer ceiling, None where that is not known."""
+    if peaks is None or group.limit is None:
+        return None
+    if group.limit == "memory":
+        ceiling, reached = peaks.bytes_per_s, group.bytes_per_s
+    else:
+        ceiling, reached = peaks.flops_per_s.get(group.precision or ""), group.flops_per_s
+    return ceiling / reached if ceiling and reached else None
+
+
+def _below(low: LowUtilization, most: int | None) -> RenderableType:
+    average, covered = percent_text(low.average), percent_text(low.covered)
+    return _table(
+        f"Kernels below the average utilization of {average} ({covered} of busy time counted)", low.rows, most
+    )
+
+
+def _uncounted(groups: Sequence[Group], *, full: bool) -> RenderableType:
+    if full or groups[0].share >= LEAST_UNCOUNTED:
+        return _table("Kernels without a count", groups, None if full else UNCOUNTED_ROWS, LEAST_UNCOUNTED)
+    share = percent_text(sum(group.share for group in groups))
+    return Text(f"Kernels without a count: {len(groups)}, together {share} of busy time")
+
+
+def _above(groups: Sequence[Group], low: LowUtilization) -> list[Group]:
+    elsewhere = {(group.name, group.phase) for group in (*low.rows, *low.uncounted)}
+    return [group for group in groups if (group.name, group.phase) not in elsewhere]
+
+
+def _table(title: str, groups: Sequence[Group], most: int | None, least: float = LEAST_SHOWN) -> RenderableType:
+    """Return a table of all groups (None), or of so many that have at least a share of busy time."""
+    shown = groups if most is None else [group for group in groups[:most] if group.share >= least] or groups[:1]
+    rest = groups[len(shown) :]
+    below = [rest_text(len(rest), sum(group.share for group in rest))] if rest else []
+    return filled(title, KERNELS, map(_cells, shown), below=below)
+
+
+def _cells(group: Group) -> tuple[str, ...]:
+    return (
+        percent_text(group.share),
+        utilization_text(group.utilization),
+        short(group.name),
+        "" if group.operator == group.name else group.operator,
+        group.phase,
+        layer_text(group.layers[0]) if group.layers else "",
+        f"+{len(group.layers) - 1}" if len(group.layers) > 1 else "",
+        f"{group.calls:g}",
+    )
+
+
+def short(name: str) -> str:
+    """Return a kernel's name without what C++ puts around it: `void` and the list of arguments."""
+    bare = name.removeprefix("void ")
+    if not bare.endswith(")"):
+        return bare
+    depth = 0
+    for place in reversed(range(len(bare))):
+        depth += (bare[place] == ")") - (bare[place] == "(")
+        if not depth:
+            return bare[:place] or bare
+    return bare
+
+
+def _roofline(groups: Sequence[Group], peaks: Peaks | None) -> RenderableType:
+    placed = [group for group in groups if group.flops_per_s or group.bytes_per_s]
+    shown = [group for group in placed if group.share >= LEAST_SHOWN]
+    rest = [group for group in placed if group.share < LEAST_SHOWN]
+    below = [rest_text(len(rest), sum(group.share for group in rest))] if rest else []
+    rows = [_against_roof(group, peaks) for group in shown]
+    return filled("Roofline", ROOFLINE, rows, below=[*below, *_ceilings(peaks)])
+
+
+def _against_roof(group: Group, peaks: Peaks | None) -> tuple[str, ...]:
+    room = headroom(group, peaks)
+    return (
+        percent_text(group.share),
+        short(group.name),
+        group.phase,
+        "" if group.intensity is None else f"{group.intensity:.2f}",
+        "" if group.flops_per_s is None else f"{group.flops_per_s / 1e9:.2f}",
+        "" if group.bytes_per_s is None else f"{group.bytes_per_s / 1e9:.2f}",
+        group.limit or "",
+        "" if room is None else times_text(room) if room > 1 else "none",
+    )
+
+
+def _ceilings(peaks: Peaks | None) -> Iterator[str]:
+    if peaks is None:
+        return
+    for precision, flops in peaks.flops_per_s.items():
+        yield f"ceiling {precision}: {decimal_text(flops, 'FLOP/s')} ({peaks.sources.get(precision, NO_SOURCE)})"
+    if peaks.bytes_per_s is not None:
+        source = peaks.sources.get("memory", NO_SOURCE)
+        yield f"ceiling memory: {decimal_text(peaks.bytes_per_s, 'B/s')} ({source})"

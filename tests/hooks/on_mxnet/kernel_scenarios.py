@@ -1,0 +1,293 @@
+"""Trainings recorded in windows of kernels by one hook in a process of its own.
+
+python kernel_scenarios.py RESULT
+"""
+
+import gc
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tbdprof.hooks import Setting
+from tbdprof.hooks.on_mxnet import MxnetHook, hook
+from tbdprof.records import Strings, Table
+
+STEPS = 2
+
+
+@dataclass
+class Window:
+    spans: Table
+    marks: list[int]
+    missing: dict[str, str]
+    strings: Strings
+
+
+@dataclass
+class Result:
+    windows: dict[str, Window]
+    same_weights: bool
+    bulks: tuple[int, int]  # bulks of operators MXNet made before and after a window of kernels
+    memory: dict[str, Table]  # of a memory window after all the others
+    independent_total: str | None
+    before: dict[str, int]
+    after: dict[str, int]
+    leftovers: list[str]  # what the windows left in the folder for temporary files
+
+
+def train(model: Any, loss: Callable[[Any], Any], batch: Any, optimizer: str = "sgd") -> tuple[Any, Callable[[], None]]:
+    from mxnet import autograd, gluon
+
+    trainer = gluon.Trainer(model.collect_params(), optimizer, {"learning_rate": 0.01})
+
+    def step() -> None:
+        with autograd.record():
+            value = loss(model(batch))
+        value.backward()
+        trainer.step(1)
+
+    return trainer, step
+
+
+def record(mxnet_hook: MxnetHook, model: Any, trainer: Any, step: Callable[[], None]) -> Window:
+    mxnet_hook.watch([model], [trainer])
+    step()
+    mxnet_hook.synchronize()
+    mxnet_hook.start("kernels")
+    for _ in range(STEPS):
+        step()
+        mxnet_hook.synchronize()
+        mxnet_hook.mark_step()
+    mxnet_hook.stop()
+    strings = Strings()
+    drained = mxnet_hook.drain(strings)
+    return Window(drained.tables["span"], list(drained.marks), dict(drained.missing), strings)
+
+
+def total(value: Any) -> Any:
+    return value.sum()
+
+
+def initialized(model: Any, **hybrid: bool) -> Any:
+    model.initialize()
+    if hybrid:
+        model.hybridize(**hybrid)
+    return model
+
+
+def resnet(mxnet_hook: MxnetHook, **hybrid: bool) -> Window:
+    import mxnet as mx
+
+    from tbdprof.suite.resnet50.on_mxnet import ResNet50
+
+    model = initialized(ResNet50(), **hybrid)
+    return record(mxnet_hook, model, *train(model, total, mx.nd.ones((1, 3, 64, 32))))
+
+
+def resnet_hybrid(mxnet_hook: MxnetHook) -> Window:
+    return resnet(mxnet_hook, active=True)
+
+
+def resnet_imperative(mxnet_hook: MxnetHook) -> Window:
+    return resnet(mxnet_hook)
+
+
+def resnet_static(mxnet_hook: MxnetHook) -> Window:
+    return resnet(mxnet_hook, static_alloc=True)
+
+
+def resnet_static_shape(mxnet_hook: MxnetHook) -> Window:
+    return resnet(mxnet_hook, static_alloc=True, static_shape=True)
+
+
+def convolutions(mxnet_hook: MxnetHook) -> Window:
+    import mxnet as mx
+    from mxnet.gluon import nn
+
+    model = nn.HybridSequential()
+    model.add(nn.Conv2D(6, 3, padding=2, dilation=2, groups=2, in_channels=4))
+    model.add(nn.Conv2DTranspose(5, 4, strides=2, padding=1, in_channels=6, use_bias=False))
+    return record(mxnet_hook, model, *train(initialized(model, active=True), total, mx.nd.ones((2, 4, 9, 7))))
+
+
+def lstm(mxnet_hook: MxnetHook) -> Window:
+    import mxnet as mx
+    from mxnet.gluon import nn, rnn
+
+    model = nn.HybridSequential()
+    model.add(rnn.LSTM(5, num_layers=2, bidirectional=True, input_size=3))
+    return record(mxnet_hook, model, *train(initialized(model, active=True), total, mx.nd.ones((4, 2, 3))))
+
+
+def transformer_model(**hybrid: bool) -> Any:
+    from mxnet import gluon
+    from mxnet.gluon import nn
+
+    class Attention(gluon.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.name_scope():
+                self.query, self.key, self.value, self.out = (nn.Dense(8, flatten=False, in_units=8) for _ in range(4))
+
+        def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803
+            scores = F.softmax(F.batch_dot(self.query(x), self.key(x), transpose_b=True) / 8**0.5)
+            return self.out(F.batch_dot(scores, self.value(x)))
+
+    class Transformer(gluon.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.name_scope():
+                self.embedding = nn.Embedding(11, 8)
+                self.attention = Attention()
+                self.norm1, self.norm2 = nn.LayerNorm(in_channels=8), nn.LayerNorm(in_channels=8)
+                self.wide = nn.Dense(16, flatten=False, in_units=8)
+                self.gelu = nn.GELU()
+                self.narrow = nn.Dense(8, flatten=False, in_units=16)
+                self.head = nn.Dense(11, flatten=False, in_units=8)
+
+        def hybrid_forward(self, F: Any, tokens: Any) -> Any:  # noqa: N803
+            x = self.embedding(tokens)
+            x = self.norm1(x + self.attention(x))
+            return self.head(self.norm2(x + self.narrow(self.gelu(self.wide(x)))))
+
+    return initialized(Transformer(), **hybrid)
+
+
+def transformer(mxnet_hook: MxnetHook, **hybrid: bool) -> Window:
+    import mxnet as mx
+    from mxnet import gluon
+
+    loss, labels = gluon.loss.SoftmaxCrossEntropyLoss(), mx.nd.zeros((2, 5))
+    model = transformer_model(**hybrid)
+    tokens = mx.nd.array([[1, 2, 3, 4, 5], [5, 4, 3, 2, 1]])
+    return record(mxnet_hook, model, *train(model, lambda x: loss(x, labels), tokens, "adam"))
+
+
+def transformer_hybrid(mxnet_hook: MxnetHook) -> Window:
+    return transformer(mxnet_hook, active=True)
+
+
+def transformer_imperative(mxnet_hook: MxnetHook) -> Window:
+    return transformer(mxnet_hook)
+
+
+def weights_after(mxnet_hook: MxnetHook, *, watched: bool) -> list[bytes]:
+    """Train with and without a window of kernels in the middle."""
+    import mxnet as mx
+
+    mx.random.seed(3)
+    model = transformer_model(active=True)
+    trainer, step = train(model, total, mx.nd.array([[1, 2, 3]]), "adam")
+    if watched:
+        record(mxnet_hook, model, trainer, step)
+    else:
+        for _ in range(1 + STEPS):
+            step()
+    step()
+    return [p.data().asnumpy().tobytes() for p in model.collect_params().values()]
+
+
+def bulks() -> int:
+    """Count the bulks of operators that MXNet makes in one step, by its own profiler."""
+    import mxnet as mx
+
+    from tbdprof.suite.resnet50.on_mxnet import ResNet50
+
+    model = initialized(ResNet50(), active=True)
+    _, step = train(model, total, mx.nd.ones((1, 3, 32, 32)))
+    step()
+    mx.nd.waitall()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "profile.json")
+        watched = {"profile_memory": True, "profile_api": False, "continuous_dump": False}
+        mx.profiler.set_config(profile_symbolic=True, profile_imperative=True, filename=str(path), **watched)
+        mx.profiler.set_state("run")
+        mx.profiler.resume()
+        step()
+        mx.nd.waitall()
+        mx.profiler.pause()
+        mx.profiler.dump(finished=False)
+        text = path.read_text()
+        mx.profiler.set_config(profile_symbolic=False, profile_imperative=False, filename="", **watched)
+    # Each is written as two pairs of events. The second file of a process is not valid JSON, but it is all there.
+    return text.count('"name": "ImperativeBulk"') // 4
+
+
+def memory_after(mxnet_hook: MxnetHook) -> dict[str, Table]:
+    import mxnet as mx
+
+    model = transformer_model(active=True)
+    trainer, step = train(model, total, mx.nd.array([[1, 2, 3]]))
+    mxnet_hook.watch([model], [trainer])
+    step()
+    mxnet_hook.start("memory")
+    for _ in range(STEPS):
+        step()
+        mxnet_hook.mark_step()
+    mxnet_hook.stop()
+    return dict(mxnet_hook.drain(Strings()).tables)
+
+
+def identities() -> dict[str, int]:
+    import ctypes
+
+    import scenarios
+    from mxnet.gluon import HybridBlock
+
+    from tbdprof.hooks.on_mxnet import layout
+
+    library = layout.library()
+    get = library["_ZN5mxnet6Engine3GetEv"]
+    get.restype, get.argtypes = ctypes.c_size_t, []
+    return {
+        **scenarios.identities(),
+        "graph": id(HybridBlock._call_cached_op),
+        "cached": id(library.MXInvokeCachedOpEx),
+        "operator": id(library.MXImperativeInvokeEx),
+        "engine": ctypes.c_size_t.from_address(get()).value,
+    }
+
+
+def main(path: Path) -> None:
+    mxnet_hook = hook()
+    mxnet_hook.set_environment(Setting())
+    before = identities()
+    mxnet_hook.prepare(Setting(threads=1, seed=0))
+    bulks_before = bulks()
+    trainings = (
+        resnet_hybrid,
+        resnet_imperative,
+        resnet_static,
+        resnet_static_shape,
+        convolutions,
+        lstm,
+        transformer_hybrid,
+        transformer_imperative,
+    )
+    windows = {}
+    for each in trainings:
+        windows[each.__name__] = each(mxnet_hook)
+        gc.collect()  # a trainer and its parameters hold each other
+    bulks_after = bulks()
+    same = weights_after(mxnet_hook, watched=False) == weights_after(mxnet_hook, watched=True)
+    memory = memory_after(mxnet_hook)
+    reason = mxnet_hook.independent_total
+    mxnet_hook.close()
+    left = [each.name for each in Path(tempfile.gettempdir()).glob("tbdprof-*")]
+    result = Result(windows, same, (bulks_before, bulks_after), memory, reason, before, identities(), left)
+    path.write_bytes(pickle.dumps(result))
+
+
+if __name__ == "__main__":
+    np.seterr(all="ignore")
+    # Pickled under the name by which the tests import it.
+    sys.path.insert(0, str(Path(__file__).parent))
+    import kernel_scenarios
+
+    kernel_scenarios.main(Path(sys.argv[1]))

@@ -1,0 +1,81 @@
+"""Which operator a gradient belongs to, and which node of a graph an operator is, on made-up requests."""
+
+import importlib.util
+
+import pytest
+
+if importlib.util.find_spec("mxnet") is None:
+    pytest.skip("mxnet is not installed", allow_module_level=True)
+
+import numpy as np
+
+np.bool = bool  # MXNet reads it
+
+from tbdprof.hooks.on_mxnet.engine import Push  # noqa: E402
+from tbdprof.hooks.on_mxnet.gradients import sources  # noqa: E402
+from tbdprof.hooks.on_mxnet.graphs import Node, align  # noqa: E402
+
+IMAGE, WEIGHT1, WEIGHT2, MAP1, MAP2, SPACE, GRADIENT1, GRADIENT2, OWN1, OWN2 = range(10)
+
+
+def pushes(*asked: tuple[str, tuple[int, ...], tuple[int, ...]]) -> list[Push]:
+    return [Push(number, name, 1, reads, writes, None) for number, (name, reads, writes) in enumerate(asked)]
+
+
+def followed(asked: list[Push]) -> dict[int, int]:
+    names = {push.number: push.name for push in asked}
+    return sources(
+        asked,
+        lambda push: names[push.number].startswith("_backward_"),
+        lambda push: True,
+        lambda one, other: one.number == other.number,
+    )
+
+
+def test_gradients_are_followed_whatever_their_order() -> None:
+    """Two convolutions of one image, whose gradients run in the order of the forward pass."""
+    asked = pushes(
+        ("Convolution", (IMAGE, WEIGHT1), (MAP1, SPACE)),
+        ("Convolution", (IMAGE, WEIGHT2), (MAP2, SPACE)),
+        ("_backward_Convolution", (IMAGE, WEIGHT1, GRADIENT1), (OWN1, SPACE)),
+        ("_backward_Convolution", (IMAGE, WEIGHT2, GRADIENT2), (OWN2, SPACE)),
+    )
+
+    assert followed(asked) == {2: 0, 3: 1}
+
+
+def test_a_gradient_that_fits_two_operators_is_given_to_neither() -> None:
+    asked = pushes(
+        ("Convolution", (IMAGE, WEIGHT1), (MAP1,)),
+        ("Convolution", (IMAGE, WEIGHT1), (MAP2,)),
+        ("_backward_Convolution", (IMAGE, WEIGHT1, GRADIENT1), (OWN1,)),
+    )
+
+    assert followed(asked) == {}
+
+
+def test_a_map_whose_place_was_used_again_is_not_mistaken_for_the_later_one() -> None:
+    asked = pushes(
+        ("relu", (IMAGE,), (MAP1,)),
+        ("relu", (MAP1,), (MAP2,)),
+        ("relu", (MAP2,), (MAP1,)),
+        ("_backward_relu", (MAP1, GRADIENT1), (OWN1,)),
+    )
+
+    assert followed(asked) == {3: 2}
+
+
+def nodes(*operators: str) -> list[Node]:
+    return [Node(operator, f"{operator}{number}", {}, (), (), ()) for number, operator in enumerate(operators)]
+
+
+def test_a_graph_is_matched_operator_by_operator_past_what_costs_nothing() -> None:
+    graph = nodes("Convolution", "Flatten", "FullyConnected", "Reshape")
+
+    assert align(["Convolution", "FullyConnected"], graph) == [graph[0], graph[2]]
+    assert align(["Convolution", "Flatten", "FullyConnected", "Reshape"], graph) == graph
+
+
+@pytest.mark.parametrize("asked", [["FullyConnected"], ["Convolution"], ["Convolution", "dot", "FullyConnected"]])
+def test_another_graph_than_what_ran_is_not_matched(asked: list[str]) -> None:
+    assert align(asked, nodes("Convolution", "Flatten", "FullyConnected")) is None

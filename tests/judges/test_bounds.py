@@ -1,0 +1,13 @@
+"""The verdict names what each planted loop is bound by."""
+
+import pytest
+from judges.process import Run
+
+
+@pytest.mark.parametrize(("loop", "bound_by"), [("starved", "data"), ("tiny", "launching"), ("products", "compute")])
+def test_the_verdict_names_what_the_loop_is_bound_by(run: Run, loop: str, bound_by: str):
+    verdict = run("torch_bounds", loop).report["verdict"]
+
+    assert verdict["bound_by"] == bound_by
+    assert verdict["share"] > 0.5
+    assert verdict["advice"]

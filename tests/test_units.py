@@ -1,0 +1,23 @@
+"""Numbers as people read them."""
+
+import pytest
+
+from tbdprof.units import decimal_text, times_text
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (24_299_077_632, "24.30 GFLOP"),
+        (999, "999.00 FLOP"),
+        (1e15, "1.00 PFLOP"),
+        (1500, "1.50 kFLOP"),
+        (0, "0.00 FLOP"),
+    ],
+)
+def test_counts_are_in_the_largest_decimal_unit_they_reach(count: float, said: str):
+    assert decimal_text(count, "FLOP") == said
+
+
+def test_a_factor_says_that_it_is_one():
+    assert times_text(2.345) == "2.3×"
