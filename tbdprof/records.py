@@ -61,6 +61,7 @@ class Operation(IntEnum):
     OPTIMIZER = 17
     COPY = 18  # copies, fills and changes of layout
     COMMUNICATION = 19  # between processes or devices
+    BOOKKEEPING = 20  # memory asked for, let go or looked at in another shape: no arithmetic, and nothing moved
 
 
 class AllocationKind(IntEnum):

@@ -158,25 +158,24 @@ def test_a_kill_loses_the_window_it_came_in_and_no_other(window: int):
 
 
 @pytest.mark.parametrize(
-    ("framework", "window", "asked", "batch", "left_bytes"),
+    ("framework", "asked"),
     [
-        ("torch", 1, "you tried to allocate", 2, 2**24),
-        # One array is larger than what is left, wherever the process is stopped: the framework's own small
-        # allocations must still succeed, as MXNet aborts where its engine cannot have them.
-        ("mxnet", 0, "Failed to allocate CPU Memory", 512, 96 * 2**20),
+        ("torch", "you tried to allocate"),
+        ("mxnet", "Failed to allocate CPU Memory"),
     ],
 )
-def test_running_out_of_memory_says_what_was_asked_for_and_what_to_try(
-    framework: str, window: int, asked: str, batch: int, left_bytes: int
-):
-    process = start("--batch-size", str(batch), framework=framework)
-    with frozen_in(window, process):
+def test_running_out_of_memory_says_what_was_asked_for_and_what_to_try(framework: str, asked: str):
+    process = start("--batch-size", "512", framework=framework)
+    with frozen_in(0, process):
+        # One array of the first step is larger than what is left, wherever the process is stopped: the framework's own
+        # small allocations must still succeed, as MXNet aborts where its engine cannot have them.
+        left_bytes = 96 << 20
         limit = 4096 * int(Path(f"/proc/{process.pid}/statm").read_text().split()[0]) + left_bytes
         resource.prlimit(process.pid, resource.RLIMIT_AS, (limit, limit))
 
     code, out, said = ended(process)
     assert (code, out) == (1, "")
-    assert len(said) == 1, said
+    assert len(said) == 1, "\n".join(said)
     assert said[0].startswith("tbdprof: out of memory (")
     assert asked in said[0]
     assert said[0].endswith("; what was recorded is in a.tbd: try a smaller --batch-size")
@@ -192,7 +191,7 @@ def test_a_full_disk_is_one_line_and_the_report_is_printed_all_the_same():
 
     code, out, said = ended(process)
     assert code == 1
-    assert len(said) == 1, said
+    assert len(said) == 1, "\n".join(said)
     assert said[0].startswith("tbdprof: writing the file failed, what came later is not in it: ")
     document = json.loads(out)
     assert document["memory"]["mismatches"] == 0

@@ -15,7 +15,7 @@ from tbdprof.script import NOTHING_RECORDED, default_path
 
 ROOT = Path(__file__).parent.parent
 TBDPROF = [sys.executable, "-m", "tbdprof", "run", "--warmup", "2", "--steps", "2", "-o", "a.tbd"]
-WINDOWS = [("warmup", 2), ("clean", 2), ("memory", 4), ("clean", 2)]
+WINDOWS = [("warmup", 2), ("clean", 2), ("memory", 4), ("clean", 2), ("kernels", 4), ("clean", 2)]
 TRAINS = """
 import os, sys, time
 import torch
@@ -39,7 +39,7 @@ import mxnet as mx
 net = mx.gluon.nn.Dense(4, in_units=8)
 net.initialize()
 trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"momentum": 0.9})
-for _ in range(12):
+for _ in range(20):
     with mx.autograd.record():
         loss = net(mx.nd.ones((2, 8))).sum()
     loss.backward()
@@ -77,7 +77,7 @@ def test_an_unchanged_script_prints_what_it_prints_and_is_reported_on_after():
     assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("final loss 0.")
-    assert lines[1] == "unchanged_train.py"
+    assert lines[1].startswith("unchanged_train.py · ")
     assert "2.weight/momentum_buffer" in done.stdout
     assert windows() == WINDOWS
     kept = load(Path("a.tbd")).run
@@ -86,7 +86,7 @@ def test_an_unchanged_script_prints_what_it_prints_and_is_reported_on_after():
 
 
 def test_memory_is_counted_from_the_scripts_first_allocation_on():
-    done = run(*script("train(12)"), options=("--json",))
+    done = run(*script("train(20)"), options=("--json",))
 
     memory = json.loads(done.stdout)["memory"]
     assert memory["independent_peak_bytes"] == memory["allocator_peak_bytes"]
@@ -104,7 +104,7 @@ def test_a_script_in_mxnet_is_watched_from_its_first_allocation_on():
 
 
 def test_with_json_the_report_alone_is_on_stdout():
-    done = run(*script("train(12); print('trained'); print('warned', file=sys.stderr)"), options=("--json",))
+    done = run(*script("train(20); print('trained'); print('warned', file=sys.stderr)"), options=("--json",))
 
     assert done.returncode == 0
     assert json.loads(done.stdout)["run"]["steps"]["memory"] == 4
@@ -114,16 +114,16 @@ def test_with_json_the_report_alone_is_on_stdout():
 @pytest.mark.parametrize(
     ("ending", "code"),
     [
-        ("train(12); sys.exit(3)", 3),
-        ("train(12); os.kill(os.getpid(), 15)", 128 + signal.SIGTERM),
-        ("train(12); raise KeyError('a')", 1),
+        ("train(20); sys.exit(3)", 3),
+        ("train(20); os.kill(os.getpid(), 15)", 128 + signal.SIGTERM),
+        ("train(20); raise KeyError('a')", 1),
     ],
 )
 def test_the_exit_code_is_passed_through_and_the_report_printed(ending: str, code: int):
     done = run(*script(ending))
 
     assert done.returncode == code
-    assert done.stdout.startswith("train.py\n")
+    assert done.stdout.startswith("train.py · ")
     assert windows() == WINDOWS
 
 
@@ -165,16 +165,16 @@ def test_a_script_given_without_its_python_is_told_what_to_type():
 def test_a_sitecustomize_of_the_users_own_is_honoured():
     Path("theirs").mkdir()
     Path("theirs/sitecustomize.py").write_text("import sys; sys.mark = 'set by theirs'")
-    done = run(*script("train(12); print(sys.mark)"), path=str(Path("theirs").resolve()))
+    done = run(*script("train(20); print(sys.mark)"), path=str(Path("theirs").resolve()))
 
     assert done.returncode == 0
-    assert done.stdout.startswith("set by theirs\ntrain.py\n")
+    assert done.stdout.startswith("set by theirs\ntrain.py · ")
     assert windows() == WINDOWS
 
 
 def test_the_script_finds_its_path_its_environment_and_its_arguments_as_they_were():
     tells = "print(sys.path, sys.argv, sorted(os.environ), [type(each).__name__ for each in sys.meta_path])"
-    command = [*script(f"train(12); {tells}"), "--epochs", "3"]
+    command = [*script(f"train(20); {tells}"), "--epochs", "3"]
     alone = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
     )
@@ -200,7 +200,7 @@ def test_what_a_launcher_starts_is_recorded_once_whichever_process_steps_first()
         "sys.exit(max(rank.wait() for rank in ranks))"
     )
     tells = "print(sys.argv[1], 'TBDPROF_ATTACH' in os.environ, 'startup' in os.environ.get('PYTHONPATH', ''))"
-    script(f"train(12); {tells}")
+    script(f"train(20); {tells}")
     done = run(sys.executable, "launch.py")
 
     assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")
@@ -211,7 +211,7 @@ def test_what_a_launcher_starts_is_recorded_once_whichever_process_steps_first()
 
 
 def test_torchrun_is_profiled_by_its_first_rank():
-    script("train(12); print(os.environ['LOCAL_RANK'])")
+    script("train(20); print(os.environ['LOCAL_RANK'])")
     ranks = ["--standalone", "--nproc-per-node", "2", "train.py"]
     done = run(sys.executable, "-m", "torch.distributed.run", *ranks)
 
@@ -230,7 +230,7 @@ def test_torchrun_is_profiled_by_its_first_rank():
 def test_a_framework_that_is_looked_for_before_the_import_is_watched_all_the_same(probe: str):
     Path("stubs").mkdir()
     Path("stubs/mxnet.py").write_text("raise ImportError('broken')")
-    Path("train.py").write_text(f"{probe}\n{TRAINS}train(12)")
+    Path("train.py").write_text(f"{probe}\n{TRAINS}train(20)")
     done = run(sys.executable, "train.py", options=("--json",), path=str(Path("stubs").resolve()))
 
     assert done.returncode == 0, done.stderr
@@ -264,7 +264,7 @@ def fail(*_):
     raise UnavailableError("the counter is gone")
 
 Profiler._sample_host = fail
-train(12)
+train(20)
 print("trained")
 """
     done = run(*script(breaks))
@@ -282,7 +282,7 @@ def test_a_child_forked_in_the_memory_window_is_left_alone():
     fork = "train(6)\nif os.fork() == 0:\n    train(20)\n    os._exit(0)\nprint(os.wait()[1])\ntrain(6)"
     done = run(*script(fork))
 
-    assert done.stdout.startswith("0\ntrain.py\n")
+    assert done.stdout.startswith("0\ntrain.py · ")
     assert windows() == WINDOWS
     assert load(Path("a.tbd")).run.complete
 
@@ -306,7 +306,7 @@ def test_an_interrupt_is_the_scripts_to_answer_and_what_was_recorded_is_kept():
     out, err = process.communicate(timeout=60)
 
     assert process.returncode == 128 + signal.SIGINT
-    assert out.startswith("train.py\n")
+    assert out.startswith("train.py · ")
     assert err.splitlines()[-2:] == ["KeyboardInterrupt", "tbdprof: recorded in a.tbd"]
     assert windows() == [("warmup", 2), ("clean", 1)]
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import mxnet as mx
 
 from tbdprof.hooks import disagreements, slots
+from tbdprof.hooks.interrupts import Signals, guarded
 from tbdprof.hooks.on_mxnet import layout
 from tbdprof.records import AllocationKind
 
@@ -75,10 +76,12 @@ class Allocator:
         self._other_size = 0  # frees that told another one, since the window opened
         self._early_bytes: dict[int, int] = {}  # by device: of ended blocks that MXNet's counter still holds
         self._slots: tuple[slots.Slot, ...] = ()
+        self._signals = Signals()
 
     def install(self) -> None:
         """Take the places of the two functions MXNet's allocator calls; raises UnavailableError where it cannot."""
         found = slots.find(layout.library(), (layout.ON_ALLOC, layout.ON_FREE))
+        self._signals.install()
         self._slots = found
         for slot, note in zip(found, (self._allocated, self._freed), strict=True):
             slot.write(self._callback(_Original(slot.function), note))
@@ -132,6 +135,7 @@ class Allocator:
         """Return the address of what calls the original and notes the event."""
         lock, counters = self._lock, self.counters
 
+        @guarded
         def callback(storage_profiler: int, handle: "ctypes._Pointer[layout.Handle]") -> None:
             with lock:
                 original(storage_profiler, handle)
@@ -216,6 +220,7 @@ class Allocator:
         for slot in self._slots:
             slot.restore()
         self._slots = ()
+        self._signals.restore()
 
 
 class Patched(Protocol):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import mxnet as mx
 
 from tbdprof.errors import UnavailableError
+from tbdprof.hooks.interrupts import Signals, guarded
 from tbdprof.hooks.on_mxnet import layout
 from tbdprof.hooks.on_mxnet.allocator import follow_forks
 
@@ -57,6 +58,7 @@ class Engine:
         self._pid = os.getpid()
         self._engine = 0
         self._table = 0
+        self._signals = Signals()
 
     def install(self) -> None:
         """Take the place; raises UnavailableError where the engine is of another kind."""
@@ -72,6 +74,7 @@ class Engine:
         words[words.index(function)] = ctypes.cast(replaced, ctypes.c_void_p).value or 0
         own = (_Word * len(words))(*words)
         _KEPT.extend((replaced, own))
+        self._signals.install()
         self._engine, self._table = engine, table
         _Word.from_address(engine).value = ctypes.addressof(own) + 8 * _HEAD
         atexit.register(self.remove)
@@ -96,11 +99,13 @@ class Engine:
         if self._engine:
             _Word.from_address(self._engine).value = self._table
             self._engine = 0
+            self._signals.restore()
 
     def _callback(self, original: Callable[..., None]) -> "ctypes._FuncPointer":
         # It is never let go, and must not keep what was noted.
         myself = weakref.ref(self)
 
+        @guarded
         def push(engine: int, run: int, context: int, reads: int, writes: int, *how: Any) -> None:
             kind, priority, name, wait = how
             try:

@@ -22,6 +22,7 @@ from tbdprof.hooks.on_mxnet.engine import SEPARATOR
 _RUNNING = 1
 _MODE = layout.MEMORY_MODE | 3  # symbolic and imperative
 _READINGS = 50
+_NAMELESS = "(no name)"  # what draws random numbers asks the engine without one
 # The second and later files of a process begin their list with a comma.
 _STRAY_COMMA = re.compile(r"\[\s*,")
 
@@ -80,14 +81,20 @@ def _pairs(events: list[Mapping[str, object]], offset_ns: int) -> Iterator[Ran]:
             begun[name, thread] = int(time_us)  # type: ignore[call-overload]
         elif kind == "E" and (name, thread) in begun:
             start_us = begun.pop((name, thread))
-            known, _, number = str(name).rpartition(SEPARATOR)
+            known, number = _numbered(str(name))
             yield Ran(
-                int(number) if known and number.isdecimal() else -1,
-                known or str(name),
+                number,
+                known or _NAMELESS,
                 layout.signed(int(thread)),  # type: ignore[call-overload]
                 start_us * 1000 - offset_ns,
                 int(time_us) * 1000 - offset_ns,  # type: ignore[call-overload]
             )
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    """Return an operator's own name, and the number of its request to the engine, -1: it has none."""
+    known, told, number = name.rpartition(SEPARATOR)
+    return (known, int(number)) if told and number.isdecimal() else (name, -1)
 
 
 def _wall_offset_ns() -> int:

@@ -66,7 +66,7 @@ class Operators:
         told = self._told.get(ran.number)
         if told is not None:
             return told
-        self.missing["layers"] = _IN_BULK
+        self.missing["layers of kernels"] = _IN_BULK
         return Told(Phase.BACKWARD if ran.name.startswith("_backward_") else Phase.FORWARD)
 
     def _tell(self) -> None:
@@ -97,7 +97,7 @@ class Operators:
                 calls[id(note.asked)].append((push, note.asked))
         unaligned = sum(not self._name_graph(known, asked) for asked in calls.values())
         if unaligned:
-            self.missing["layers"] = _UNALIGNED.format(unaligned, len(calls))
+            self.missing["layers of kernels"] = _UNALIGNED.format(unaligned, len(calls))
 
     def _name_graph(self, known: graphs.Graphs, asked: Sequence[tuple[Push, GraphCall]]) -> bool:
         call = asked[0][1]
@@ -144,7 +144,7 @@ class Operators:
         asked = [push for push in self.pushes if any(gradients.is_gradient(push.name, name) for name in inside)]
         lost = sum(told[push.number].source < 0 for push in asked)
         if lost:
-            self.missing.setdefault("layers", _UNFOLLOWED.format(lost, len(asked)))
+            self.missing.setdefault("layers of kernels", _UNFOLLOWED.format(lost, len(asked)))
 
 
 def _noted(pushes: Iterable[Push]) -> Iterable[tuple[Push, Note]]:

@@ -86,6 +86,8 @@ def operation(name: str) -> Operation:
             return _SHAPED[each][0]
         if each in _NAMED:
             return _NAMED[each][0]
+    if known == "DeleteVariable":  # the engine lets an array go
+        return Operation.BOOKKEEPING
     if known.endswith("_update"):
         return Operation.OPTIMIZER
     if known in ("add_n", "_grad_add", "ElementWiseSum", "broadcast_add", "add"):
@@ -112,7 +114,7 @@ def forward(computed: Computed) -> Work | None:
     if kind is Operation.EMBEDDING:
         moved = _bytes(computed.inputs[-1]) + 2 * _bytes(computed.outputs[0])  # of the table, the rows looked up
         return Work(kind, {"elements": _size(computed.outputs[0])}, "embedding", moved_bytes=moved, precision=precision)
-    if kind is Operation.OTHER:
+    if kind in (Operation.OTHER, Operation.BOOKKEEPING):
         return None
     counted = _NAMED.get(name, (kind, "add"))[1]
     elements = max(map(_size, arrays))

@@ -66,8 +66,12 @@ class Session:
         self._room = Room()
         self._profile = profile(use_kineto=True, profile_memory=not self._of_kernels, record_shapes=True)
         self._offset_ns = _wall_offset_ns()
-        with _quiet():
-            self._profile.__enter__()  # type: ignore[no-untyped-call]
+        try:
+            with _quiet():
+                self._profile.__enter__()  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            self._room.give_back()
+            raise UnavailableError(f"torch's profiler cannot begin: {error}") from error
 
     def end(self, marks: dict[int, Mark]) -> Trace:
         """End the session; the trace has not `begun` where another profiler took it over."""

@@ -45,6 +45,9 @@ _KINDS = {
         Operation.REDUCTION: "norm argmax argmin topk std var var_mean",
         Operation.COPY: "contiguous reshape stack index index_select index_put _index_put_impl gather scatter "
         "scatter_add constant_pad_nd pad zeros ones full zeros_like ones_like full_like repeat",
+        Operation.BOOKKEEPING: "empty empty_like empty_strided empty_permuted new_empty resize resize_as set view "
+        "_unsafe_view view_as _reshape_alias as_strided t transpose permute expand expand_as squeeze unsqueeze select "
+        "slice narrow detach alias lift_fresh split split_with_sizes chunk unbind unfold flatten unflatten result_type",
     }.items()
     for name in names.split()
 }

@@ -3,8 +3,9 @@
 On a GPU a kernel is what the device reported. On the CPU it is an operator's own time: its span without the operators
 inside it on the same thread (a phase or a layer inside an operator, as checkpointing has, is walked through).
 
-A work counts where nothing around it has one, and every kernel beneath shares its FLOPs and bytes by own time, equally
-where none took any. Of each window the first block settles and is left out.
+A work counts where nothing around it has one. The kernels beneath share its FLOPs and bytes by own time, equally where
+none took any; what copies or keeps books within a work of another kind has no part in it, and no count. Of each window
+the first block settles and is left out.
 """
 
 from dataclasses import dataclass, fields
@@ -22,6 +23,7 @@ from tbdprof.work import parse
 
 Codes = NDArray[np.uint8]
 Texts = NDArray[np.int32]
+DOING_NOTHING = (Operation.BOOKKEEPING, Operation.COPY, Operation.CAST)  # of what an operator around it computes
 PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL, Operation.ATTENTION, Operation.RECURRENT)
 
 
@@ -233,7 +235,10 @@ def _own(tree: SpanTree, spans: Ints, start: Ints, end: Ints, thread: Ints) -> I
 
 def _shared(places: _Places, tree: SpanTree, strings: Strings) -> _Shares:
     """Divide the outermost works among the kernels beneath them."""
-    spans, work = np.unique(tree.topmost(places.span, tree.rows["work"] >= 0), return_inverse=True)
+    top = tree.topmost(places.span, tree.rows["work"] >= 0)
+    does_nothing = np.isin(tree.rows["operation"], DOING_NOTHING)
+    apart = (top >= 0) & does_nothing[places.span] & ~does_nothing[top]
+    spans, work = np.unique(np.where(apart, -1, top), return_inverse=True)
     own, sharers = np.bincount(work, places.own_ns), np.bincount(work)
     with np.errstate(invalid="ignore"):
         share = np.where(own[work] > 0, places.own_ns / own[work], 1.0 / sharers[work])

@@ -11,6 +11,7 @@ from tbdprof.recording import Recording
 from tbdprof.records import KernelKind, Operation, Peaks, Phase, SpanKind
 from tbdprof.work import Work
 
+COPIED = Work(Operation.COPY, {"elements": 9}, "copy")
 PRODUCT = Work(Operation.MATMUL, {"batch": 1, "rows": 10, "columns": 10, "inner": 5}, moved_bytes=800)  # 1,000 FLOPs
 RELU = Work(Operation.ACTIVATION, {"elements": 60}, name="relu", moved_bytes=480)
 PEAKS = Peaks({"fp32": 1e11}, 1e10, {"fp32": "a probe", "memory": "another"})  # 100 FLOP and 10 bytes a nanosecond
@@ -91,6 +92,22 @@ def test_the_outermost_work_counts_once_and_is_shared_by_own_time():
     assert texts(kernels, "operator")["empty"] == "conv"
     assert kernels.model_flops.sum() == pytest.approx(2000)
     assert by_name(kernels, "operation")["empty"] == Operation.MATMUL
+
+
+def test_what_copies_or_keeps_books_within_another_work_has_no_part_in_it():
+    story = settled()
+    story.step(0, 100)
+    outer = story.operator("product", Phase.FORWARD, 0, 60, operation=Operation.MATMUL, work=PRODUCT)
+    story.operator("empty", Phase.FORWARD, 0, 10, parent=outer, operation=Operation.BOOKKEEPING)
+    story.operator("copy", Phase.FORWARD, 10, 30, parent=outer, operation=Operation.COPY, work=COPIED)
+    cast = story.operator("cast", Phase.FORWARD, 60, 100, operation=Operation.CAST, work=COPIED)
+    story.operator("copy inside", Phase.FORWARD, 60, 90, parent=cast, operation=Operation.COPY)
+
+    flops = by_name(kernels_of(story), "flops")
+
+    assert flops["product"] == 1000
+    assert np.isnan([flops["empty"], flops["copy"]]).all()
+    assert (flops["cast"], flops["copy inside"]) == (0, 0)
 
 
 def test_kernels_that_took_no_time_share_equally():

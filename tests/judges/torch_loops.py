@@ -1,5 +1,6 @@
 """Plain training loops in torch; `profile` stands for `tbdprof.profile`, or for an oracle in its place."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -246,7 +247,7 @@ def gan(profile: Profile) -> Json:
 def lstm_found(profile: Profile) -> Json:
     lstm, head = nn.LSTM(16, 24, num_layers=2, batch_first=True), nn.Linear(24, 5)
     optimizer = torch.optim.RMSprop([*lstm.parameters(), *head.parameters()])
-    lengths = iter([7, 9, 5, 11, 6, 12, 4, 8, 10, 7, 7, 7])
+    lengths = itertools.cycle([7, 9, 5, 11, 6, 12, 4, 8, 10])
     with profile() as prof:
         while prof.active:
             words, labels = torch.rand(BATCH, next(lengths), 16), torch.randint(5, (BATCH,))

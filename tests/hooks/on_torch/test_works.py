@@ -219,7 +219,8 @@ def test_what_only_calls_others_or_is_no_operator_has_no_work(name: str) -> None
 
 
 def test_kinds_are_told_where_there_is_no_work() -> None:
-    kinds = {"aten::conv2d": Operation.CONVOLUTION, "aten::lstm": Operation.RECURRENT, "aten::empty": Operation.OTHER}
+    kinds = {"aten::conv2d": Operation.CONVOLUTION, "aten::lstm": Operation.RECURRENT, "aten::sort": Operation.OTHER}
+    kinds |= dict.fromkeys(("aten::empty", "aten::view", "aten::resize_"), Operation.BOOKKEEPING)
     kinds |= dict.fromkeys(("gloo:all_reduce", "c10d::allreduce_", "nccl:broadcast"), Operation.COMMUNICATION)
     assert {name: told(name, ())[0] for name in kinds} == kinds
 
