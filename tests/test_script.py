@@ -186,7 +186,7 @@ def test_the_script_finds_its_path_its_environment_and_its_arguments_as_they_wer
 
 def test_processes_that_the_script_starts_once_it_trains_are_left_alone():
     child = f"import subprocess; subprocess.run([sys.executable, '-c', {TRAINS + 'train(30)'!r}], check=True)"
-    done = run(*script(f"train(1)\n{child}\ntrain(11)\n{child}"))
+    done = run(*script(f"train(1)\n{child}\ntrain(17)\n{child}"))
 
     assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")
     assert windows() == WINDOWS
@@ -279,7 +279,7 @@ print("trained")
 
 
 def test_a_child_forked_in_the_memory_window_is_left_alone():
-    fork = "train(6)\nif os.fork() == 0:\n    train(20)\n    os._exit(0)\nprint(os.wait()[1])\ntrain(6)"
+    fork = "train(6)\nif os.fork() == 0:\n    train(20)\n    os._exit(0)\nprint(os.wait()[1])\ntrain(14)"
     done = run(*script(fork))
 
     assert done.stdout.startswith("0\ntrain.py · ")

@@ -44,7 +44,7 @@ class Kernels:
     own_ns: Ints  # on the CPU without the operators inside it; on a GPU end - start
     step: NDArray[np.int32]  # place among the counted steps
     flops: Floats  # its share of its work's FLOPs, per-element counts and recomputation included; nan: no count
-    model_flops: Floats  # its share of the products the model asks for; 0 where there are none, and in recomputation
+    model_flops: Floats  # its share of forward's and backward's products, without what is recomputed; else 0
     moved_bytes: Floats  # nan: not told
     precision: Texts  # text index, -1: not told
     units: float  # of work, in the counted steps
@@ -127,7 +127,7 @@ def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | 
     shares = _shared(places, tree, strings)
     span, phase = places.span, tree.phase(places.span)
     data = tree.rows[tree.rows["phase"] == Phase.DATA]
-    shares.model_flops[phase == Phase.RECOMPUTE] = 0.0
+    shares.model_flops[np.isin(phase, _beside_the_model(phase))] = 0.0
     return Kernels(
         strings=strings,
         device=recording.run.device,
@@ -151,6 +151,12 @@ def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | 
         data_start_ns=data["start_ns"].copy(),
         data_end_ns=data["end_ns"].copy(),
     )
+
+
+def _beside_the_model(phase: Codes) -> tuple[Phase, ...]:
+    """Return the phases whose products the model does not ask for; outside is where a forward pass nobody saw is."""
+    aside = (Phase.RECOMPUTE, Phase.UPDATE, Phase.DATA)
+    return (*aside, Phase.OUTSIDE) if (phase == Phase.FORWARD).any() else aside
 
 
 def _joined(pieces: list[Kernels]) -> Kernels:
@@ -269,6 +275,6 @@ def _counted(text: int, strings: Strings) -> tuple[float, float, float, int, int
         return np.nan, 0.0, np.nan, -1, int(Operation.OTHER)
     work = parse(strings[text])
     flops = count(work)
-    total = np.nan if flops is None else float(flops.model + flops.recomputed + flops.elementwise)
+    total = np.nan if flops is None else float(flops.total)
     moved = np.nan if work.moved_bytes is None else float(work.moved_bytes)
     return total, float(flops.model if flops else 0), moved, strings.add(work.precision), int(work.operation)

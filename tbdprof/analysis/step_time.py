@@ -46,7 +46,6 @@ class StepTime:
     idle: Idle
     covered: float  # kernels' own times over the wall time; above 1 where threads or streams work at once
     busy: float  # share of the wall time in which at least one kernel runs
-    overlap: float  # kernels' own times over the time in which any runs: 1 where never two run at once
     told_twice: float  # kernels' own times on one thread or stream beyond the time it was busy, over the wall time
 
 
@@ -59,7 +58,6 @@ def step_time(kernels: Kernels, course: Timeline) -> StepTime:
         idle=_idle(kernels, course, wall),
         covered=own / wall,
         busy=active / wall,
-        overlap=own / active if active else 1.0,
         told_twice=_told_twice_ns(kernels) / wall,
     )
 

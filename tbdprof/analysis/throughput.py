@@ -38,12 +38,10 @@ class Throughput:
     drifted: bool | None
 
     def samples_per_unit(self, run: Run) -> float | None:
-        """Return how many samples a unit stands for, None where only steps were counted and no batch size is known."""
+        """Return how many samples a unit stands for, None: something else was counted and no batch size is known."""
         if self.unit == "samples":
             return 1.0
-        if run.batch_size is not None:
-            return run.batch_size / (self.rate.per_s * self.step_seconds)
-        return None if self.unit == "steps" else 1.0
+        return None if run.batch_size is None else run.batch_size / (self.rate.per_s * self.step_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,6 @@ class Flop:
     peak_source: str
     bound: float | None  # the speed-up a value of 1 would bring
 
-    @property
-    def is_above_peak(self) -> bool:
-        """Tell whether more was reached than the peak, which a report marks."""
-        return self.value is not None and self.value > 1
-
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
@@ -72,10 +67,10 @@ def precision_of(kernels: Kernels, run: Run) -> str | None:
 
 
 def samples_counted(kernels: Kernels, run: Run) -> float | None:
-    """Return how many samples the counted steps consumed, None: only steps were counted and no batch size is known."""
-    if run.unit != "samples" and run.batch_size is not None:
-        return float(run.batch_size * kernels.steps)
-    return None if run.unit == "steps" else kernels.units
+    """Return how many samples the counted steps consumed, None: no samples were counted, and no batch size is known."""
+    if run.unit == "samples":
+        return kernels.units
+    return None if run.batch_size is None else float(run.batch_size * kernels.steps)
 
 
 def _flop(kernels: Kernels, total: float, busy: float, run: Run) -> Flop | None:

@@ -3,12 +3,13 @@
 Every instant of a step has one share:
 
 - communication, copies (on a GPU): they run while nothing else does;
-- data: the rest of the "data" phase: waiting for the next batch and making it;
+- data: the framework's data loader, and what of the time before forward no kernel runs in;
 - launching: no kernel runs though forward, backward or update has begun; and kernels so short that what they take is
   the cost of asking for them;
 - compute, memory: kernels above and below the ridge of the roofline; where the bytes or the peaks are not known, by
   operation: products are bound by arithmetic, all that is done element by element by memory;
-- other: kernels outside of training's phases, after forward; uncounted: kernels of which none of this is known.
+- uncounted: kernels of which none of this is known;
+- other: what runs before forward and after the last of training's kernels, and the time after that.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ import numpy as np
 from tbdprof.analysis.blocks import Bools
 from tbdprof.analysis.groups import ridge
 from tbdprof.analysis.kernels import PRODUCTS, Kernels
-from tbdprof.analysis.timeline import DATA, OTHER, PHASES, Timeline
+from tbdprof.analysis.timeline import DATA, PHASES, Timeline
 from tbdprof.records import Operation, Peaks, Phase
 
 # A kernel shorter than this is bound by its launch. A GPU takes some 5 µs to be asked for one; an operator on the CPU
@@ -31,7 +32,7 @@ BY_ELEMENT = (
     *(Operation.POOLING, Operation.SOFTMAX, Operation.LOSS, Operation.ELEMENTWISE, Operation.REDUCTION),
     *(Operation.OPTIMIZER, Operation.COPY),
 )
-BOUNDS = ("data", "launching", "synchronization", "copies", "communication", "compute", "memory")
+BOUNDS = ("data", "launching", "copies", "communication", "compute", "memory", "uncounted", "other")
 ALWAYS = ("data", "launching", "compute", "memory")  # shown even where they are 0
 APART = {"communication": Operation.COMMUNICATION, "copies": Operation.COPY}
 TRAINING = tuple(PHASES.index(name) for name in ("forward", "backward", "recompute", "update"))
@@ -39,11 +40,12 @@ TRAINING = tuple(PHASES.index(name) for name in ("forward", "backward", "recompu
 SENTENCES = {
     "data": "{share} of the step goes to the next batch, before forward",
     "launching": "{share} of the step goes to asking for kernels: gaps between them, and kernels shorter than {short}",
-    "synchronization": "{share} of the step waits for the device",
     "copies": "{share} of the step copies while nothing else runs",
     "communication": "{share} of the step waits for other processes or devices",
     "compute": "{share} of the step is in kernels that arithmetic limits, such as matrix products and convolutions",
     "memory": "{share} of the step is in kernels that reading and writing memory limits",
+    "uncounted": "{share} of the step is in kernels of which is not known what limits them",
+    "other": "{share} of the step goes to what is neither loading nor forward, backward or update",
 }
 ADVICE = {
     "data": (
@@ -54,7 +56,6 @@ ADVICE = {
         "give each operator more to do: a larger batch, fewer and larger layers, fused or foreach operators",
         "take Python out of the way: compile or hybridize the model, record the step once and replay it",
     ),
-    "synchronization": ("read results back less often: keep losses and metrics on the device for several steps",),
     "copies": ("copy from pinned memory while kernels run, and keep what is used again on the device",),
     "communication": ("overlap communication with backward: larger buckets, fewer and later reductions",),
     "compute": (
@@ -65,6 +66,8 @@ ADVICE = {
         "fuse what is done element by element with its neighbours: compile the model, use fused operators",
         "move fewer bytes: a lower precision, in-place activations, another data layout",
     ),
+    "uncounted": ("see which they are: tbdprof kernels FILE",),
+    "other": ("do metrics, logging, saving and other models less often, or beside the training",),
 }
 
 
@@ -100,12 +103,13 @@ def _shares(kernels: Kernels, course: Timeline, peaks: Peaks | None) -> dict[str
     if kernels.device != "cpu":
         apart["copies"] = course.only_copies
     left = ~np.any([*apart.values()], axis=0)
-    data, trained = course.phase == DATA, np.isin(course.phase, TRAINING)
+    data = course.loading | ((course.phase == DATA) & ~course.busy)
+    trained = np.isin(course.phase, TRAINING) & ~data
     shares = {
         "data": course.total_ns(left & data) / wall,
-        "launching": course.total_ns(left & ~data & ~course.busy) / wall,
+        "launching": course.total_ns(left & trained & ~course.busy) / wall,
         **{name: course.total_ns(pieces) / wall for name, pieces in apart.items()},
-        "other": course.total_ns(left & course.busy & (course.phase == OTHER)) / wall,
+        "other": course.total_ns(left & ~data & ~trained) / wall,
     }
     for name, share in _kinds(kernels, peaks, apart).items():
         shares[name] = shares.get(name, 0.0) + share * course.total_ns(left & course.busy & trained) / wall

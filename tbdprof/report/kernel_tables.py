@@ -9,13 +9,12 @@ from tbdprof.analysis.groups import Group
 from tbdprof.analysis.low_utilization import LowUtilization
 from tbdprof.analysis.summary import Summary
 from tbdprof.records import Peaks
-from tbdprof.report.tables import Column, filled, layer_text, rest_text, utilization_text
+from tbdprof.report.tables import LEAST_SHOWN, Column, filled, layer_text, rest_text, utilization_text
 from tbdprof.units import decimal_text, percent_text, times_text
 
 ROWS = 10
 UNCOUNTED_ROWS = 5
 LEAST_UNCOUNTED = 0.005  # of busy time: less is told in one line
-LEAST_SHOWN = 0.0005  # less is printed as 0.0 %
 NO_SOURCE = "source not told"
 KERNELS = (
     Column("share"),

@@ -13,11 +13,10 @@ from tbdprof.analysis.summary import Summary
 from tbdprof.analysis.throughput import CpuUtilization, Rate, Throughput
 from tbdprof.analysis.utilization import Flop, Utilization
 from tbdprof.analysis.verdict import Verdict
-from tbdprof.report.tables import ABOVE, sheet
+from tbdprof.report.tables import ABOVE, LEAST_SHOWN, sheet
 from tbdprof.units import bytes_text, decimal_text, percent_text, seconds_text, times_text
 
 BAR_COLUMNS = 40
-LEAST_SHOWN = 0.0005  # less is printed as 0.0 %
 IDLE = {
     "data_wait": "waiting for data",
     "launching": "launching",

@@ -12,6 +12,7 @@ from tbdprof.units import percent_text
 
 ABOVE = "! above 100 %: the library does fewer operations than the definition, or the peak was measured too low"
 MARK = " !"
+LEAST_SHOWN = 0.0005  # a share below it is printed as 0.0 %
 
 
 class Column(NamedTuple):

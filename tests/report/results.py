@@ -93,7 +93,6 @@ TIME = StepTime(
     idle=Idle(0.2, 0.1, 0.1, None, None, None),
     covered=0.8,
     busy=0.8,
-    overlap=1.0,
     told_twice=0.0,
 )
 FLOP = Flop(0.5, "analytic", "fp32", 0.625, 100e9, PEAKS.sources["fp32"], 2.0)

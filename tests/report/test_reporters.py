@@ -133,7 +133,7 @@ def test_what_lies_beneath_the_allocator_is_said_to_be_unmeasured():
 def test_where_only_steps_were_counted_the_report_says_so():
     missing = json_report.document(summarize(profiled(FULL, units=None)))["missing"]
 
-    assert missing["throughput.samples_per_s"] == "only steps were counted: no samples were told"
+    assert missing["throughput.samples_per_s"] == "no samples were counted, and no batch size was told"
 
 
 def test_the_json_of_a_full_run_has_the_numbers():
