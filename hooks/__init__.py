@@ -100,17 +100,18 @@ class FrameworkHook(Protocol):
         """Wait until the device has done everything asked of it so far."""
 
     def start(self, window: str) -> None:
-        """Begin to record a window; raises UnavailableError when another profiler is active.
+        """Begin to record a window; raises UnavailableError when another profiler is active, and then changes nothing.
 
         "memory" records allocations, owners and the spans they lie in; "kernels" records spans with their shapes and
         what they compute (`tbdprof.work`), and on a GPU kernels, and neither waits nor reads owners.
+        Another name is a UsageError, and so is a window while one is open.
         """
 
     def mark_step(self) -> None:
         """Mark the place in the order where a step ends, which `drain` tells; in memory windows read the owners."""
 
     def stop(self) -> None:
-        """End the window and take every callback off."""
+        """End the window and take every callback off, whatever is raised on the way."""
 
     def drain(self, strings: Strings) -> "Drained":
         """Return what the window recorded, once."""

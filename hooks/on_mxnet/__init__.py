@@ -3,11 +3,10 @@
 It may be imported while MXNet is not: what imports MXNet is imported within its functions.
 """
 
-import os
 import re
 import sys
-import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,21 +15,19 @@ import numpy as np
 from tbdprof.collect import nvidia
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
 from tbdprof.hooks import FIRST, Drained, Facts, Setting
+from tbdprof.hooks.environment import Environment
 from tbdprof.hooks.on_mxnet.importing import import_mxnet
+from tbdprof.hooks.windows import Windows
 from tbdprof.records import Peaks, Strings
 
 if TYPE_CHECKING:
     from tbdprof.hooks.on_mxnet.allocator import Allocator
-    from tbdprof.hooks.on_mxnet.kernels import KernelsWindow
-    from tbdprof.hooks.on_mxnet.tables import Recorded
     from tbdprof.hooks.on_mxnet.watch import Watch
 
 _LATE = "counting began after MXNet had allocated: run it with `tbdprof run` to count from the first allocation"
 _UNWATCHED = "MXNet is not watched"
 _SINCE_JOINED = "profile() was called, after MXNet had allocated"
 _OUT_OF_MEMORY = re.compile(r"Failed to allocate|out of memory|bad_alloc", re.I)
-_LAYERS = "MXNet does not tell in which layer its engine allocates"
-_OVERLAPPED = "several threads trained at once: a block counts to the phase that began last, whoever began it"
 
 
 @dataclass(slots=True)
@@ -55,12 +52,9 @@ class MxnetHook:
     name = "mxnet"
 
     def __init__(self) -> None:
-        self._environment: dict[str, str | None] = {}
+        self._environment = Environment()
         self._joined: _Joined | None = None
-        self._window: Recorded | None = None
-        self._recorded: Recorded | None = None
-        self._kernels: KernelsWindow | None = None
-        self._ended_kernels: KernelsWindow | None = None
+        self._windows = Windows()
 
     @property
     def whole_run_peak_bytes(self) -> int | None:
@@ -94,8 +88,7 @@ class MxnetHook:
         """
         vars(np).setdefault("bool", bool)
         if setting.threads is not None:
-            self._environment.setdefault("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS"))
-            os.environ["OMP_NUM_THREADS"] = str(setting.threads)
+            self._environment.set("OMP_NUM_THREADS", str(setting.threads))
 
     def prepare(self, setting: Setting) -> None:
         """Import MXNet, watch its allocator, have it count, choose device and seed."""
@@ -179,94 +172,40 @@ class MxnetHook:
         mx.nd.waitall()
 
     def start(self, window: str) -> None:
-        """Begin a memory window (list what exists, keep events, wait at the edges of phases) or one of kernels."""
-        if window == "kernels":
-            from tbdprof.hooks.on_mxnet.kernels import KernelsWindow
-
-            joined = self._require()
-            self.synchronize()
-            self._kernels = KernelsWindow(joined.watch, joined.allocator)
-        else:
-            self._start_memory()
-
-    def _start_memory(self) -> None:
+        """Wait for what was asked for so far, and begin to follow MXNet's allocator or its engine."""
         joined = self._require()
-        from tbdprof.hooks.on_mxnet import counter, owners
-        from tbdprof.hooks.on_mxnet.tables import Recorded
+        from tbdprof.hooks.on_mxnet.kernels import KernelsWindow
+        from tbdprof.hooks.on_mxnet.memory import MemoryWindow
 
-        if joined.allocator.counters:
-            counter.refuse_a_changed_profiler()
-        self.synchronize()
-        tensors = owners.visible()
-        if joined.late:
-            joined.allocator.adopt([*tensors.values(), *(row[:3] for row in owners.everything(joined.watch.watched))])
-        existing = joined.allocator.open()
-        self._window = Recorded(time.monotonic_ns(), existing, frozenset(tensors))
-        joined.watch.open_window()
-        self._read_owners(self._window)
+        self._windows.begin(
+            window,
+            {
+                "memory": lambda: MemoryWindow(joined.watch, joined.allocator, late=joined.late),
+                "kernels": lambda: KernelsWindow(joined.watch, joined.allocator),
+            },
+        )
 
     def mark_step(self) -> None:
-        """Read all owners at a step's end, with all its work done; in a window of kernels only mark it."""
-        if self._kernels is not None:
-            self._kernels.mark()
-        if self._window is None:
-            return
-        self.synchronize()
-        self._read_owners(self._window)
-        self._window.marks.append(self._require().allocator.tick())
+        """Mark a step's end; in a memory window read all owners there, with all the step's work done."""
+        self._windows.mark_step()
 
     def stop(self) -> None:
         """End the window and put MXNet's functions back."""
-        self._ended_kernels, self._kernels = self._kernels or self._ended_kernels, None
-        if self._ended_kernels is not None:
-            self._ended_kernels.stop()
-        window, self._window = self._window, None
-        if window is None:
-            return
-        joined = self._require()
-        joined.watch.close_window()
-        window.events = joined.allocator.close()
-        wrong = joined.allocator.disagreements()
-        if wrong:
-            window.missing["allocations"] = wrong
-        window.owned = joined.watch.owned
-        phases, joined.watch.phases = joined.watch.phases, None
-        if phases is not None:
-            window.intervals = phases.intervals
-            window.missing["layers"] = _LAYERS
-            if phases.overlapped:
-                window.missing["phases"] = _OVERLAPPED
-        self._recorded = window
+        self._windows.stop()
 
     def drain(self, strings: Strings) -> Drained:
-        """Return the last window's spans, and of a memory window allocations and owners."""
-        kernels, self._ended_kernels = self._ended_kernels, None
-        if kernels is not None:
-            return kernels.drain(strings)
-        recorded, self._recorded = self._recorded, None
-        if recorded is None:
-            return Drained({}, [])
-        from tbdprof.hooks.on_mxnet.tables import build
-
-        return Drained(build(recorded, strings), recorded.marks, recorded.missing)
+        """Return the last window's spans; of a memory window allocations and owners, too."""
+        return self._windows.drain(strings)
 
     def close(self) -> None:
-        """Put back MXNet's functions, its allocator's slots, its profiler, and the environment."""
-        self.stop()
-        joined, self._joined = self._joined, None
-        if joined is not None:
-            joined.watch.close()
-            if joined.allocator.counters:
-                from tbdprof.hooks.on_mxnet import counter
+        """Put back MXNet's functions, its allocator's slots, its profiler, and the environment.
 
-                counter.disarm()
-            joined.allocator.remove()
-        for name, value in self._environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        self._environment.clear()
+        All of it, whatever is raised on the way.
+        """
+        with ExitStack() as after:
+            after.callback(self._environment.put_back)
+            after.callback(self._leave)
+            self._windows.stop()
 
     def out_of_memory(self, error: BaseException) -> str | None:
         """Return MXNet's sentence about what it could not allocate, if the error means out of memory."""
@@ -301,6 +240,17 @@ class MxnetHook:
         reason = _LATE if late else counter.arm(allocator)
         self._joined = _Joined(allocator, Watch(allocator), late, reason)
 
+    def _leave(self) -> None:
+        joined, self._joined = self._joined, None
+        if joined is None:
+            return
+        joined.watch.close()
+        if joined.allocator.counters:
+            from tbdprof.hooks.on_mxnet import counter
+
+            counter.disarm()
+        joined.allocator.remove()
+
     def _require(self) -> _Joined:
         if self._joined is None:
             raise UsageError("the MXNet hook is used before prepare() or attach(), or after close()")
@@ -315,17 +265,6 @@ class MxnetHook:
         # Kept, for the parameters may be gone where the loop has ended.
         joined.last_device = facts.device_of(joined.watch.watched) or joined.last_device
         return joined.last_device
-
-    def _read_owners(self, window: "Recorded") -> None:
-        """Read who owns what; what a planner made, nobody owns and Python cannot see is its pool."""
-        joined = self._require()
-        from tbdprof.hooks.on_mxnet import owners
-
-        rows = owners.everything(joined.watch.watched)
-        joined.watch.read(rows)
-        held = {row.address for row in rows} | owners.visible().keys()
-        made = joined.allocator.snapshot().items()
-        window.pools |= {(address, block.sequence) for address, block in made if block.planning and address not in held}
 
 
 def hook() -> MxnetHook:

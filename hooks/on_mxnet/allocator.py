@@ -93,8 +93,10 @@ class Allocator:
         atexit.unregister(self.remove)
         _INSTALLED.discard(self)
         if self._slots:
-            self.wait_before_fork()
-            self.restore()
+            try:
+                self.wait_before_fork()
+            finally:  # an interrupt of the waiting, too
+                self.restore()
 
     def tick(self) -> int:
         """Return the next place in the order."""

@@ -62,11 +62,14 @@ class Engine:
 
     def install(self) -> None:
         """Take the place; raises UnavailableError where the engine is of another kind."""
-        get = layout.library()[_GET]
+        try:
+            get, push = layout.library()[_GET], layout.library()[_PUSH_ASYNC]
+        except AttributeError as error:
+            raise UnavailableError("this build of MXNet hides its engine: operators cannot be told apart") from error
         get.restype, get.argtypes = _Word, []
         engine = get()
         table = _Word.from_address(engine).value
-        function = ctypes.cast(layout.library()[_PUSH_ASYNC], ctypes.c_void_p).value or 0
+        function = ctypes.cast(push, ctypes.c_void_p).value or 0
         words = [_Word.from_address(table + 8 * place).value for place in range(-_HEAD, _PLACES)]
         if words.count(function) != 1:
             raise UnavailableError("MXNet's engine is not one that runs on threads: operators cannot be told apart")
@@ -83,8 +86,10 @@ class Engine:
     def remove(self) -> None:
         """Put the engine's own table back."""
         atexit.unregister(self.remove)
-        self.wait_before_fork()
-        self.restore()
+        try:
+            self.wait_before_fork()
+        finally:  # an interrupt of the waiting, too
+            self.restore()
 
     def wait_before_fork(self) -> None:
         """Let the engine's threads leave the callback."""

@@ -3,7 +3,7 @@
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import mxnet as mx
 import numpy as np
@@ -67,7 +67,7 @@ def parameter_list(watched: owners.Watched) -> list[Parameter]:
     for name, parameter in watched.parameters():
         listed = owners.data(parameter)
         if listed:
-            rows.setdefault(layout.storage(listed[0]) or id(parameter), _parameter(name, parameter))
+            rows.setdefault(layout.storage(listed[0]) or id(parameter), _parameter(name, parameter, listed[0].shape))
     return list(rows.values())
 
 
@@ -86,10 +86,10 @@ def optimizer_list(watched: owners.Watched) -> list[Optimizer]:
     return rows
 
 
-def _parameter(name: str, parameter: GluonParameter) -> Parameter:
+def _parameter(name: str, parameter: GluonParameter, shape: Sequence[int]) -> Parameter:
     return Parameter(
         name,
-        tuple(parameter.shape),
+        tuple(shape),
         np.dtype(parameter.dtype).itemsize,
         trainable=parameter.grad_req != "null",
         is_buffer=owners.is_buffer(parameter),

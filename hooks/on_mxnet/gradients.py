@@ -1,14 +1,15 @@
 """Which operator of the forward pass each operator of a backward pass is the gradient of, by what they read and write.
 
 A variable of the engine holds the value its last writer put there. What a gradient reads from the forward pass was read
-or written by the operator it is the gradient of; what it writes are gradients of what that operator read. Where more
-than one operator fits, none is named.
+or written by the operator it is the gradient of; what it writes are gradients of what that operator read, and the
+gradient of its result is among what it reads. Where more than one operator fits, none is named.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from tbdprof.hooks.on_mxnet.engine import Push
+from tbdprof.hooks.on_mxnet.graphs import ELIDED
 
 Value = tuple[int, int]  # the number of its last writer (-1: before the window), the variable
 
@@ -16,6 +17,7 @@ _BACKWARD = "_backward_"
 _PASSING = frozenset({"elemwise_add", "broadcast_add", "_copy", "identity", "Reshape", "Flatten", "expand_dims"})
 # Operators of a backward pass that are the gradient of nothing: sums of gradients, and what MXNet does for itself.
 _OWN = frozenset({"add_n", "_grad_add", "ElementWiseSum", "_zeros_without_dtype", "_zeros", "_ones", "_full"})
+_HEAD = "SetValueOp"  # a backward pass begins with ones, the gradient of what nothing else was made of
 LIBRARY = frozenset({"DeleteVariable", "SetValueOp", "WaitForVar", "CopyCPU2CPU", "CopyCPU2GPU", "CopyGPU2CPU"})
 
 
@@ -35,7 +37,7 @@ def sources(
     for asked in pushes:
         push = asked._replace(writes=tuple(variable for variable in asked.writes if variable in read))
         if is_backward(push):
-            source = _choose(push, flow.candidates(push), same, used)
+            source = _choose(push, flow, same, used)
             if source is not None:
                 found[push.number] = source.number
                 used.add(source.number)
@@ -55,14 +57,19 @@ class _Flow:
         self._made: dict[Value, Push] = {}
         self._read: dict[int, list[Value]] = {}  # by number
         self._gradient_of: dict[Value, set[Value]] = {}
+        self._passed_on: set[int] = set()  # operators of which a result was read
 
     def forward(self, push: Push, *, is_source: bool) -> None:
         """Let any other operator read and write."""
+        if push.name in ELIDED and not push.reads:  # in place: the value stays what it was
+            return
         # What is written in place was read, too.
         read = [self._value(variable) for variable in (*push.reads, *push.writes)]
+        passed_on = {writer for writer, _ in read[: len(push.reads)]}
         self._write(push)
         written = [self._value(variable) for variable in push.writes]
         if is_source:
+            self._passed_on |= passed_on
             self._read[push.number] = read
             for value in {*read, *written}:
                 self._touching[value].append(push)
@@ -70,22 +77,29 @@ class _Flow:
 
     def candidates(self, push: Push) -> list[Push]:
         """Return the operators a gradient may belong to."""
-        values = [self._value(variable) for variable in push.reads]
-        # A gradient that the script gives was not seen before.
-        kept = [value for value in values if value[0] not in self._backward_writers and value in self._touching]
-        if kept:
-            lists = [self._touching[value] for value in kept]
-            common = set.intersection(*({each.number for each in one} for one in lists))
-            return [each for each in lists[0] if each.number in common]
-        gradients = [*values, *(self._value(variable) for variable in push.writes)]
-        meant = {meant for value in gradients for meant in self._gradient_of.get(value, ())}
+        lists = [self._touching[value] for value in self._kept(push)]
+        if not lists:
+            return self.made(push)
+        common = set.intersection(*({each.number for each in one} for one in lists))
+        return [each for each in lists[0] if each.number in common]
+
+    def made(self, push: Push) -> list[Push]:
+        """Return the operators that made what a gradient is given, or adds to, the gradients of."""
+        values = [self._value(variable) for variable in (*push.reads, *push.writes)]
+        meant = {meant for value in values for meant in self._gradient_of.get(value, ())}
         return [self._made[value] for value in self._through(meant) if value in self._made]
+
+    def reads_kept(self, push: Push, candidate: Push) -> bool:
+        """Tell whether an operator read all that a gradient reads of the forward pass."""
+        return set(self._kept(push)) <= set(self._read[candidate.number])
 
     def backward(self, push: Push, source: Push | None) -> None:
         """Let a gradient, whose source is known or not, read and write."""
         values = [self._value(variable) for variable in (*push.reads, *push.writes)]
         passed = [self._gradient_of[value] for value in values if value in self._gradient_of]
         meant = set(self._read[source.number]) if source else set.intersection(*passed) if passed else set()
+        if push.name == _HEAD:
+            meant = {value for value, made in self._made.items() if made.number not in self._passed_on}
         self._write(push)
         self._backward_writers.add(push.number)
         for variable in push.writes:
@@ -104,6 +118,11 @@ class _Flow:
                 pending += self._read[made.number]
         return seen
 
+    def _kept(self, push: Push) -> list[Value]:
+        values = (self._value(variable) for variable in push.reads)
+        # A gradient that the script gives was not seen before.
+        return [value for value in values if value[0] not in self._backward_writers and value in self._touching]
+
     def _value(self, variable: int) -> Value:
         return self._writer.get(variable, -1), variable
 
@@ -111,11 +130,15 @@ class _Flow:
         self._writer.update((variable, push.number) for variable in push.writes)
 
 
-def _choose(push: Push, candidates: Sequence[Push], same: Callable[[Push, Push], bool], used: set[int]) -> Push | None:
+def _choose(push: Push, flow: _Flow, same: Callable[[Push, Push], bool], used: set[int]) -> Push | None:
     if push.name in _OWN | LIBRARY:
         return None
-    named = [each for each in candidates if is_named_for(push.name, each.name)]
-    fitting = [each for each in named if each.number not in used] or named
+    candidates = flow.candidates(push)
+    fitting = [each for each in candidates if is_named_for(push.name, each.name)]
+    made = {each.number for each in flow.made(push)}
+    fitting = [each for each in fitting if each.number in made] or fitting
+    fitting = [each for each in fitting if each.number not in used] or fitting
+    fitting = [each for each in fitting if flow.reads_kept(push, each)] or fitting
     if not fitting and not push.name.startswith(_BACKWARD):
         fitting = list(candidates)  # a gradient made of ordinary operators
     if not fitting or not all(same(fitting[-1], each) for each in fitting):
@@ -131,4 +154,6 @@ def is_named_for(backward: str, forward: str) -> bool:
 def is_gradient(backward: str, forward: str) -> bool:
     """Tell by their names whether one operator is the gradient of another."""
     name = backward.removeprefix(_BACKWARD)
-    return name != backward and name in (forward, forward.lstrip("_"), forward.removeprefix("_contrib_"))
+    plain = forward.lstrip("_")
+    shorter = (plain, *(forward.removeprefix(kind) for kind in ("_contrib_", "elemwise_")))
+    return name != backward and name in (forward, *shorter, plain.replace("npi_", "np_"))

@@ -9,8 +9,8 @@ import numpy as np
 
 from tbdprof.hooks.on_mxnet.calls import NO_GRADIENT, Array, GraphCall
 
-# What may cost nothing, and is not run then: the same elements in the same place.
-_ELIDED = frozenset(
+# What may cost nothing: the same elements in the same place. It is not run then, or does nothing.
+ELIDED = frozenset(
     {"Reshape", "Flatten", "expand_dims", "squeeze", "reshape_like", "_copy", "identity", "BlockGrad", "make_loss"}
     | {"_identity_with_attr_like_rhs", "_np_copy", "_np_reshape", "_npx_reshape", "_np_squeeze"}
 )
@@ -46,13 +46,13 @@ def align(asked: Sequence[str], nodes: Sequence[Node]) -> list[Node] | None:
     """Return the node of each operator asked for, in order; None where the two are not the same graph."""
     found, place = list[Node](), 0
     for name in asked:
-        while place < len(nodes) and nodes[place].operator != name and nodes[place].operator in _ELIDED:
+        while place < len(nodes) and nodes[place].operator != name and nodes[place].operator in ELIDED:
             place += 1
         if place == len(nodes) or nodes[place].operator != name:
             return None
         found.append(nodes[place])
         place += 1
-    return found if all(node.operator in _ELIDED for node in nodes[place:]) else None
+    return found if all(node.operator in ELIDED for node in nodes[place:]) else None
 
 
 def _nodes(call: GraphCall) -> list[Node]:

@@ -1,5 +1,9 @@
 """A window of kernels: what is asked of MXNet's engine, and what of it ran when; nothing is waited for inside."""
 
+from contextlib import ExitStack
+
+import mxnet as mx
+
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks import Drained
 from tbdprof.hooks.on_mxnet import counter, layout
@@ -15,9 +19,13 @@ from tbdprof.records import Strings
 
 
 class KernelsWindow:
-    """Follows operators from its making, with everything done before, until `stop`; raises UnavailableError."""
+    """Follows operators from its making, with everything done before, until `stop`.
+
+    Raises UnavailableError where the script uses MXNet's profiler, and where its engine cannot be followed.
+    """
 
     def __init__(self, watch: Watch, allocator: Allocator) -> None:
+        mx.nd.waitall()
         armed = bool(allocator.counters)
         (counter.refuse_a_changed_profiler if armed else counter.refuse_a_running_profiler)()
         layout.prove_recorded()
@@ -25,18 +33,19 @@ class KernelsWindow:
         self._marks: list[int] = []
         self._missing: dict[str, str] = {}
         self._operators: Operators | None = None
-        self._phases = watch.open_window(waits=False)
-        self._calls = Calls(self._phases)
-        self._engine = Engine(self._calls.listen)
-        try:
+        with ExitStack() as put_back:
+            put_back.callback(watch.close_window)
+            self._phases = watch.open_window(waits=False)
+            calls = Calls(self._phases)
+            put_back.callback(calls.close)
+            self._engine = Engine(calls.listen)
+            put_back.callback(self._engine.remove)  # first, once what is under way is done
             self._engine.install()
             self._session = Session(counter.arm_again if armed else counter.stop_profiler)
-        except BaseException:
-            self._put_back()
-            raise
+            self._put_back = put_back.pop_all()
         self._is_open = True
 
-    def mark(self) -> None:
+    def mark_step(self) -> None:
         """Mark the end of a step in the order."""
         self._marks.append(self._allocator.tick())
 
@@ -46,7 +55,7 @@ class KernelsWindow:
             return
         self._is_open = False
         try:
-            self._put_back()
+            self._put_back.close()
         finally:
             try:
                 ran = self._session.end()
@@ -59,12 +68,3 @@ class KernelsWindow:
         if self._operators is None:
             return Drained({}, self._marks, self._missing)
         return Drained(build_kernels(self._operators, self._phases.intervals, strings), self._marks, self._missing)
-
-    def _put_back(self) -> None:
-        """Take off what was put around MXNet's functions, in the other order, once what is under way is done."""
-        try:
-            self._engine.remove()
-        finally:
-            self._calls.close()
-            self._watch.close_window()
-            self._watch.phases = None

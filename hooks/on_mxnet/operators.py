@@ -23,8 +23,10 @@ _RUNNING = 1
 _MODE = layout.MEMORY_MODE | 3  # symbolic and imperative
 _READINGS = 50
 _NAMELESS = "(no name)"  # what draws random numbers asks the engine without one
-# The second and later files of a process begin their list with a comma.
-_STRAY_COMMA = re.compile(r"\[\s*,")
+# The frame of the list of events, of which a file may lack the beginning, the end or both: MXNet writes the one once a
+# process, wherever it first writes to, and the other where no statistics were asked for.
+_FRAME = re.compile(r'^\s*\{\s*"traceEvents":\s*\[|\],\s*"displayTimeUnit":[^\]]*\}\s*$')
+_UNREADABLE = "the file MXNet's profiler wrote could not be read"
 
 
 class Ran(NamedTuple):
@@ -43,20 +45,24 @@ class Session:
     def __init__(self, put_back: Callable[[], None]) -> None:
         """Take what sets the profiler up again as it was; raises UnavailableError where the script runs it."""
         self._put_back = put_back
-        self._offset_ns = _wall_offset_ns()
+        self._begin_ns, self._offset_ns = time.monotonic_ns(), _wall_offset_ns()
         self._folder = tempfile.TemporaryDirectory(prefix="tbdprof-")
         self._file = Path(self._folder.name, "operators.json")
-        mx.profiler.set_config(
-            profile_memory=True,  # else MXNet's memory counter would miss what happens now
-            profile_symbolic=True,
-            profile_imperative=True,
-            profile_api=False,
-            continuous_dump=False,
-            aggregate_stats=True,
-            filename=str(self._file),
-        )
-        mx.profiler.set_state("run")
-        mx.profiler.resume()
+        try:
+            mx.profiler.set_config(
+                profile_memory=True,  # else MXNet's memory counter would miss what happens now
+                profile_symbolic=True,
+                profile_imperative=True,
+                profile_api=False,
+                continuous_dump=False,
+                aggregate_stats=True,
+                filename=str(self._file),
+            )
+            mx.profiler.set_state("run")
+            mx.profiler.resume()
+        except BaseException:
+            self._leave()
+            raise
 
     def end(self) -> list[Ran]:
         """Put the profiler back as it was; return what ran."""
@@ -65,12 +71,25 @@ class Session:
                 raise UnavailableError(counter.IN_USE)
             mx.profiler.pause()
             mx.profiler.dump(finished=False)
-            text = _STRAY_COMMA.sub("[", self._file.read_text(), count=1)
-            return list(_pairs(json.loads(text)["traceEvents"], self._offset_ns))
+            ran = _pairs(read_events(self._file.read_text()), self._offset_ns)
+            # The script may have run the profiler before, and not have had it write.
+            return [each for each in ran if each.start_ns >= self._begin_ns]
+        except (ValueError, KeyError, OSError) as error:
+            raise UnavailableError(_UNREADABLE) from error
         finally:
-            mx.profiler.dumps(reset=True)
-            self._folder.cleanup()
-            self._put_back()
+            self._leave()
+
+    def _leave(self) -> None:
+        mx.profiler.dumps(reset=True)
+        self._folder.cleanup()
+        self._put_back()
+
+
+def read_events(text: str) -> list[Mapping[str, object]]:
+    """Return the events in a file of MXNet's profiler; all but the first of a process begin with a comma."""
+    listed = _FRAME.sub("", text).strip(", \n")
+    events: list[Mapping[str, object]] = json.loads(f"[{listed}]")
+    return events
 
 
 def _pairs(events: list[Mapping[str, object]], offset_ns: int) -> Iterator[Ran]:

@@ -37,7 +37,8 @@ class Phases:
     intervals: list[Interval] = field(default_factory=list)
     overlapped: bool = False  # phases of two threads were open at once
     _open: list[Interval] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    # What is let go while it is held asks the engine, and so for the phase, again.
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def begin(self, phase: Phase) -> Interval:
         """Wait for what was asked for so far, and begin a phase."""

@@ -20,6 +20,7 @@ from tbdprof.work import Work
 _UNALIGNED = "MXNet runs {} of {} graphs in another way than they are written: their operators have no layer"
 _IN_BULK = "MXNet runs operators of a static shape in bulk: those are in no layer, and what they compute is not told"
 _UNFOLLOWED = "{} of {} operators of the backward pass could not be followed to the layer they are of"
+_UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
 
 Row = tuple[object, ...]
 
@@ -78,6 +79,7 @@ class Operators:
         for told in self._told.values():
             if told.work is None and told.computed is not None:
                 told.work = works.forward(told.computed)
+        self._count_uncounted()
 
     def _follow_threads(self) -> None:
         """Give what the engine's own threads ask for, freeing arrays, the phase of what ran there before."""
@@ -125,7 +127,7 @@ class Operators:
         found = gradients.sources(
             self.pushes,
             lambda push: told[push.number].phase is Phase.BACKWARD,
-            lambda push: told[push.number].phase is Phase.FORWARD and push.name not in gradients.LIBRARY,
+            lambda push: push.name not in gradients.LIBRARY and _may_have_gradient(told[push.number]),
             lambda one, other: _same(told[one.number], told[other.number]),
         )
         for number, source in found.items():
@@ -146,9 +148,23 @@ class Operators:
         if lost:
             self.missing.setdefault("layers of kernels", _UNFOLLOWED.format(lost, len(asked)))
 
+    def _count_uncounted(self) -> None:
+        """Say of how many products it is not known what they compute."""
+        products = [push.number for push in self.pushes if works.is_product(push.name)]
+        lost = sum(self._told[number].work is None for number in products)
+        if lost:
+            self.missing["counts of kernels"] = _UNCOUNTED.format(lost, len(products))
+
 
 def _noted(pushes: Iterable[Push]) -> Iterable[tuple[Push, Note]]:
     return ((push, push.note) for push in pushes if isinstance(push.note, Note))
+
+
+def _may_have_gradient(told: Told) -> bool:
+    """Tell whether a backward pass may have the gradient of an operator, as far as it is known what that was given."""
+    if told.phase in (Phase.BACKWARD, Phase.UPDATE):
+        return False
+    return told.computed is None or any(array.wanted for array in told.computed.inputs)
 
 
 def _same(one: Told, other: Told) -> bool:

@@ -81,10 +81,11 @@ class Watch:
         return self.phases
 
     def close_window(self) -> None:
-        """End what is open, and put MXNet's functions back."""
+        """Put MXNet's functions back, end what is open, and tell no more."""
         self._patches.release(_WINDOW)
         if self.phases is not None:
             self.phases.end_all()
+            self.phases = None
 
     def close(self) -> None:
         """Put everything back."""
@@ -146,6 +147,9 @@ class Watch:
     def _around_enter(self, original: Replaced) -> Replaced:
         def enter(scope: Any) -> Any:
             self._here.scopes += scope._enter_is_record is True  # noqa: SLF001
+            phases = self._telling()
+            if phases is not None and not phases.waits and self._here.scopes and self._here.forward is None:
+                self._here.forward = phases.begin(Phase.FORWARD)
             return original(scope)
 
         return enter

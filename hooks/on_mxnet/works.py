@@ -19,14 +19,19 @@ _GATES = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}
 _BACKWARD = "_backward_"
 
 _ARITHMETIC = """
-    _plus _minus _plus_scalar _minus_scalar _rminus_scalar _maximum_scalar _minimum_scalar broadcast_maximum
-    broadcast_minimum broadcast_equal abs exp log sqrt clip where
+    _plus _minus _plus_scalar _minus_scalar _rminus_scalar broadcast_maximum broadcast_minimum broadcast_equal where
+    add_n _grad_add ElementWiseSum add
+"""
+_OF_ONE = """
+    _mul_scalar _div_scalar _rdiv_scalar _maximum_scalar _minimum_scalar negative abs exp expm1 log log1p sqrt rsqrt
+    cbrt reciprocal sin cos erf clip
 """
 _MOVING = """
     _copy identity _copyto CopyCPU2CPU CopyCPU2GPU CopyGPU2CPU copy Reshape reshape Flatten expand_dims squeeze
     transpose SwapAxis Concat stack SliceChannel slice slice_axis slice_like Pad tile repeat broadcast_like reverse
     broadcast_to broadcast_axis UpSampling gather_nd one_hot _rnn_param_concat SequenceMask SequenceReverse SequenceLast
 """
+_ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh"})
 
 # Counted by elements alone, by the name `tbdprof.analysis.flops` counts them by ("": it has none).
 _NAMED: Mapping[str, tuple[Operation, str]] = {
@@ -34,7 +39,7 @@ _NAMED: Mapping[str, tuple[Operation, str]] = {
     "LayerNorm": (Operation.NORMALIZATION, "layer_norm"),
     "GroupNorm": (Operation.NORMALIZATION, "group_norm"),
     "InstanceNorm": (Operation.NORMALIZATION, "group_norm"),  # of one channel a group
-    **{name: (Operation.ACTIVATION, name) for name in ("relu", "sigmoid", "tanh")},
+    **{name: (Operation.ACTIVATION, name) for name in _ACTIVATIONS},
     "softmax": (Operation.SOFTMAX, "softmax"),
     "SoftmaxActivation": (Operation.SOFTMAX, "softmax"),
     "masked_softmax": (Operation.SOFTMAX, "softmax"),
@@ -52,7 +57,7 @@ _NAMED: Mapping[str, tuple[Operation, str]] = {
         ("elemwise_mul", "broadcast_mul", "elemwise_div", "broadcast_div", "_mul", "_div", "square"),
         (Operation.ELEMENTWISE, "multiply"),
     ),
-    **dict.fromkeys(("_mul_scalar", "_div_scalar", "_rdiv_scalar", "negative"), (Operation.ELEMENTWISE, "scale")),
+    **dict.fromkeys(_OF_ONE.split(), (Operation.ELEMENTWISE, "scale")),
     **dict.fromkeys(_ARITHMETIC.split(), (Operation.ELEMENTWISE, "add")),
     **dict.fromkeys(("sum", "max", "min", "norm"), (Operation.REDUCTION, "sum")),
     "mean": (Operation.REDUCTION, "mean"),
@@ -63,8 +68,8 @@ _NAMED: Mapping[str, tuple[Operation, str]] = {
         (Operation.COPY, "fill"),
     ),
     **dict.fromkeys(("Cast", "amp_cast", "amp_multicast"), (Operation.CAST, "")),
+    **dict.fromkeys(("_npi_einsum", "_npi_tensordot", "_npi_tensordot_int_axes"), (Operation.MATMUL, "")),
 }
-_KEPT_BY = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh"}
 _LEAKY = {**dict.fromkeys(("leaky", "prelu", "rrelu"), "leaky_relu"), "elu": "elu", "selu": "elu", "gelu": "gelu"}
 # Optimizers: the name they are counted by, and how many arrays a weight has among the inputs of the ones for several.
 _UPDATES = {
@@ -79,7 +84,7 @@ _UPDATES = {
 def operation(name: str) -> Operation:
     """Return what kind of operator one is, or is the gradient of."""
     known = name.removeprefix(_BACKWARD)
-    for each in (known, f"_{known}", f"_contrib_{known}"):
+    for each in (known, f"_{known}", f"_contrib_{known}", known.replace("np_", "_npi_", 1)):
         if each in _PRODUCTS:
             return _PRODUCTS[each][0]
         if each in _SHAPED:
@@ -90,9 +95,12 @@ def operation(name: str) -> Operation:
         return Operation.BOOKKEEPING
     if known.endswith("_update"):
         return Operation.OPTIMIZER
-    if known in ("add_n", "_grad_add", "ElementWiseSum", "broadcast_add", "add"):
-        return Operation.ELEMENTWISE
     return Operation.COMMUNICATION if known.startswith("KVStore") else Operation.OTHER
+
+
+def is_product(name: str) -> bool:
+    """Tell whether an operator is a product, a convolution or a recurrent layer, or the gradient of one."""
+    return operation(name) in (Operation.CONVOLUTION, Operation.MATMUL, Operation.RECURRENT)
 
 
 def forward(computed: Computed) -> Work | None:
@@ -114,7 +122,7 @@ def forward(computed: Computed) -> Work | None:
     if kind is Operation.EMBEDDING:
         moved = _bytes(computed.inputs[-1]) + 2 * _bytes(computed.outputs[0])  # of the table, the rows looked up
         return Work(kind, {"elements": _size(computed.outputs[0])}, "embedding", moved_bytes=moved, precision=precision)
-    if kind in (Operation.OTHER, Operation.BOOKKEEPING):
+    if kind in (Operation.OTHER, Operation.BOOKKEEPING, Operation.MATMUL):
         return None
     counted = _NAMED.get(name, (kind, "add"))[1]
     elements = max(map(_size, arrays))
@@ -197,6 +205,22 @@ def _dot(computed: Computed) -> tuple[_Sizes, int]:
     return _product(1, _size(one) // inner, _size(other) // inner, inner), _wanted((one, other))
 
 
+def _numpy_dot(computed: Computed) -> tuple[_Sizes, int]:
+    """The last axis of the one and the last but one of the other are summed over; a lone number multiplies."""
+    one, other = computed.inputs
+    inner = one.shape[-1] if one.shape and other.shape else 1
+    return _product(1, _size(one) // (inner or 1), _size(other) // (inner or 1), inner), _wanted((one, other))
+
+
+def _numpy_matmul(computed: Computed) -> tuple[_Sizes, int]:
+    """A vector is a matrix of one row, or of one column."""
+    one, other = computed.inputs
+    rows = one.shape[-2] if len(one.shape) > 1 else 1
+    columns = other.shape[-1] if len(other.shape) > 1 else 1
+    batch = _size(computed.outputs[0]) // (rows * columns or 1)
+    return _product(batch, rows, columns, one.shape[-1]), _wanted((one, other))
+
+
 def _batch_dot(computed: Computed) -> tuple[_Sizes, int]:
     one, other = computed.inputs[:2]
     *batch, rows, columns = computed.outputs[0].shape
@@ -241,6 +265,8 @@ _PRODUCTS: Mapping[str, tuple[Operation, Callable[[Computed], tuple[_Sizes, int]
     "FullyConnected": (Operation.MATMUL, _dense),
     "dot": (Operation.MATMUL, _dot),
     "batch_dot": (Operation.MATMUL, _batch_dot),
+    "_np_dot": (Operation.MATMUL, _numpy_dot),
+    "_npi_matmul": (Operation.MATMUL, _numpy_matmul),
     "_linalg_gemm2": (Operation.MATMUL, _batch_dot),
     "_linalg_gemm": (Operation.MATMUL, _batch_dot),
     "_contrib_interleaved_matmul_selfatt_qk": (Operation.MATMUL, _self_scores),
@@ -257,7 +283,8 @@ def _batch_norm(computed: Computed) -> tuple[str, _Sizes]:
 
 
 def _activation(computed: Computed) -> tuple[str, _Sizes]:
-    return _KEPT_BY.get(computed.attributes["act_type"], ""), {"elements": _size(computed.inputs[0])}
+    name = computed.attributes["act_type"]
+    return name if name in _ACTIVATIONS else "", {"elements": _size(computed.inputs[0])}
 
 
 def _leaky(computed: Computed) -> tuple[str, _Sizes]:

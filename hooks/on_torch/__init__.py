@@ -3,26 +3,22 @@
 It may be imported while torch is not: what imports torch is imported within its functions.
 """
 
-import os
 import sys
-import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
 from tbdprof.hooks import FIRST, Drained, Facts, Setting
-from tbdprof.hooks.on_torch.events import Existing, Mark, Point, SeenTensor, Trace
+from tbdprof.hooks.environment import Environment
 from tbdprof.hooks.on_torch.importing import import_torch
-from tbdprof.hooks.on_torch.tables import build
+from tbdprof.hooks.windows import Windows
 from tbdprof.records import Peaks, Strings
 
 if TYPE_CHECKING:
     import ctypes
 
-    import torch
-
-    from tbdprof.hooks.on_torch.trace import Session
     from tbdprof.hooks.on_torch.watch import Watch
 
 _QUIET = {"KINETO_LOG_LEVEL": "9", "TORCH_CPP_LOG_LEVEL": "ERROR"}
@@ -31,18 +27,6 @@ _NO_FLAG = "this build of torch keeps no account of CPU memory"
 _UNWATCHED = "torch is not watched"
 _SINCE_JOINED = "profile() was called, after torch had been imported"
 _SINCE_WINDOW = f"the memory window began: {_NO_FLAG}"
-_MEMORY, _KERNELS = "memory", "kernels"
-_TAKEN = "another torch profiler began within the window and took its events: leave it off while tbdprof records"
-
-
-@dataclass(slots=True)
-class _Window:
-    name: str
-    session: "Session"
-    existing: Sequence[Existing]
-    deaths: "list[weakref.ref[torch.UntypedStorage]]" = field(default_factory=list)
-    left: Sequence[SeenTensor] = ()
-    missing: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -70,11 +54,10 @@ class TorchHook:
     name = "torch"
 
     def __init__(self) -> None:
-        self._environment: dict[str, str | None] = {}
+        self._environment = Environment()
         self._is_first = False  # the environment was set before torch was imported, and nothing has run since
         self._joined: _Joined | None = None
-        self._window: _Window | None = None
-        self._recorded: tuple[_Window, Trace] | None = None
+        self._windows = Windows()
 
     @property
     def whole_run_peak_bytes(self) -> int | None:
@@ -104,8 +87,7 @@ class TorchHook:
         self._is_first |= "torch" not in sys.modules
         threads = {} if setting.threads is None else {"OMP_NUM_THREADS": str(setting.threads)}
         for name, value in {**_QUIET, **threads}.items():
-            self._environment.setdefault(name, os.environ.get(name))
-            os.environ[name] = value
+            self._environment.set(name, value)
 
     def prepare(self, setting: Setting) -> None:
         """Import torch quietly, switch its CPU accounting on, choose device, threads and seed."""
@@ -184,96 +166,37 @@ class TorchHook:
         process.synchronize(self._device())
 
     def start(self, window: str) -> None:
-        """Begin a profiler session and put the markers' hooks on; in a memory window list what exists."""
-        watch = self._require().watch
-        from tbdprof.hooks.on_torch import owners, process
-        from tbdprof.hooks.on_torch.trace import Session
-
-        of_memory = window == _MEMORY
-        if of_memory:
-            process.release_workspaces()
-        self._window = _Window(window, Session(window), owners.existing(watch.watched) if of_memory else ())
-        process.stop_polling()
-        watch.markers.on, watch.markers.with_owners = True, of_memory
-        watch.open_window()
-        if of_memory:
-            self._begin_memory(self._window)
-        else:
-            watch.markers.place(Mark(Point.BEGIN))
-
-    def _begin_memory(self, window: _Window) -> None:
+        """Begin a session of torch's profiler, and put the markers' hooks on."""
         joined = self._require()
-        watch = joined.watch
-        import torch
+        from tbdprof.hooks.on_torch.kernels import KernelsWindow
+        from tbdprof.hooks.on_torch.memory import MemoryWindow
 
-        from tbdprof.hooks.on_torch import owners
-
-        everything = owners.everything(watch.watched)
-        watch.markers.place(
-            Mark(Point.BEGIN, owned=everything),
-            # An allocation tells how much torch has counted so far.
-            inside=lambda: torch.empty(1, device="cpu"),
+        self._windows.begin(
+            window,
+            {
+                "memory": lambda: MemoryWindow(joined.watch, counted_from_start=joined.late is None),
+                "kernels": lambda: KernelsWindow(joined.watch),
+            },
         )
-        window.missing.update(owners.uncounted(watch.watched))
-        if joined.late is not None:
-            window.deaths = watch.mark_deaths(window.existing)
 
     def mark_step(self) -> None:
         """Mark a step's end; in a memory window read all owners there."""
-        watch = self._require().watch
-        from tbdprof.hooks.on_torch import owners
-
-        if watch.markers.is_on():
-            owned = owners.everything(watch.watched) if watch.markers.with_owners else ()
-            watch.markers.place(Mark(Point.STEP, owned=owned))
+        self._windows.mark_step()
 
     def stop(self) -> None:
         """End the session and take the markers' hooks off."""
-        window, self._window = self._window, None
-        if window is None:
-            return
-        watch = self._require().watch
-        from tbdprof.hooks.on_torch import owners
-
-        window.deaths.clear()
-        window.left = owners.seen(watch.watched) if window.name == _MEMORY else ()
-        watch.markers.on = False
-        watch.close_window()
-        trace = window.session.end(watch.markers.take())
-        if not trace.begun:
-            window.missing[window.name] = _TAKEN
-        self._recorded = (window, trace)
+        self._windows.stop()
 
     def drain(self, strings: Strings) -> Drained:
         """Return the last window's spans; of a memory window allocations and owners, too."""
-        if self._recorded is None:
-            return Drained({}, [])
-        window, trace = self._recorded
-        self._recorded = None
-        if not trace.begun:
-            return Drained({}, [], window.missing)
-        tables, marks, missing = build(trace, window.existing, self._require().late is None, strings, window.left)
-        kept = tables if window.name == _MEMORY else {"span": tables["span"]}
-        return Drained(kept, marks, window.missing | missing)
+        return self._windows.drain(strings)
 
     def close(self) -> None:
-        """Take off every hook and put back accounting, thread count and environment."""
-        self.stop()
-        joined, self._joined = self._joined, None
-        if joined is not None:
-            joined.watch.close()
-            if joined.flag is not None:
-                joined.flag.value = joined.flag_before
-            import torch
-
-            if joined.threads_set is not None and torch.get_num_threads() == joined.threads_set:
-                torch.set_num_threads(joined.threads_before)
-        for name, value in self._environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        self._environment.clear()
+        """Take off every hook and put back accounting, thread count and environment, whatever is raised on the way."""
+        with ExitStack() as after:
+            after.callback(self._environment.put_back)
+            after.callback(self._leave)
+            self._windows.stop()
 
     def out_of_memory(self, error: BaseException) -> str | None:
         """Return torch's sentence about what was asked for, if the error means out of memory."""
@@ -306,6 +229,18 @@ class TorchHook:
         )
         if flag is not None:
             count_quietly(flag)
+
+    def _leave(self) -> None:
+        joined, self._joined = self._joined, None
+        if joined is None:
+            return
+        joined.watch.close()
+        if joined.flag is not None:
+            joined.flag.value = joined.flag_before
+        import torch
+
+        if joined.threads_set is not None and torch.get_num_threads() == joined.threads_set:
+            torch.set_num_threads(joined.threads_before)
 
     def _require(self) -> _Joined:
         if self._joined is None:

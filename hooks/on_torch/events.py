@@ -35,6 +35,9 @@ class Point(IntEnum):
     GONE = 8  # a storage older than the accounting died
 
 
+_OF_CALLS = (Point.FORWARD, Point.FORWARD_END, Point.LAYER, Point.LAYER_END)
+
+
 @dataclass(frozen=True, slots=True)
 class Owned:
     """A storage and the role in which it was found; bytes are the storage's."""
@@ -85,7 +88,8 @@ class BackwardRun:
 
     first: "Region"
     last: "Region"
-    accumulates: bool = False
+    ends_forward: bool = False  # the forward phase before it is over where it begins
+    makes_graph: bool = True  # gradients of it can be taken: what torch numbers in it are derivatives, not recomputed
 
 
 @dataclass(eq=False, slots=True)
@@ -105,7 +109,23 @@ class Region:
     work: str | None = None  # text of a `tbdprof.work.Work`, in kernels windows
     run: BackwardRun | None = None
     holds_engine: bool = False
-    holds_recompute: bool = False
+    holds_numbered: bool = False  # backward nodes only
+
+    @property
+    def innermost_run(self) -> BackwardRun | None:
+        """The run that it is in, the innermost of several."""
+        return next((each.run for each in (self, *surroundings(self)) if each.run is not None), None)
+
+    @property
+    def runs_again(self) -> bool:
+        """Whether it runs parts of the forward pass again, if it is a backward node or an operator in one."""
+        run = self.innermost_run
+        return (self.holds_numbered or self.is_numbered) and (run is None or not run.makes_graph)
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether it is an operator that a backward node may follow."""
+        return self.scope is Scope.FUNCTION and self.number >= 0 and not self.is_engine_node
 
     @property
     def is_engine_node(self) -> bool:
@@ -180,6 +200,18 @@ class Trace:
     cpu_bytes_at_begin: int = 0  # torch's running total for the CPU
 
 
+def tell_last_runs(events: Sequence[Event]) -> None:
+    """Have the last backward run of a step end the forward phase, where no module is called after it."""
+    is_last = True
+    for event in reversed(events):
+        if isinstance(event, Marked):
+            is_last = event.mark.point is Point.STEP or (is_last and event.mark.point not in _OF_CALLS)
+        elif is_last and isinstance(event, Enter):
+            runs = [each.run for each in (event.region, *surroundings(event.region)) if each.run is not None]
+            for run in runs[-1:]:  # the outermost
+                run.ends_forward, is_last = True, False
+
+
 def relate(regions: Sequence[Region]) -> None:
     """Fill in what a region knows of its surroundings; regions come in order of their start."""
     previous: dict[tuple[int, Region | None], Region] = {}
@@ -191,32 +223,42 @@ def relate(regions: Sequence[Region]) -> None:
             _join_run(region, before.run if before is not None else None)
         elif region.name == ACCUMULATE_GRAD and region.scope is Scope.BACKWARD:
             _tell_runs_of_accumulation(region)
-        elif region.scope is Scope.FUNCTION and region.number >= 0:
-            _tell_node_of_recompute(region)
+        elif region.scope is Scope.FUNCTION:
+            _tell_node(region)
 
 
 def _join_run(region: Region, run: BackwardRun | None) -> None:
     region.run = run or BackwardRun(region, region)
     region.run.last = region
-    for around in _surroundings(region):
+    for around in surroundings(region):
         around.holds_engine = True
 
 
 def _tell_runs_of_accumulation(region: Region) -> None:
     # The node alone says nothing: torch.autograd.grad opens it too and does not run it.
-    for around in _surroundings(region):
+    for around in surroundings(region):
         if around.run is not None:
-            around.run.accumulates = True
+            around.run.ends_forward = True
 
 
-def _tell_node_of_recompute(region: Region) -> None:
-    for around in _surroundings(region):
-        if around.scope is Scope.BACKWARD:
-            around.holds_recompute = True
-            return
+def _tell_node(region: Region) -> None:
+    node = next((around for around in surroundings(region) if around.scope is Scope.BACKWARD), None)
+    if node is None:
+        return
+    node.holds_numbered |= region.number >= 0
+    run = node.innermost_run
+    # What makes a tensor of none is never numbered; anything else is, where gradients are asked of the gradients.
+    if (
+        run is not None
+        and node is region.parent
+        and region.number < 0
+        and any(each is not None for each in region.shapes)
+    ):
+        run.makes_graph = False
 
 
-def _surroundings(region: Region) -> Iterator[Region]:
+def surroundings(region: Region) -> Iterator[Region]:
+    """Yield the regions a region lies in, the innermost first."""
     around = region.parent
     while around is not None:
         yield around

@@ -82,9 +82,18 @@ def total_bytes(arguments: Sequence[Argument]) -> int:
     return sum(each.bytes for each in tensors(arguments))
 
 
+def deciding(arguments: Sequence[Argument]) -> list[Operand]:
+    """Return the tensors that decide the data type of what is made: those with a shape, if there are any.
+
+    A number of Python's is told as a tensor of no shape, in double precision.
+    """
+    every = list(tensors(arguments))
+    return [each for each in every if each.shape] or every
+
+
 def precision(arguments: Sequence[Argument], *, tf32: bool = False) -> str:
-    """Return the precision in which an operator computes: that of its first floating-point tensor."""
-    dtypes = [each.dtype for each in tensors(arguments)]
+    """Return the precision in which an operator computes: that of its first deciding floating-point tensor."""
+    dtypes = [each.dtype for each in deciding(arguments)]
     told = next((_PRECISIONS[each] for each in dtypes if each in _PRECISIONS), dtypes[0] if dtypes else "fp32")
     return "tf32" if tf32 and told == "fp32" else told
 

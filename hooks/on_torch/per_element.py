@@ -9,6 +9,7 @@ from tbdprof.hooks.on_torch.operands import (
     Arguments,
     Rule,
     broadcast,
+    deciding,
     number,
     numbers,
     precision,
@@ -27,17 +28,24 @@ _ITEM_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 9: 8, 10: 16, 11:
 
 
 def _elementwise(
-    arguments: Arguments, *, name: str, kind: Operation = Operation.ELEMENTWISE, backward: bool = False
+    arguments: Arguments,
+    *,
+    name: str,
+    kind: Operation = Operation.ELEMENTWISE,
+    backward: bool = False,
+    item_bytes: int | None = None,
 ) -> Work:
-    """Read every tensor and write one as large as all together; of lists, one for each of the first."""
+    """Read every tensor and write one as large as all together; of lists, one for each of the first.
+
+    `item_bytes` are those of what is written, None: as large as what is read.
+    """
     if isinstance(arguments[0], tuple):
         first = arguments[:1]
         elements = sum(each.elements for each in tensors(first))
         return told(kind, name, elements, arguments, total_bytes(first), backward=backward)
-    read = list(tensors(arguments))
-    elements = broadcast([each.shape for each in read])
-    written = elements * max(each.item_bytes for each in read)
-    return told(kind, name, elements, arguments, written, backward=backward)
+    elements = broadcast([each.shape for each in tensors(arguments)])
+    item_bytes = item_bytes or max(each.item_bytes for each in deciding(arguments))
+    return told(kind, name, elements, arguments, elements * item_bytes, backward=backward)
 
 
 def _normalization(arguments: Arguments, *, name: str, backward: bool = False, training: int | None = None) -> Work:
@@ -142,13 +150,13 @@ _ARITHMETIC = {
     **_named(
         "add",
         "add sub rsub div abs neg sqrt rsqrt exp log log1p log2 pow square reciprocal sin cos erf floor ceil round sgn "
-        "sign clamp clamp_min clamp_max maximum minimum eq ne lt le gt ge bitwise_and bitwise_or bitwise_not "
-        "logical_and logical_or logical_not isnan isneginf isfinite remainder fmod atan2",
+        "sign clamp clamp_min clamp_max maximum minimum bitwise_and bitwise_or bitwise_not remainder fmod atan2",
     ),
     "mul": "multiply",
     **_words("addcmul addcdiv lerp"),
     **_named("copy", "where masked_fill tril triu"),
 }
+_TRUTHS = "eq ne lt le gt ge logical_and logical_or logical_not logical_xor isnan isinf isneginf isposinf isfinite"
 _DROPOUT = {"native_dropout": "dropout", "_fused_dropout": "dropout"}
 _DROPOUT_BACKWARD = {"native_dropout_backward": "dropout"}
 _WITH_GRADIENT = "gelu silu leaky_relu elu tanh sigmoid hardtanh softplus hardswish hardsigmoid mish"
@@ -215,6 +223,7 @@ PER_ELEMENT: Mapping[Operation, Mapping[str, Rule]] = {
     Operation.ELEMENTWISE: {
         **_elements(Operation.ELEMENTWISE, _ARITHMETIC | _DROPOUT, _DROPOUT_BACKWARD),
         **_elements(Operation.ELEMENTWISE, {f"_foreach_{operator}": name for operator, name in _ARITHMETIC.items()}),
+        **rule_for(partial(_elementwise, name="add", item_bytes=1), _TRUTHS),
         **rule_for(
             partial(_filled, name="random", kind=Operation.ELEMENTWISE), "uniform normal bernoulli random exponential"
         ),

@@ -45,6 +45,7 @@ class Spans:
         self._ids = 0
         self._stacks: defaultdict[int, list[_Open]] = defaultdict(list)
         self._forward: dict[int, str] = {}  # thread -> name of the forward phase it is in
+        self._derived: dict[int, int] = {}  # a derivative's number -> that of the forward operator it is of
 
     def table_rows(self) -> list[tuple[object, ...]]:
         """Return the closed spans in the order in which they were opened."""
@@ -59,7 +60,7 @@ class Spans:
         """Open a region's span, and before it the backward phase that it begins."""
         run = region.run
         if run is not None and run.first is region:
-            if run.accumulates:
+            if run.ends_forward:
                 self._end_forward_before(region)
             self._push(run, region.thread, region.start_ns)
         elif region.is_update:
@@ -137,11 +138,22 @@ class Spans:
                 thread=thread,
                 start_ns=time_ns,
                 first_sequence=next(self._order),
-                forward=_forward_number(origin, phase, around),
+                forward=self._forward_number(origin, phase, around),
                 origin=origin,
             )
         )
         self._ids += 1
+
+    def _forward_number(self, origin: Origin, phase: Phase, around: _Open | None) -> int:
+        number = origin.number if isinstance(origin, Region) else -1
+        if isinstance(origin, Region) and origin.is_numbered:
+            self._derived.pop(number, None)
+            if phase is Phase.BACKWARD and around is not None:
+                self._derived[number] = around.forward
+        number = self._derived.get(number, number)
+        if number < 0 and phase is Phase.BACKWARD and around is not None:
+            return around.forward
+        return number
 
     def _name(self, origin: Origin, thread: int) -> str:
         if isinstance(origin, Region):
@@ -190,7 +202,7 @@ def _kind(origin: Origin) -> SpanKind:
         return SpanKind.PHASE
     # What runs whole parts of the graph inside itself (checkpointing) is a place, not an operator.
     runs_graph = origin.holds_engine or (
-        origin.scope is Scope.BACKWARD and origin.holds_recompute and not origin.is_compiled
+        origin.scope is Scope.BACKWARD and origin.runs_again and not origin.is_compiled
     )
     return SpanKind.PHASE if runs_graph else SpanKind.OPERATOR
 
@@ -206,7 +218,7 @@ def _phase(origin: Origin, around: Phase) -> Phase:
         return Phase.UPDATE
     if origin.is_loading:
         return Phase.DATA
-    if around is Phase.BACKWARD and origin.scope is Scope.FUNCTION and origin.number >= 0:
+    if around is Phase.BACKWARD and origin.is_numbered and origin.runs_again:
         return Phase.RECOMPUTE
     return around
 
@@ -215,13 +227,6 @@ def _phase_of_call(origin: str, around: Phase) -> Phase:
     if around in _INSIDE_BACKWARD:
         return Phase.RECOMPUTE
     return Phase.FORWARD if origin == _FORWARD else around
-
-
-def _forward_number(origin: Origin, phase: Phase, around: _Open | None) -> int:
-    number = origin.number if isinstance(origin, Region) else -1
-    if number < 0 and phase is Phase.BACKWARD and around is not None:
-        return around.forward
-    return number
 
 
 def _operation(region: Region | None, kind: SpanKind) -> Operation:

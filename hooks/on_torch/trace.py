@@ -5,12 +5,14 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import ClassVar
 
 import torch
 from torch._C._autograd import _KinetoEvent, _profiler_type
 from torch._C._profiler import (
     ActiveProfilerType,
     RecordScope,
+    _ExperimentalConfig,
     _ExtraFields_Allocation,
     _ExtraFields_TorchOp,
     _ProfilerEvent,
@@ -19,7 +21,7 @@ from torch._C._profiler import (
 from torch.autograd.profiler import profile
 
 from tbdprof.errors import UnavailableError
-from tbdprof.hooks.on_torch import works
+from tbdprof.hooks.on_torch import process, works
 from tbdprof.hooks.on_torch.events import (
     Enter,
     Event,
@@ -33,6 +35,7 @@ from tbdprof.hooks.on_torch.events import (
     SeenTensor,
     Trace,
     relate,
+    tell_last_runs,
 )
 from tbdprof.hooks.on_torch.operands import Argument, Operand
 from tbdprof.hooks.on_torch.room import Room
@@ -40,7 +43,9 @@ from tbdprof.records import Operation
 
 MARKER = "##tbd:"
 LOG_LEVEL = "KINETO_LOG_LEVEL"
+_TAKEN = "another torch profiler began within the window and took its events: leave it off while tbdprof records"
 _OPERATOR = "cpu_op"
+_SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _SCOPES = {RecordScope.BACKWARD_FUNCTION: Scope.BACKWARD, RecordScope.USER_SCOPE: Scope.USER}
 
 
@@ -49,7 +54,7 @@ _Lists = Mapping[int, Sequence[object]]  # arguments by the operator's correlati
 
 def is_profiler_active() -> bool:
     """Return whether any profiler of torch's is on."""
-    return _profiler_type() != ActiveProfilerType.NONE
+    return Session.is_on or _profiler_type() != ActiveProfilerType.NONE
 
 
 class Session:
@@ -59,34 +64,54 @@ class Session:
     each tells the correlation number of the operator that launched it.
     """
 
+    is_on: ClassVar[bool] = False  # torch does not tell of a profiler of all threads
+
     def __init__(self, window: str) -> None:
         if is_profiler_active():
             raise UnavailableError(f"another torch profiler is active: end it before tbdprof's {window} window begins")
         self._of_kernels = window == "kernels"
         self._room = Room()
-        self._profile = profile(use_kineto=True, profile_memory=not self._of_kernels, record_shapes=True)
+        self._profile = profile(
+            use_kineto=True,
+            profile_memory=not self._of_kernels,
+            record_shapes=True,
+            # Else of all threads autograd's own alone are told; but of memory every thread's totals come in disorder.
+            experimental_config=_ExperimentalConfig(profile_all_threads=self._of_kernels),
+        )
         self._offset_ns = _wall_offset_ns()
+        Session.is_on = True
         try:
             with _quiet():
                 self._profile.__enter__()  # type: ignore[no-untyped-call]
+            process.stop_polling()
         except RuntimeError as error:
             self._room.give_back()
+            Session.is_on = False
             raise UnavailableError(f"torch's profiler cannot begin: {error}") from error
+        except BaseException:
+            self._leave()
+            raise
 
     def end(self, marks: dict[int, Mark]) -> Trace:
-        """End the session; the trace has not `begun` where another profiler took it over."""
-        self._room.give_back()
-        if not is_profiler_active():
-            return Trace()
-        with _quiet():
-            self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        """End the session and read it; raises UnavailableError where another profiler took it over."""
+        self._leave()
         result = self._profile.kineto_results
         if result is None:
-            return Trace()
+            raise UnavailableError(_TAKEN)
         reader = _Reader(self._offset_ns, marks, _lists(result.events()) if self._of_kernels else None)
         for root in result.experimental_event_tree():
             reader.read(root)
-        return reader.trace()
+        trace = reader.trace()
+        if not trace.begun:
+            raise UnavailableError(_TAKEN)
+        return trace
+
+    def _leave(self) -> None:
+        self._room.give_back()
+        Session.is_on = False
+        if self._of_kernels or is_profiler_active():
+            with _quiet():
+                self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
 
 class _Reader:
@@ -124,6 +149,7 @@ class _Reader:
     def trace(self) -> Trace:
         self._trace.events.sort(key=lambda event: event[0])
         relate(sorted(self._regions, key=lambda region: region.start_ns))
+        tell_last_runs([event for _, event in self._trace.events])
         return self._trace
 
     def _add(self, node: _ProfilerEvent, event: Event) -> None:
@@ -139,7 +165,7 @@ class _Reader:
             number=fields.sequence_number,
             parent=parent,
             shapes=[_shapes(value) for value in fields.inputs],
-            tensors=() if self._lists is not None else [seen for value in fields.inputs for seen in _tensors(value)],
+            tensors=() if self._lists is not None else list(_tensors(fields.inputs)),
         )
         if self._lists is not None:
             region.operation, region.work = _work(node, fields, self._lists)
@@ -190,8 +216,11 @@ def _lists(events: Sequence[_KinetoEvent]) -> _Lists:
 
 
 def _work(node: _ProfilerEvent, fields: _ExtraFields_TorchOp, lists: _Lists) -> tuple[Operation, str | None]:
-    """Return what an operator computes; tree and events of one session number it alike."""
-    if not works.has_work(fields.name):
+    """Return what an operator computes; tree and events of one session number it alike.
+
+    Of a sparse tensor the shape does not tell how much there is to do.
+    """
+    if not works.has_work(fields.name) or any(each.layout in _SPARSE for each in _metadata(fields.inputs)):
         return works.operation_of(fields.name), None
     told = lists.get(node.correlation_id, ())
     values = [_argument(value, told[i] if i < len(told) else None) for i, value in enumerate(fields.inputs)]
@@ -215,15 +244,22 @@ def _may_be_tf32(fields: _ExtraFields_TorchOp) -> bool:
     return fields.allow_tf32_cublas
 
 
+def _metadata(values: Sequence[object]) -> Iterator[_TensorMetadata]:
+    for value in values:
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, _TensorMetadata):
+                yield each
+
+
 def _shapes(value: object) -> object:
     if isinstance(value, _TensorMetadata):
         return value.sizes
     return [each.sizes for each in value] if isinstance(value, list) else None
 
 
-def _tensors(value: object) -> Iterator[SeenTensor]:
-    for each in value if isinstance(value, list) else [value]:
-        if isinstance(each, _TensorMetadata) and each.storage_data_ptr:
+def _tensors(values: Sequence[object]) -> Iterator[SeenTensor]:
+    for each in _metadata(values):
+        if each.storage_data_ptr:
             elements = math.prod(each.sizes)
             yield SeenTensor(
                 device=device_text(each.device),

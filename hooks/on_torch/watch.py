@@ -5,19 +5,16 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch._C import _current_graph_task_id
 from torch._C._profiler import _RecordFunctionFast
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils.hooks import RemovableHandle
 
 from tbdprof.hooks.on_torch import owners
-from tbdprof.hooks.on_torch.events import Existing, Mark, Point
+from tbdprof.hooks.on_torch.calls import Handle, remove, tell_calls
+from tbdprof.hooks.on_torch.events import Existing, Mark, Owned, Point
 from tbdprof.hooks.on_torch.trace import MARKER
 
 
@@ -27,7 +24,6 @@ class Markers:
     def __init__(self) -> None:
         self.marks: dict[int, Mark] = {}
         self.on = False
-        self.with_owners = True  # else owners are not read
         self._pid = os.getpid()
         self._numbers = itertools.count()
 
@@ -52,17 +48,27 @@ class Markers:
         return marks
 
 
+@dataclass(frozen=True, slots=True)
+class _Named:
+    module: weakref.ref[torch.nn.Module]
+    name: str
+    is_root: bool
+
+
 class Watch:
     """Hooks that never return anything, so that no value is ever replaced."""
 
     def __init__(self, markers: Markers) -> None:
         self.watched = owners.Watched()
         self.markers = markers
-        self._window: list[RemovableHandle] = []
+        self._named: dict[int, _Named] = {}
+        self._calls: list[Handle] = []
+        self._window: list[Handle] = []
+        self._reads_owners = False
         self._finds_models = self._finds_optimizers = False
-        self._finding_models: list[RemovableHandle] = []
-        self._finding_optimizers: list[RemovableHandle] = []
-        self._updates: list[RemovableHandle] = []
+        self._finding_models: list[Handle] = []
+        self._finding_optimizers: list[Handle] = []
+        self._updates: list[Handle] = []
         self._local = threading.local()
         self._finding = threading.local()
 
@@ -91,17 +97,21 @@ class Watch:
 
         self._updates.append(register_optimizer_step_post_hook(after))
 
-    def open_window(self) -> None:
-        """Put the markers' hooks on everything watched."""
+    def open_window(self, *, reads_owners: bool) -> None:
+        """Have markers placed, and put the hooks that do so on everything watched; they may read owners there."""
+        self.markers.on, self._reads_owners = True, reads_owners
         self._local = threading.local()
-        for prefix, model in self.watched.prefixes():
-            self._mark_model(prefix, model)
-        for optimizer in self.watched.optimizers() if self.markers.with_owners else ():
+        self._name_modules()
+        self._tell_calls()
+        for optimizer in self.watched.optimizers() if reads_owners else ():
             self._mark_optimizer(optimizer)
 
-    def close_window(self) -> None:
-        """Take the markers' hooks off."""
-        _remove(self._window)
+    def close_window(self) -> dict[int, Mark]:
+        """Take the markers' hooks off; return the markers placed."""
+        self.markers.on = False
+        remove(self._calls)
+        remove(self._window)
+        return self.markers.take()
 
     def mark_deaths(self, older: Sequence[Existing]) -> list[weakref.ref[torch.UntypedStorage]]:
         """Mark where older CPU blocks die, as long as what is returned is kept.
@@ -116,40 +126,17 @@ class Watch:
 
     def close(self) -> None:
         """Take every hook off."""
-        for handles in (self._window, self._finding_models, self._finding_optimizers, self._updates):
-            _remove(handles)
+        for handles in (self._calls, self._window, self._finding_models, self._finding_optimizers, self._updates):
+            remove(handles)
 
-    def _mark_model(self, prefix: str, model: torch.nn.Module) -> None:
-        for name, module in model.named_modules():
-            # A hook inside what torch.compile made would have it compiled again.
-            if module is not model and "_orig_mod" not in name:
-                self._mark_layer(prefix + name, module)
-        root = prefix.removesuffix(".")
-
-        def before(module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-            self._forward_begins(root, args, kwargs)
-
-        def after(module: torch.nn.Module, args: tuple[object, ...], output: object) -> None:
-            self._forward_ends(root)
-
-        self._window += [
-            model.register_forward_pre_hook(before, with_kwargs=True),
-            model.register_forward_hook(after, always_call=True),
-        ]
-
-    def _mark_layer(self, name: str, module: torch.nn.Module) -> None:
-        begin, end = Mark(Point.LAYER, name), Mark(Point.LAYER_END, name)
-
-        def before(module: torch.nn.Module, args: tuple[object, ...]) -> None:
-            self.markers.place(begin)
-
-        def after(module: torch.nn.Module, args: tuple[object, ...], output: object) -> None:
-            self.markers.place(end)
-
-        self._window += [
-            module.register_forward_pre_hook(before),
-            module.register_forward_hook(after, always_call=True),
-        ]
+    def _name_modules(self) -> None:
+        self._named = {}
+        for prefix, model in self.watched.prefixes():
+            for name, module in model.named_modules():
+                # What torch.compile made runs as one.
+                if "_orig_mod" not in name:
+                    named = _Named(weakref.ref(module), (prefix + name).removesuffix("."), module is model)
+                    self._named.setdefault(id(module), named)
 
     def _mark_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         self._window += [
@@ -157,22 +144,33 @@ class Watch:
             optimizer.register_step_post_hook(self._step_ends),
         ]
 
-    def _forward_begins(self, root: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        if not self.markers.is_on():
+    def _call_begins(self, module: torch.nn.Module, args: tuple[object, ...]) -> None:
+        named = self._name(module)
+        if named is None:
             return
+        # A model need not be called itself: its parts may be, by a method of its own.
         if self._enter() == 0 and not _in_backward():
-            name = f"forward {root}".rstrip()
-            given = owners.inputs((args, kwargs)) if self.markers.with_owners else ()
-            self.markers.place(Mark(Point.FORWARD, name, given))
-        self.markers.place(Mark(Point.LAYER, root))
+            self.markers.place(Mark(Point.FORWARD, f"forward {named.name}".rstrip(), self._inputs(named, args)))
+        self.markers.place(Mark(Point.LAYER, named.name))
 
-    def _forward_ends(self, root: str) -> None:
-        if not self.markers.is_on():
+    def _call_ends(self, module: torch.nn.Module, args: tuple[object, ...], *rest: object) -> None:
+        named = self._name(module)
+        if named is None:
             return
-        self.markers.place(Mark(Point.LAYER_END, root))
+        self.markers.place(Mark(Point.LAYER_END, named.name))
         if self._leave() == 0 and not _in_backward():
             ends = not torch.is_grad_enabled()
-            self.markers.place(Mark(Point.FORWARD_END, root, ends_forward=ends))
+            given_by_name = self._inputs(named, rest[:-1])
+            self.markers.place(Mark(Point.FORWARD_END, named.name, given_by_name, ends_forward=ends))
+
+    def _name(self, module: torch.nn.Module) -> _Named | None:
+        if not self.markers.is_on():
+            return None
+        named = self._named.get(id(module))
+        return named if named is not None and named.module() is module else None
+
+    def _inputs(self, named: _Named, given: tuple[object, ...]) -> Sequence[Owned]:
+        return owners.inputs(given) if named.is_root and self._reads_owners else ()
 
     def _step_begins(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         if self.markers.is_on():
@@ -184,14 +182,17 @@ class Watch:
             rows = owners.state(optimizer, self.watched.parameters())
             self.markers.place(Mark(Point.UPDATE_END, owned=rows))
 
+    def _tell_calls(self) -> None:
+        self._calls = tell_calls(self._call_begins, self._call_ends)
+
     def _find_models(self) -> None:
         if not self._finding_models:
-            self._finding_models = [
-                register_module_forward_pre_hook(self._call_found),
-                register_module_forward_hook(self._call_ended, always_call=True),
-            ]
+            self._finding_models = tell_calls(self._call_found, self._call_ended)
+            if self._calls:  # come after it, for a model that is found is marked in the same call
+                remove(self._calls)
+                self._tell_calls()
 
-    def _call_found(self, module: torch.nn.Module, args: object) -> None:
+    def _call_found(self, module: torch.nn.Module, *_: object) -> None:
         if torch.compiler.is_compiling() or _in_backward():
             return
         depth = getattr(self._finding, "depth", 0)
@@ -199,36 +200,23 @@ class Watch:
         if depth > 0 or next(module.parameters(), None) is None:
             return
         if self.watched.add_model(module) and self.markers.is_on():
-            self._reopen_window()
-            # This call's list of hooks is made already.
-            self._begin_found(module, args)
+            self._name_modules()
 
-    def _call_ended(self, module: torch.nn.Module, args: object, output: object) -> None:
+    def _call_ended(self, *_: object) -> None:
         if not torch.compiler.is_compiling() and not _in_backward():
             self._finding.depth = max(0, getattr(self._finding, "depth", 0) - 1)
 
-    def _begin_found(self, module: torch.nn.Module, args: object) -> None:
-        for prefix, model in self.watched.prefixes():
-            if model is module:
-                self._forward_begins(prefix.removesuffix("."), (args,), {})
-
     def _step_found(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         wanted = self._finds_optimizers and (self._finds_models or self.watched.is_updated_by(optimizer))
-        if wanted and self.watched.add_optimizer(optimizer) and self.markers.is_on() and self.markers.with_owners:
+        if wanted and self.watched.add_optimizer(optimizer) and self.markers.is_on() and self._reads_owners:
             self._mark_optimizer(optimizer)
             self._step_begins(optimizer)
         if not self._finds_models:
             return
         if self.watched.is_complete():
-            _remove(self._finding_models)
+            remove(self._finding_models)
         else:
             self._find_models()
-
-    def _reopen_window(self) -> None:
-        self.close_window()
-        depth = getattr(self._local, "depth", 0)
-        self.open_window()
-        self._local.depth = depth
 
     def _enter(self) -> int:
         depth: int = getattr(self._local, "depth", 0)
@@ -261,8 +249,3 @@ def add_all(watch: Watch, models: Sequence[object], optimizers: Sequence[object]
 
 def _in_backward() -> bool:
     return _current_graph_task_id() != -1
-
-
-def _remove(handles: list[RemovableHandle]) -> None:
-    while handles:
-        handles.pop().remove()

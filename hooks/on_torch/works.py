@@ -23,7 +23,7 @@ _RULES: dict[str, tuple[Operation, Rule]] = {
     for name, rule in named.items()
 }
 # Operators that call those above, and some whose arguments do not tell what they compute.
-_KINDS = {
+_KINDS = {name: operation for name, (operation, _) in _RULES.items()} | {
     name: operation
     for operation, names in {
         Operation.CONVOLUTION: "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc",
@@ -47,7 +47,8 @@ _KINDS = {
         "scatter_add constant_pad_nd pad zeros ones full zeros_like ones_like full_like repeat",
         Operation.BOOKKEEPING: "empty empty_like empty_strided empty_permuted new_empty resize resize_as set view "
         "_unsafe_view view_as _reshape_alias as_strided t transpose permute expand expand_as squeeze unsqueeze select "
-        "slice narrow detach alias lift_fresh split split_with_sizes chunk unbind unfold flatten unflatten result_type",
+        "slice narrow detach alias lift_fresh split split_with_sizes chunk unbind unfold flatten unflatten result_type "
+        "resolve_conj resolve_neg conj item _local_scalar_dense sparse_dim dense_dim _nnz _indices _values",
     }.items()
     for name in names.split()
 }
@@ -55,9 +56,9 @@ _KINDS = {
 
 def told(name: str, arguments: Arguments) -> tuple[Operation, Work | None]:
     """Return an operator's kind and its work, None where it has none or its arguments do not tell it."""
-    operation, rule = _RULES.get(plain(name), (operation_of(name), None))
-    if rule is None:
-        return operation, None
+    if not has_work(name):
+        return operation_of(name), None
+    operation, rule = _RULES[plain(name)]
     try:
         return operation, rule(arguments)
     except (IndexError, TypeError, ValueError, ArithmeticError):
@@ -81,7 +82,7 @@ def has_work(name: str) -> bool:
 
 
 def operation_of(name: str) -> Operation:
-    """Return the kind of an operator that has no work."""
+    """Return the kind of an operator."""
     if name.startswith(_COMMUNICATION):
         return Operation.COMMUNICATION
     return _KINDS.get(plain(name), Operation.OTHER)
@@ -94,5 +95,5 @@ def plain(name: str) -> str:
 
 def operation_of_products(name: str) -> Operation:
     """Return which kind of products an operator computes, OTHER where it computes none."""
-    operation, _ = _RULES.get(plain(name), (Operation.OTHER, None))
-    return operation if operation in PRODUCTS else Operation.OTHER
+    operation = operation_of(name)
+    return operation if has_work(name) and operation in PRODUCTS else Operation.OTHER

@@ -177,6 +177,77 @@ def transformer_imperative(mxnet_hook: MxnetHook) -> Window:
     return transformer(mxnet_hook)
 
 
+def before_the_first_block(mxnet_hook: MxnetHook) -> Window:
+    """A product under `record()` comes before any block does."""
+    import mxnet as mx
+    from mxnet.gluon import nn
+
+    model = initialized(nn.Dense(3, in_units=4))
+    weight, batch = mx.nd.ones((5, 4)), mx.nd.ones((2, 5))
+    weight.attach_grad()
+    return record(mxnet_hook, model, *train(Computation(model, lambda x: model(mx.nd.dot(x, weight))), total, batch))
+
+
+def one_layer_twice(mxnet_hook: MxnetHook) -> Window:
+    import mxnet as mx
+    from mxnet.gluon import nn
+
+    model = initialized(nn.Dense(4, in_units=4))
+    return record(mxnet_hook, model, *train(Computation(model, lambda x: model(model(x))), total, mx.nd.ones((2, 4))))
+
+
+def evaluated_on_the_same_batch(mxnet_hook: MxnetHook) -> Window:
+    import mxnet as mx
+    from mxnet.gluon import nn
+
+    model = nn.HybridSequential()
+    model.add(nn.Dense(4, in_units=4, activation="tanh"), nn.Dense(1, in_units=4))
+    batch = mx.nd.ones((2, 4))
+    trainer, step = train(initialized(model, active=True), total, batch)
+
+    def both() -> None:
+        model(batch).wait_to_read()
+        step()
+        model(batch).wait_to_read()
+
+    return record(mxnet_hook, model, trainer, both)
+
+
+def pooled_and_flattened(mxnet_hook: MxnetHook) -> Window:
+    import mxnet as mx
+    from mxnet.gluon import nn
+
+    model = nn.HybridSequential()
+    model.add(nn.Conv2D(4, 3, in_channels=2), nn.MaxPool2D(2), nn.Flatten(), nn.Dropout(0.5), nn.Dense(3, in_units=16))
+    return record(mxnet_hook, model, *train(initialized(model, active=True), total, mx.nd.ones((2, 2, 6, 6))))
+
+
+def numpy_products(mxnet_hook: MxnetHook) -> Window:
+    import mxnet as mx
+    from mxnet.gluon import nn
+
+    model = initialized(nn.Dense(2, in_units=2))
+    one, other = mx.np.ones((2, 3, 4)), mx.np.ones((4, 5))
+    one.attach_grad()
+    other.attach_grad()
+
+    def products(x: Any) -> Any:
+        made = mx.np.matmul(one, other) + mx.np.dot(one, other) + mx.np.einsum("abc,cd->abd", one, other)
+        return model(x).sum() + made.as_nd_ndarray().sum()
+
+    return record(mxnet_hook, model, *train(Computation(model, products), total, mx.nd.ones((2, 2))))
+
+
+class Computation:
+    """What computes with a model, and has its parameters."""
+
+    def __init__(self, model: Any, call: Callable[[Any], Any]) -> None:
+        self.collect_params, self.call = model.collect_params, call
+
+    def __call__(self, batch: Any) -> Any:
+        return self.call(batch)
+
+
 def weights_after(mxnet_hook: MxnetHook, *, watched: bool) -> list[bytes]:
     """Train with and without a window of kernels in the middle."""
     import mxnet as mx
@@ -269,6 +340,11 @@ def main(path: Path) -> None:
         lstm,
         transformer_hybrid,
         transformer_imperative,
+        before_the_first_block,
+        one_layer_twice,
+        evaluated_on_the_same_batch,
+        pooled_and_flattened,
+        numpy_products,
     )
     windows = {}
     for each in trainings:

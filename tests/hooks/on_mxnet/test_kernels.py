@@ -175,6 +175,49 @@ def test_a_transformer_is_right_by_hand_and_its_layers_have_names(result, name: 
     assert set(calls(window, "batch_dot")) == {"attention"}
 
 
+def test_a_product_before_the_first_block_is_followed(result) -> None:
+    """2 × 5 through 5 × 4, of which the weight wants a gradient, and 2 × 4 through 4 × 3, of which both do."""
+    window = result.windows["before_the_first_block"]
+
+    assert model_flops(window) == 2 * (2 * 2 * 5 * 4 + 3 * 2 * 4 * 3)
+    assert window.missing == {}
+
+
+def test_both_calls_of_one_layer_are_followed(result) -> None:
+    """2 × 4 through 4 × 4, twice; only the second's input wants a gradient."""
+    window = result.windows["one_layer_twice"]
+
+    assert model_flops(window) == 2 * 2 * 4 * 4 * (2 + 1 + 2)
+    assert window.missing == {}
+
+
+def test_gradients_are_not_mistaken_for_those_of_an_evaluation(result) -> None:
+    """2 × 4 through 4 × 4 and 4 × 1: three times forward, one backward."""
+    window = result.windows["evaluated_on_the_same_batch"]
+
+    assert model_flops(window) == 2 * (2 * 4 * 4 * (3 + 1) + 2 * 4 * (3 + 2))
+    assert window.missing == {}
+
+
+def test_what_is_flattened_in_place_is_followed_to_its_pooling(result) -> None:
+    window = result.windows["pooled_and_flattened"]
+
+    assert calls(window, "_backward_Pooling") == {"1": STEPS}
+    assert window.missing == {}
+
+
+def test_numpys_products_are_counted_or_told(result) -> None:
+    """2 × 3 × 4 through 4 × 5, twice, forward and both gradients; 2 × 2 through 2 × 2, whose input wants none."""
+    window = result.windows["numpy_products"]
+    kinds = {window.strings[row["name"]]: Operation(row["operation"]) for row in operators(window)}
+
+    assert model_flops(window) == 2 * 3 * 2 * 6 * 4 * 5 + 2 * 2 * 2 * 2 * 2
+    assert kinds["_npi_einsum"] == kinds["_backward_npi_einsum"] == Operation.MATMUL
+    assert window.missing == {
+        "counts of kernels": "4 of 16 products could not be followed to what they multiply, and are not counted"
+    }
+
+
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_updates_are_in_no_layer_and_counted_by_the_elements_of_their_parameters(result, name: str) -> None:
     window = result.windows[name]

@@ -136,6 +136,8 @@ def test_a_container_of_backward_nodes_is_no_operator() -> None:
     container = region("CheckpointFunctionBackward", Scope.BACKWARD, 4, node)
     again = region("aten::relu", number=9, parent=container)
     inner = engine_node("ReluBackward0", container)
+    derivative = region("aten::mul", parent=container)
+    derivative.shapes = [[2]]
     found = spans_of(
         trace(
             Enter(node),
@@ -144,6 +146,8 @@ def test_a_container_of_backward_nodes_is_no_operator() -> None:
             Leave(again),
             Enter(inner),
             Leave(inner),
+            Enter(derivative),
+            Leave(derivative),
             Leave(container),
             Leave(node),
         )

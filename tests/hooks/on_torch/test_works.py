@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from tbdprof.analysis.flops import count
+from tbdprof.hooks.on_torch import works
 from tbdprof.hooks.on_torch.operands import Argument, Operand
 from tbdprof.hooks.on_torch.works import has_work, told, told_as_text
 from tbdprof.records import Operation
@@ -229,3 +230,21 @@ def test_arguments_of_another_overload_leave_the_work_untold() -> None:
     assert told("aten::convolution", (fp32(2, 4, 9, 9), fp32(8, 4, 3, 3))) == (Operation.CONVOLUTION, None)
     assert told("aten::mm", (None, fp32(3, 3))) == (Operation.MATMUL, None)
     assert told("aten::convolution_backward", (fp32(2, 8, 5, 6),) * 3 + (None,) * 8)[1] is None
+
+
+def test_a_number_of_pythons_decides_neither_size_nor_precision_of_what_is_made() -> None:
+    scalar = Operand((), "float64", 8)
+    work = work_of("aten::mul", Operand((10,), "bfloat16", 2), scalar)
+    assert (work.moved_bytes, work.precision) == (10 * 2 + 8 + 10 * 2, "bf16")
+    assert work_of("aten::mul", scalar, fp32(10)).precision == "fp32"
+    assert work_of("aten::mul", scalar, scalar).moved_bytes == 3 * 8
+
+
+@pytest.mark.parametrize("name", ["gt", "eq", "logical_and", "isnan"])
+def test_what_tells_truths_writes_a_byte_an_element(name: str) -> None:
+    assert work_of(f"aten::{name}", fp32(10), Operand((), "float64", 8)).moved_bytes == 10 * 4 + 8 + 10
+
+
+def test_looking_at_a_tensor_is_bookkeeping() -> None:
+    names = "resolve_conj resolve_neg conj item _local_scalar_dense _nnz _indices _values sparse_dim dense_dim"
+    assert {works.operation_of(f"aten::{name}") for name in names.split()} == {Operation.BOOKKEEPING}

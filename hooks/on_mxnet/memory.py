@@ -1,0 +1,88 @@
+"""A memory window: what MXNet's allocator does, in phases whose edges wait, and owners read there."""
+
+import time
+
+import mxnet as mx
+
+from tbdprof.hooks import Drained
+from tbdprof.hooks.on_mxnet import counter, owners
+from tbdprof.hooks.on_mxnet.allocator import Allocator, Event
+from tbdprof.hooks.on_mxnet.tables import Recorded, build
+from tbdprof.hooks.on_mxnet.watch import Watch
+from tbdprof.records import Strings
+
+_LAYERS = "MXNet does not tell in which layer its engine allocates"
+_OVERLAPPED = "several threads trained at once: a block counts to the phase that began last, whoever began it"
+
+
+class MemoryWindow:
+    """Follows memory from its making, with everything done before, until `stop`.
+
+    Raises UnavailableError where the script uses MXNet's profiler. If the watching began `late`, what Python can see is
+    what exists.
+    """
+
+    def __init__(self, watch: Watch, allocator: Allocator, *, late: bool) -> None:
+        if allocator.counters:
+            counter.refuse_a_changed_profiler()
+        mx.nd.waitall()
+        tensors = owners.visible()
+        if late:
+            allocator.adopt([*tensors.values(), *(row[:3] for row in owners.everything(watch.watched))])
+        self._watch, self._allocator = watch, allocator
+        self._recorded: Recorded | None = None  # from the end of `stop` on
+        self._is_open = True
+        try:
+            existing = allocator.open()
+            self._recording = Recorded(time.monotonic_ns(), existing, frozenset(tensors))
+            self._phases = watch.open_window()
+            self._read_owners()
+        except BaseException:
+            self._put_back()
+            raise
+
+    def mark_step(self) -> None:
+        """Read all owners at a step's end, with all its work done."""
+        mx.nd.waitall()
+        self._read_owners()
+        self._recording.marks.append(self._allocator.tick())
+
+    def stop(self) -> None:
+        """Put MXNet's functions back and keep no more events; does nothing the second time."""
+        if not self._is_open:
+            return
+        recorded = self._recording
+        recorded.events = self._put_back()
+        wrong = self._allocator.disagreements()
+        if wrong:
+            recorded.missing["allocations"] = wrong
+        recorded.owned = self._watch.owned
+        recorded.intervals = self._phases.intervals
+        recorded.missing["layers"] = _LAYERS
+        if self._phases.overlapped:
+            recorded.missing["phases"] = _OVERLAPPED
+        self._recorded = recorded
+
+    def drain(self, strings: Strings) -> Drained:
+        """Return allocations, owners and the spans of phases."""
+        if self._recorded is None:
+            return Drained({}, [])
+        return Drained(build(self._recorded, strings), self._recorded.marks, self._recorded.missing)
+
+    def _put_back(self) -> list[Event]:
+        self._is_open = False
+        try:
+            self._watch.close_window()
+        finally:
+            events = self._allocator.close()
+        return events
+
+    def _read_owners(self) -> None:
+        """Read who owns what; what a planner made, nobody owns and Python cannot see is its pool."""
+        rows = owners.everything(self._watch.watched)
+        self._watch.read(rows)
+        held = {row.address for row in rows} | owners.visible().keys()
+        made = self._allocator.snapshot().items()
+        self._recording.pools |= {
+            (address, block.sequence) for address, block in made if block.planning and address not in held
+        }

@@ -1,0 +1,47 @@
+"""A window of kernels: operators with what they compute, and what stands around them; no owner is read."""
+
+from tbdprof.errors import UnavailableError
+from tbdprof.hooks import Drained
+from tbdprof.hooks.on_torch.events import Mark, Point, Trace
+from tbdprof.hooks.on_torch.tables import build
+from tbdprof.hooks.on_torch.trace import Session
+from tbdprof.hooks.on_torch.watch import Watch
+from tbdprof.records import Strings
+
+
+class KernelsWindow:
+    """Follows operators from its making until `stop`; raises UnavailableError where another profiler is active."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._trace: Trace | None = None
+        self._missing: dict[str, str] = {}
+        self._session = Session("kernels")
+        self._is_open = True
+        try:
+            watch.open_window(reads_owners=False)
+            watch.markers.place(Mark(Point.BEGIN))
+        except BaseException:
+            self.stop()
+            raise
+
+    def mark_step(self) -> None:
+        """Mark the end of a step."""
+        self._watch.markers.place(Mark(Point.STEP))
+
+    def stop(self) -> None:
+        """Take the markers' hooks off and end the session; does nothing the second time."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            self._trace = self._session.end(self._watch.close_window())
+        except UnavailableError as error:
+            self._missing["kernels"] = str(error)
+
+    def drain(self, strings: Strings) -> Drained:
+        """Return the spans of operators, layers and phases."""
+        if self._trace is None:
+            return Drained({}, [], self._missing)
+        tables, marks, missing = build(self._trace, (), counted_from_start=True, strings=strings)
+        return Drained({"span": tables["span"]}, marks, missing)

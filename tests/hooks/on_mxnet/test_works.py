@@ -1,0 +1,100 @@
+"""What operators compute, from made-up calls; and phases and facts in this process."""
+
+import importlib.util
+import threading
+from pathlib import Path
+
+import pytest
+
+if importlib.util.find_spec("mxnet") is None:
+    pytest.skip("mxnet is not installed", allow_module_level=True)
+
+import numpy as np
+
+np.bool = bool  # MXNet reads it
+
+import mxnet as mx  # noqa: E402
+
+from tbdprof.analysis import flops  # noqa: E402
+from tbdprof.hooks.on_mxnet import facts, works  # noqa: E402
+from tbdprof.hooks.on_mxnet.calls import Array, Invocation  # noqa: E402
+from tbdprof.hooks.on_mxnet.owners import Watched  # noqa: E402
+from tbdprof.hooks.on_mxnet.phases import Phases  # noqa: E402
+from tbdprof.records import Operation, Phase  # noqa: E402
+
+
+def called(operator: str, inputs: list[tuple[int, ...]], output: tuple[int, ...]) -> Invocation:
+    arrays = tuple(Array(shape, "float32", wanted=True) for shape in inputs)
+    return Invocation(operator, {}, arrays, (Array(output, "float32"),))
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "output", "expected"),
+    [
+        ("_npi_matmul", [(7, 2, 3), (3, 5)], (7, 2, 5), 2 * 7 * 2 * 3 * 5),
+        ("_npi_matmul", [(1, 2, 3), (7, 3, 5)], (7, 2, 5), 2 * 7 * 2 * 3 * 5),
+        ("_npi_matmul", [(3,), (3, 5)], (5,), 2 * 3 * 5),
+        ("_npi_matmul", [(2, 3), (3,)], (2,), 2 * 2 * 3),
+        ("_np_dot", [(7, 2, 3), (4, 3, 5)], (7, 2, 4, 5), 2 * 7 * 2 * 4 * 3 * 5),
+        ("_np_dot", [(2, 3), (3,)], (2,), 2 * 2 * 3),
+        ("_np_dot", [(2, 0), (0, 3)], (2, 3), 0),
+    ],
+)
+def test_numpys_products_are_right_by_hand(
+    operator: str, inputs: list[tuple[int, ...]], output: tuple[int, ...], expected: int
+) -> None:
+    computed = called(operator, inputs, output)
+    forward, backward = works.forward(computed), works.backward(computed, "_backward_")
+
+    assert forward is not None
+    assert backward is not None
+    assert flops.count(forward).model == expected
+    assert flops.count(backward).model == 2 * expected
+
+
+@pytest.mark.parametrize("operator", ["_npi_einsum", "_npi_tensordot", "_npi_tensordot_int_axes"])
+def test_a_product_whose_sizes_are_not_worked_out_has_a_kind_and_no_count(operator: str) -> None:
+    assert works.operation(operator) is works.operation(f"_backward{operator}") is Operation.MATMUL
+    assert works.is_product(operator)
+    assert works.forward(called(operator, [(2, 3), (3, 5)], (2, 5))) is None
+
+
+def test_the_gradient_of_a_function_of_one_number_is_a_multiplication() -> None:
+    work = works.backward(called("exp", [(6,)], (6,)), "_backward_exp")
+
+    assert work is not None
+    assert flops.count(work).elementwise == 6
+
+
+@pytest.mark.filterwarnings("ignore:Cannot decide type")
+def test_the_shape_of_an_imported_models_parameter_is_that_of_its_data(tmp_path: Path) -> None:
+    model = mx.gluon.nn.Dense(3, in_units=4)
+    model.initialize()
+    model.hybridize()
+    model(mx.nd.ones((1, 4)))
+    model.export(str(tmp_path / "model"))
+    files = str(tmp_path / "model-symbol.json"), ["data"], str(tmp_path / "model-0000.params")
+    imported = mx.gluon.SymbolBlock.imports(*files)
+    watched = Watched()
+    watched.add_model(imported)
+
+    assert {each.shape for each in facts.parameter_list(watched)} == {(3, 4), (3,)}
+
+
+def test_a_phase_is_told_while_another_begins() -> None:
+    """The collector lets arrays go wherever an object is made, and MXNet's engine is asked to."""
+    told = []
+
+    class Collecting:
+        span = -1
+
+        def tick(self) -> int:
+            told.append(phases.current(threading.get_ident()))
+            return len(told)
+
+    phases = Phases(Collecting(), waits=False)  # type: ignore[arg-type]
+    thread = threading.Thread(target=lambda: phases.end(phases.begin(Phase.FORWARD)), daemon=True)
+    thread.start()
+    thread.join(10)
+
+    assert told == [Phase.OUTSIDE, Phase.FORWARD]
