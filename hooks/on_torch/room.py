@@ -11,6 +11,7 @@ from tbdprof.collect.host import available_memory_bytes
 
 _PIECE_BYTES = 64 << 10  # below the size from which the C library maps each request by itself
 _MOST_BYTES = 2 << 30
+_MOST_FREE_BYTES = 4 << 30  # where more is free it would take seconds, and what the window then costs is told
 _SHARE_OF_AVAILABLE = 4
 _STEPS_WORTH = 2  # times what is free between steps, about what a step's feature maps take
 
@@ -23,7 +24,7 @@ class _Heap(ctypes.Structure):
 
 
 class Room:
-    """Free heap, its pages already there; nothing where the C library is not glibc 2.33 or later."""
+    """Free heap, its pages already there; none where the C library is not glibc 2.33 or later."""
 
     def __init__(self) -> None:
         self._fence: int | None = None
@@ -31,6 +32,8 @@ class Room:
         if library is None:
             return
         free_bytes = int(library.mallinfo2().fordblks)
+        if free_bytes > _MOST_FREE_BYTES:
+            return
         spare_bytes = min(_STEPS_WORTH * free_bytes, _MOST_BYTES, available_memory_bytes() // _SHARE_OF_AVAILABLE)
         pieces = [library.malloc(_PIECE_BYTES) for _ in range((free_bytes + spare_bytes) // _PIECE_BYTES)]
         self._fence = library.malloc(_PIECE_BYTES)  # the heap's end is given back as soon as it is free

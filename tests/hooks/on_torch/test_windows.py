@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
 from tbdprof.errors import UsageError
@@ -34,6 +35,7 @@ def state(model: nn.Module, trainer: torch.optim.Optimizer) -> list[object]:
     hooks = [model._forward_hooks, model._forward_pre_hooks]
     hooks += [trainer._optimizer_step_pre_hooks, trainer._optimizer_step_post_hooks]
     shared = [optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks]
+    shared += [modules._global_forward_hooks, modules._global_forward_pre_hooks]
     return [[dict(each) for each in (*hooks, *shared)], is_profiler_active()]
 
 

@@ -1,0 +1,51 @@
+"""The room a window sets aside is free heap, and goes back."""
+
+import ctypes
+
+import pytest
+
+from tbdprof.hooks.on_torch import room
+from tbdprof.hooks.on_torch.room import Room
+
+PIECES = 500  # of 64 KiB
+
+
+@pytest.fixture
+def library() -> ctypes.CDLL:
+    found = room._library()
+    if found is None:
+        pytest.skip("the C library does not tell of its heap")
+    return found
+
+
+def test_twice_as_much_as_was_free_is_added_and_stays_free(library: ctypes.CDLL):
+    pieces = [library.malloc(room._PIECE_BYTES) for _ in range(PIECES)]
+    fence = library.malloc(room._PIECE_BYTES)
+    for piece in pieces:
+        library.free(piece)
+    before = library.mallinfo2()
+
+    set_aside = Room()
+
+    after = library.mallinfo2()
+    assert before.fordblks >= PIECES * room._PIECE_BYTES
+    assert after.fordblks >= 2.9 * before.fordblks
+    set_aside.give_back()
+    assert library.mallinfo2().fordblks <= after.fordblks
+    set_aside.give_back()  # does nothing the second time
+    library.free(fence)
+
+
+def test_where_very_much_is_free_nothing_is_set_aside(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "_MOST_FREE_BYTES", 0)
+    before = library.mallinfo2().arena
+
+    Room().give_back()
+
+    assert library.mallinfo2().arena == before
+
+
+def test_a_c_library_that_does_not_tell_of_its_heap_gets_none(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "_library", lambda: None)
+
+    Room().give_back()
