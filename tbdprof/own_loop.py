@@ -103,7 +103,7 @@ def profile(
         optimizers: a torch optimizer or Gluon trainer, a list of them, or nothing.
         framework: needed only where neither models nor the imported modules tell.
         warmup: steps before the first window; "auto" waits until the loop has settled.
-        max_warmup: steps after which an "auto" warm-up gives up; by default about 30 on a CPU, 200 on a GPU.
+        max_warmup: steps after which an "auto" warm-up gives up; by default about 22 on a CPU, 200 on a GPU.
         steps: steps of each clean window, by default 10 on a CPU, 50 (and 10 seconds) on a GPU.
         repeat: how many times the windows are recorded.
         unit: what `step` counts, in the plural.

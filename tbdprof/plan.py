@@ -16,7 +16,7 @@ class Plan:
 
     warmup: int | None = None  # steps; None: until settled
     max_warmup: int | None = None  # steps, exactly; None: about `patience` steps
-    patience: int = 30  # steps, but at least twice the blocks that are judged
+    patience: int = 22  # steps, but at least twice the blocks that are judged
     steps: int = 10  # of a clean window
     clean_s: float = 0.0  # at least this long, too
     memory_steps: int = 4  # the first one settles

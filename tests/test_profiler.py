@@ -11,7 +11,7 @@ from make import run
 from tbdprof import recording as files
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks import Drained
-from tbdprof.plan import Plan
+from tbdprof.plan import Plan, plan_for
 from tbdprof.profiler import Profiler
 from tbdprof.records import Role
 
@@ -140,6 +140,16 @@ def test_a_loop_that_never_settles_says_so_and_is_measured_all_the_same():
     assert prof.recording.run.settled is False
     assert windows(prof) == [("warmup", "complete", 15), ("clean", "complete", 2)]
     assert "NEVER SETTLED after 15 steps" in str(prof)
+
+
+def test_a_loop_on_a_cpu_that_never_settles_is_let_go_after_at_most_60_steps():
+    prof, hook = profiler(plan_for("cpu"))
+    with prof:
+        train(prof, hook.clock, 60, lambda step: 1.0 + step % 2)
+        assert not prof.active
+
+    assert prof.recording.run.settled is False
+    assert prof.recording.run.complete
 
 
 def test_a_warmup_of_a_given_length_is_not_judged():
