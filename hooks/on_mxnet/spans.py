@@ -14,6 +14,7 @@ from tbdprof.hooks.on_mxnet.engine import Push
 from tbdprof.hooks.on_mxnet.layers import Layers
 from tbdprof.hooks.on_mxnet.operators import Ran
 from tbdprof.hooks.on_mxnet.phases import Interval
+from tbdprof.hooks.on_mxnet.products import Computed
 from tbdprof.records import Phase, SpanKind, Strings
 from tbdprof.work import Work
 
@@ -31,7 +32,7 @@ class Told:
 
     phase: Phase
     layer: str | None = None
-    computed: works.Computed | None = None
+    computed: Computed | None = None
     source: int = -1
     work: Work | None = None
 
@@ -190,5 +191,5 @@ def _rows(ran: Ran, told: Told, first: int, parent: int, strings: Strings) -> li
     return [layer, (first + 1, first, *operator)]
 
 
-def _shapes(computed: works.Computed) -> str:
+def _shapes(computed: Computed) -> str:
     return json.dumps([list(array.shape) for array in computed.inputs])
