@@ -71,6 +71,11 @@ def look_up(device: str, cuda: Any = None) -> Peaks:
     )
 
 
+def peaks(device: str, precisions: Sequence[str], measured: Callable[[Sequence[str]], Peaks]) -> Peaks:
+    """Return a device's peaks: looked up for "cuda:N", for the CPU as a framework's probe measures them."""
+    return measured(precisions) if device == "cpu" else look_up(device)
+
+
 def rows(threads: int) -> int:
     """Return how many rows the matrix products have."""
     return _ROWS_A_THREAD * min(threads, _MOST)

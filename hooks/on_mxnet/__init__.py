@@ -156,13 +156,9 @@ class MxnetHook:
         """Return the device's peaks: looked up for CUDA, measured on the CPU."""
         self._require()
         from tbdprof.hooks import probing
-
-        device = self._device()
-        if device != "cpu":
-            return probing.look_up(device)
         from tbdprof.hooks.on_mxnet import probe
 
-        return probe.measure(precisions)
+        return probing.peaks(self._device(), precisions, probe.measure)
 
     def synchronize(self) -> None:
         """Wait until MXNet's engine has done everything asked of it."""

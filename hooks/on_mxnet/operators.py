@@ -16,12 +16,12 @@ from typing import NamedTuple
 import mxnet as mx
 
 from tbdprof.errors import UnavailableError
+from tbdprof.hooks.clock import wall_offset_ns
 from tbdprof.hooks.on_mxnet import counter, layout
 from tbdprof.hooks.on_mxnet.engine import SEPARATOR
 
 _RUNNING = 1
 _MODE = layout.MEMORY_MODE | 3  # symbolic and imperative
-_READINGS = 50
 _NAMELESS = "(no name)"  # what draws random numbers asks the engine without one
 # The frame of the list of events, of which a file may lack the beginning, the end or both: MXNet writes the one once a
 # process, wherever it first writes to, and the other where no statistics were asked for.
@@ -45,7 +45,7 @@ class Session:
     def __init__(self, put_back: Callable[[], None]) -> None:
         """Take what sets the profiler up again as it was; raises UnavailableError where the script runs it."""
         self._put_back = put_back
-        self._begin_ns, self._offset_ns = time.monotonic_ns(), _wall_offset_ns()
+        self._begin_ns, self._offset_ns = time.monotonic_ns(), wall_offset_ns()
         self._folder = tempfile.TemporaryDirectory(prefix="tbdprof-")
         self._file = Path(self._folder.name, "operators.json")
         try:
@@ -114,13 +114,3 @@ def _numbered(name: str) -> tuple[str, int]:
     """Return an operator's own name, and the number of its request to the engine, -1: it has none."""
     known, told, number = name.rpartition(SEPARATOR)
     return (known, int(number)) if told and number.isdecimal() else (name, -1)
-
-
-def _wall_offset_ns() -> int:
-    """Return the wall clock minus the monotonic one, from the tightest of several readings."""
-
-    def reading() -> tuple[int, int]:
-        before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
-        return after - before, wall - (before + after) // 2
-
-    return min(reading() for _ in range(_READINGS))[1]

@@ -150,13 +150,9 @@ class TorchHook:
         """Return the device's peaks: looked up for CUDA, measured on the CPU."""
         self._require()
         from tbdprof.hooks import probing
-
-        device = self._device()
-        if device != "cpu":
-            return probing.look_up(device)
         from tbdprof.hooks.on_torch import probe
 
-        return probe.measure(precisions)
+        return probing.peaks(self._device(), precisions, probe.measure)
 
     def synchronize(self) -> None:
         """Wait for the CUDA device; nothing is to be waited for on the CPU."""

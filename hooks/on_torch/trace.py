@@ -2,7 +2,6 @@
 
 import math
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
@@ -21,6 +20,7 @@ from torch._C._profiler import (
 from torch.autograd.profiler import profile
 
 from tbdprof.errors import UnavailableError
+from tbdprof.hooks.clock import wall_offset_ns
 from tbdprof.hooks.on_torch import process, works
 from tbdprof.hooks.on_torch.events import (
     Enter,
@@ -78,7 +78,7 @@ class Session:
             # Else of all threads autograd's own alone are told; but of memory every thread's totals come in disorder.
             experimental_config=_ExperimentalConfig(profile_all_threads=self._of_kernels),
         )
-        self._offset_ns = _wall_offset_ns()
+        self._offset_ns = wall_offset_ns()
         Session.is_on = True
         try:
             with _quiet():
@@ -274,15 +274,6 @@ def device_text(device: torch.device) -> str:
     if device.type == "cpu":
         return "cpu"
     return f"{device.type}:{device.index if device.index is not None and device.index >= 0 else 0}"
-
-
-def _wall_offset_ns() -> int:
-    """Return wall clock minus `time.monotonic_ns`, from the tightest of a few readings."""
-    readings = []
-    for _ in range(32):
-        before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
-        readings.append((after - before, wall - (before + after) // 2))
-    return min(readings)[1]
 
 
 @contextmanager

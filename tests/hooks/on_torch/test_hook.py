@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch_nets import Checkpointed
 
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks import Setting
@@ -78,20 +78,6 @@ def token_step(model: nn.Module, optimizer: torch.optim.Optimizer, length: int =
     optimizer.zero_grad()
     F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
-
-
-class Checkpointed(nn.Module):
-    def __init__(self, *, reentrant: bool) -> None:
-        super().__init__()
-        self.reentrant = reentrant
-        self.first = nn.Conv2d(3, 8, 3)
-        self.inner = nn.Sequential(nn.Conv2d(8, 8, 3), nn.ReLU())
-        self.last = nn.Linear(128, 4)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        hidden = checkpoint(self.inner, self.first(images), use_reentrant=self.reentrant)
-        scores: torch.Tensor = self.last(hidden.flatten(1))
-        return scores
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
+from torch_nets import Checkpointed
 
 from tbdprof import suite
 from tbdprof.analysis.flops import count
@@ -259,20 +259,6 @@ def test_autocast_products_are_bf16_and_weights_are_cast() -> None:
     assert {work.precision for _, work, _ in kernels.products()} == {"bf16"}
     assert kernels.model_flops() == counted
     assert Operation.CAST in {work.operation for _, work in kernels.counted()}
-
-
-class Checkpointed(nn.Module):
-    def __init__(self, *, reentrant: bool) -> None:
-        super().__init__()
-        self.reentrant = reentrant
-        self.first = nn.Conv2d(3, 8, 3)
-        self.inner = nn.Sequential(nn.Conv2d(8, 8, 3), nn.ReLU())
-        self.last = nn.Linear(128, 4)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        hidden = checkpoint(self.inner, self.first(images), use_reentrant=self.reentrant)
-        scores: torch.Tensor = self.last(hidden.flatten(1))
-        return scores
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
