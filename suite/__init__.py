@@ -8,6 +8,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from types import ModuleType
 
 from tbdprof.errors import UsageError
@@ -50,6 +51,7 @@ def configure(
     precision: str = "fp32",
     seed: int = 0,
     options: Mapping[str, str | int] | None = None,
+    data: Path | None = None,
 ) -> Config:
     """Return what was asked for, checked and typed, with the model's defaults for the rest.
 
@@ -67,6 +69,7 @@ def configure(
         precision=precision,
         seed=seed,
         options=_typed_options(spec, options or {}),
+        data=data,
     )
 
 

@@ -1,9 +1,15 @@
-"""Synthetic mini-batches, drawn in numpy from a seed: the same bytes in every framework."""
+"""Mini-batches in numpy, the same bytes in every framework: synthetic ones, drawn from a seed, or a data set's."""
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+_Batch = TypeVar("_Batch")
+_OnDevice = TypeVar("_OnDevice")
 
 _IMAGES = 1  # beside the seed, so that a batch and initial weights of one seed are drawn apart
 
@@ -21,3 +27,30 @@ def image_batch(batch_size: int, image_size: int, classes: int, seed: int) -> Im
     generator = np.random.default_rng((seed, _IMAGES))
     images = generator.standard_normal((batch_size, 3, image_size, image_size), dtype=np.float32)
     return ImageBatch(images, generator.integers(classes, size=batch_size))
+
+
+@dataclass(frozen=True, slots=True)
+class DetectionBatch:
+    """One normalized color image, (1, 3, height, width), and the objects in it.
+
+    Boxes, (objects, 4), are left, top, right, bottom in pixels of the image as it is here; classes, (objects,), count
+    from 1: 0 is the background.
+    """
+
+    images: NDArray[np.float32]
+    boxes: NDArray[np.float32]
+    labels: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """Color images without labels, (batch, 3, height, width), from -1 to 1."""
+
+    images: NDArray[np.float32]
+
+
+def feed(batches: Iterable[_Batch], convert: Callable[[_Batch], _OnDevice], *, kept: bool) -> Iterator[_OnDevice]:
+    """Yield batches as a framework's arrays: each as it comes, or the first alone, converted once and kept."""
+    if kept:
+        return repeat(convert(next(iter(batches))))
+    return map(convert, batches)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 Options = Mapping[str, str | int]
 
@@ -26,6 +27,7 @@ class Spec:
     task: str
     dataset: str
     unit: str  # what throughput counts, in the plural: images, tokens
+    layers: str  # how many, as seed 003's table II counts them
     dominant_layer: str
     parameters: int  # trainable, each storage once
     default_batch: Mapping[str, int]  # by device type: cpu, cuda
@@ -45,6 +47,7 @@ class Config:
     precision: str = "fp32"  # fp32, fp64, bf16 (autocast)
     seed: int = 0
     options: Options = field(default_factory=dict)
+    data: Path | None = None  # folder of the real data set; None: one synthetic batch, again and again
 
 
 class Workload(Protocol):
@@ -63,4 +66,14 @@ class Workload(Protocol):
         """Return the arrays kept from step to step that hold mini-batches and labels, or a list of them."""
 
     def step(self) -> float:
-        """Run one training step; return the units of work it consumed."""
+        """Run one training step on the next batch; return the units of work it consumed."""
+
+
+class Learner(Workload, Protocol):
+    """A workload that can be asked whether it learns; batches are those of `tbdprof.suite.inputs`, answers numpy."""
+
+    def train(self, batch: Any) -> float:
+        """Run one training step on a batch; return its loss."""
+
+    def predict(self, inputs: Any) -> Any:
+        """Return what the model says of inputs, without training on them."""

@@ -14,6 +14,7 @@ SPEC = Spec(
     task="image classification",
     dataset="ImageNet1K",
     unit="images",
+    layers="50",
     dominant_layer="convolution",
     parameters=25_503_912 + 53_120,  # convolutions and dense, batch-norm scale and shift
     default_batch={"cpu": 4, "cuda": 32},
