@@ -1,7 +1,8 @@
-# make run | test | lint | bench | suite | clean.   Options: make run RUN_ARGS="--batch-size 2"
+# make run | test | lint | bench | suite | train-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
 PYTHON ?= python3
 RUN_ARGS ?=
 SUITE_ARGS ?=
+CHECK_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
 
@@ -11,7 +12,7 @@ DECLARED := setup.py pyproject.toml constraints.txt
 LIBRARIES := libgomp.so.1 libquadmath.so.0
 
 .DEFAULT_GOAL := run
-.PHONY: run test lint bench suite clean
+.PHONY: run test lint bench suite train-check clean
 
 # Question mode prints nothing and makes make itself stop with 1; a failing recipe would make it 2.
 ifneq ($(MAKECMDGOALS),clean)
@@ -43,13 +44,21 @@ bench: .venv/test.stamp
 	$(BIN)/python tests/benchmarks/overhead.py $(BENCH_ARGS)
 	$(BIN)/python tests/benchmarks/large.py
 
-# Every model in every framework it is written for, at its default size.
+# Every model in every framework it is written for. One that fails keeps no other from its turn, and is named at the end.
+CELLS = from tbdprof import suite; print(*(f"{name}:{each}" for name in suite.names() for each in suite.frameworks(name)))
+EVERY_CELL = failed=; for cell in $$($(BIN)/python -c '$(CELLS)'); do \
+		model=$${cell%:*}; framework=$${cell\#*:}; echo "== $$model, $$framework" >&2; \
+		$(1) || failed="$$failed $$model-$$framework"; \
+	done; if [ -n "$$failed" ]; then echo "tbdprof: failed:$$failed" >&2; exit 1; fi
+
+# At its default size.
 suite: .venv/test.stamp
-	@set -e; for file in suite/*/on_*.py; do \
-		model=$$(basename $$(dirname $$file)); framework=$$(basename $$file .py); framework=$${framework#on_}; \
-		echo "== $$model, $$framework" >&2; \
-		$(BIN)/tbdprof run $$model --framework $$framework --output $$model-$$framework.tbd --force $(SUITE_ARGS); \
-	done
+	@$(call EVERY_CELL,$(BIN)/tbdprof run $$model --framework $$framework --output $$model-$$framework.tbd --force \
+		$(SUITE_ARGS))
+
+# On small generated data: does it learn?
+train-check: .venv/test.stamp
+	@$(call EVERY_CELL,$(BIN)/tbdprof train-check $$model --framework $$framework $(CHECK_ARGS))
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
@@ -67,6 +76,6 @@ clean:
 	@touch $@
 
 .venv/test.stamp: .venv/run.stamp
-	@echo "tbdprof: installing what the tests need (PyTorch: some 200 MB to download, more where it brings CUDA)" >&2
-	$(PIP) --editable '.[torch,mxnet,dev]' >&2
+	@echo "tbdprof: installing what the tests need (PyTorch and TensorFlow: some 800 MB to download, more where CUDA comes along)" >&2
+	$(PIP) --editable '.[torch,mxnet,tensorflow,dev]' >&2
 	@touch $@

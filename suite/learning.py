@@ -41,6 +41,19 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """What a model learned in one framework, and where."""
+
+    model: str
+    framework: str
+    framework_version: str
+    device: str
+    threads: int
+    seed: int
+    learned: Learned
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """How a model shows that it learns: `run` builds it at a size it likes, trains it and judges it."""
 

@@ -65,7 +65,7 @@ def cli(ctx: click.Context, /) -> None:
 
 @cli.command(cls=RunCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="MODEL [MODEL OPTIONS] | -- COMMAND")
-@click.option("--framework", help="torch or mxnet.")
+@click.option("--framework", help="torch, mxnet or tensorflow.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option("--batch-size", type=int, help="Samples a step; by default the model's for the device.")
 @click.option("--precision", type=click.Choice(PRECISIONS), default="fp32", show_default=True)
@@ -88,7 +88,13 @@ def cli(ctx: click.Context, /) -> None:
     show_default=True,
     help="Record the windows so often.",
 )
-@click.option("--data", type=click.Choice(["synthetic"]), default="synthetic", show_default=True)
+@click.option(
+    "--data",
+    default="synthetic",
+    metavar="synthetic|DIR",
+    show_default=True,
+    help="The folder of the model's data set, or one batch made from the seed.",
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to record into.")
 @click.option("--force", is_flag=True, help="Overwrite that file.")
@@ -164,13 +170,33 @@ def export(file: Path, output: Path, form: str) -> None:
     write(_load(file), output, form)
 
 
+@cli.command(name="train-check")
+@click.argument("model")
+@click.option("--framework", help="One of those the model is written for.")
+@click.option("--steps", type=click.IntRange(min=1), help="Training steps; by default as many as the model needs.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; by default all cores it may use.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else on stdout.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+def train_check(model: str, as_json: bool, quiet: bool, **asked: object) -> int:
+    """Show that a model learns: train it on small generated data, and judge it on held-out data."""
+    from tbdprof import commands
+
+    return commands.train_check(model, asked, as_json=as_json, quiet=quiet)
+
+
 @cli.command(name="list")
+@click.option("--table", is_flag=True, help="Print the models and data sets as tables II and III of the TBD paper.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_models(as_json: bool) -> None:
+def list_models(table: bool, as_json: bool) -> None:
     """List the models, and where each can run here."""
     from tbdprof.report import models
 
-    click.echo(models.as_json() if as_json else models.as_table())
+    if table:
+        click.echo(models.overview_as_json() if as_json else models.overview_as_text())
+    else:
+        click.echo(models.as_json() if as_json else models.as_table())
 
 
 @cli.command()

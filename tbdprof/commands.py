@@ -38,7 +38,6 @@ def run(
     """Run a model of the suite, or a script, print its report, and return the exit code."""
     try:
         if script is None:
-            asked.pop("data")
             return _run_model(words, asked, as_json=as_json, quiet=quiet)
         return _run_script(words, script, asked, as_json=as_json)
     except TbdprofError:
@@ -49,15 +48,15 @@ def run(
 
 def _run_model(words: Sequence[str], asked: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
     from tbdprof import drive, suite
+    from tbdprof.suite.datasets import SYNTHETIC
 
     _refuse_script(words)
     model, options = _split(words)
     if model is None:
         raise UsageError(f"no model given: choose one of {', '.join(suite.names())}, or a script after --")
-    if asked["framework"] is None:
-        carried = suite.frameworks(suite.find(model).name)
-        raise UsageError(f"no framework given: add --framework {' or '.join(carried)}")
+    _check_framework(model, asked["framework"])
     _check_options(suite.find(model), options)
+    asked["data"] = None if asked["data"] == SYNTHETIC else Path(asked["data"])
     request = drive.Request(model=model, options=options, **asked)
     path = request.path()
     older = _version(path)
@@ -69,6 +68,30 @@ def _run_model(words: Sequence[str], asked: dict[str, Any], *, as_json: bool, qu
         click.echo(f"tbdprof: interrupted; {kept}", err=True)
         return INTERRUPTED
     return _finish(recording, path, as_json=as_json)
+
+
+def train_check(model: str, asked: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
+    """Train a model on small generated data, print what it learned, and return 0 where that passes."""
+    from tbdprof import train_check as checks
+    from tbdprof.report import learning
+
+    _check_framework(model, asked["framework"])
+    try:
+        with nullcontext(silent) if quiet else _progress() as progress:
+            checked = checks.run(checks.Request(model, **asked), progress)
+    except KeyboardInterrupt:
+        click.echo("tbdprof: interrupted; nothing is kept of a check", err=True)
+        return INTERRUPTED
+    click.echo(learning.as_json(checked) if as_json else learning.as_text(checked))
+    return 0 if checked.learned.passed else 1
+
+
+def _check_framework(model: str, framework: str | None) -> None:
+    from tbdprof import suite
+
+    carried = suite.frameworks(model)
+    if framework is None:
+        raise UsageError(f"no framework given: add --framework {' or '.join(carried)}")
 
 
 def _run_script(words: Sequence[str], script: Sequence[str], asked: dict[str, Any], *, as_json: bool) -> int:

@@ -1,18 +1,21 @@
 """Drive a model of the suite through the profiler: prepare, build, warm up, record."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from tbdprof import suite
+from tbdprof.analysis.throughput import DATA_WAIT
 from tbdprof.collect import host
-from tbdprof.errors import DeviceMemoryError, UsageError
+from tbdprof.errors import DataError, DeviceMemoryError, UsageError
 from tbdprof.hooks import FrameworkHook, Setting, load
 from tbdprof.own_loop import listed, new_run
 from tbdprof.plan import Plan, Progress, plan_for, silent
 from tbdprof.profiler import Profiler
 from tbdprof.recording import Recording, claim
+from tbdprof.suite import datasets, loading
 from tbdprof.suite.workload import Config, Spec
 from tbdprof.units import bytes_text
 
@@ -33,6 +36,7 @@ class Request:
     repeat: int = 1
     seed: int = 0
     options: Mapping[str, str] = field(default_factory=dict)
+    data: Path | None = None  # folder of the model's data set; None: synthetic
     output: Path | None = None
     force: bool = False
 
@@ -46,26 +50,50 @@ def run(request: Request, path: Path, progress: Progress = silent) -> Recording:
     """Carry out a request, recording into a file.
 
     Raises UsageError for what cannot be run as asked, before anything is allocated; UnavailableError for a framework or
-    device that is not there; DeviceMemoryError when the training runs out of memory, with the recording kept.
+    device that is not there; DeviceMemoryError when the training runs out of memory, and DataError when it meets a
+    broken file, both with the recording kept.
     """
     spec = suite.find(request.model)
     suite.check_framework(spec, request.framework)
+    if request.data is not None:
+        datasets.look(spec, request.data)
     _refuse_what_cannot_fit(spec, _configured(spec, request, request.device))
     claim(path, force=request.force)
-    threads = request.threads or max(1, int(host.usable_cores()))
-    hook = load(request.framework)
-    hook.prepare(Setting(request.device, threads, request.precision, request.seed))
+    setting = Setting(request.device, threads(request.threads), request.precision, request.seed)
     try:
-        config = _configured(spec, request, hook.facts().device)
-        return _record(request, path, progress, hook, spec, config)
+        with prepared(request.framework, setting, path) as hook:
+            config = _configured(spec, request, hook.facts().device)
+            return _record(request, path, progress, hook, spec, config)
+    except DataError as error:
+        raise DataError(f"{error}{_kept(path)}") from error
+
+
+@contextmanager
+def prepared(framework: str, setting: Setting, path: Path | None = None) -> Iterator[FrameworkHook]:
+    """Prepare a framework until the block ends; yield its hook.
+
+    Raises DeviceMemoryError where the block runs out of memory, which tells of the recording at `path`.
+    """
+    hook = load(framework)
+    hook.prepare(setting)
+    try:
+        yield hook
     except (RuntimeError, MemoryError) as error:
         asked = hook.out_of_memory(error)
         if asked is None:
             raise
-        kept = f"; what was recorded is in {path}" if path.exists() else ""
-        raise DeviceMemoryError(f"out of memory ({asked}){kept}: try a smaller --batch-size") from error
+        raise DeviceMemoryError(f"out of memory ({asked}){_kept(path)}: try a smaller --batch-size") from error
     finally:
         hook.close()
+
+
+def threads(asked: int | None) -> int:
+    """Return the number of threads that was asked for, by default one a core the process may use."""
+    return asked or max(1, int(host.usable_cores()))
+
+
+def _kept(path: Path | None) -> str:
+    return f"; what was recorded is in {path}" if path is not None and path.exists() else ""
 
 
 def _configured(spec: Spec, request: Request, device: str) -> Config:
@@ -76,6 +104,7 @@ def _configured(spec: Spec, request: Request, device: str) -> Config:
         seed=request.seed,
         device=device,
         options=request.options,
+        data=request.data,
     )
 
 
@@ -94,9 +123,10 @@ def _record(
         batch_size=config.batch_size,
         precision=config.precision,
         seed=config.seed,
-        options=dict(config.options),
+        options=_options(config),
     )
-    profiler = Profiler(hook, facts, _plan(request, hook), path=path, progress=progress)
+    waited = {DATA_WAIT: lambda: loading.waited.seconds}
+    profiler = Profiler(hook, facts, _plan(request, hook), path=path, progress=progress, counters=waited)
     profiler.find_peaks()
     workload = suite.build(spec.name, request.framework, config)
     hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))
@@ -104,6 +134,11 @@ def _record(
         while profiler.active:
             profiler.step(workload.step())
     return profiler.recording
+
+
+def _options(config: Config) -> dict[str, str | int]:
+    """Return the model's options, and what it read: the folder's name alone, as its path would tell of the user."""
+    return dict(config.options) | ({} if config.data is None else {"data": config.data.resolve().name})
 
 
 def _plan(request: Request, hook: FrameworkHook) -> Plan:

@@ -23,3 +23,7 @@ class RecordingFormatError(TbdprofError):
 
 class DeviceMemoryError(TbdprofError):
     """Report that the training ran out of memory."""
+
+
+class DataError(TbdprofError):
+    """Report a file of a data set that is missing, broken, or says what cannot be."""

@@ -10,9 +10,9 @@ they compute. After the last window everything that was changed in the framework
 import math
 import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from tbdprof import steady
 from tbdprof.analysis.summary import Summary, summarize
@@ -28,6 +28,7 @@ from tbdprof.report.terminal import render
 
 NEVER_STARTED = Run("", "").ended_by
 STEPS = "steps"
+NO_COUNTERS: Mapping[str, Callable[[], float]] = MappingProxyType({})
 
 Course = Generator[None, float, None]
 StepRow = tuple[int, int, int, int, float, int]
@@ -48,11 +49,13 @@ class Profiler:
         path: Path | None = None,
         progress: Progress = silent,
         clock: Callable[[], int] = time.monotonic_ns,
+        counters: Mapping[str, Callable[[], float]] = NO_COUNTERS,
     ) -> None:
         self._hook = hook
         self._plan = plan
         self._progress = progress
         self._clock = clock
+        self._counters = counters  # of the loop's own, read at the edges of clean windows
         self._process = os.getpid()
         self._index = 0
         self._block = 0
@@ -291,6 +294,7 @@ class Profiler:
         rows = [
             (strings.add(PROCESS_CPU), -1, now, host.process_cpu_seconds()),
             (strings.add(MACHINE_CPU), -1, now, host.machine_busy_cpu_seconds()),
+            *((strings.add(name), -1, now, read()) for name, read in self._counters.items()),
         ]
         self._recorder.append(window, {"sample": table("sample", list[tuple[object, ...]](rows))})
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from make import MemoryStory
 
-from tbdprof import drive
+from tbdprof import drive, suite
 from tbdprof import recording as files
 from tbdprof.cli import main
 from tbdprof.records import Phase, Role
@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 TBDPROF = [sys.executable, "-m", "tbdprof"]
 SMALL = ["run", "resnet50", "--framework", "torch", "--image-size", "64", "--batch-size", "2", "--threads", "1"]
 TORCH = ["resnet50", "--framework", "torch"]
+WRITTEN_FOR = " or ".join(suite.frameworks("resnet50"))
 Command = Callable[..., tuple[int, str, str]]
 
 
@@ -68,8 +69,8 @@ def spawn(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
     [
         (["run", "resnet5"], "unknown model 'resnet5' (did you mean resnet50?): choose one of "),
         (["run"], "no model given: choose one of "),
-        (["run", "resnet50"], "no framework given: add --framework mxnet or torch"),
-        (["run", "resnet50", "--framework", "tourch"], "resnet50 is not written for 'tourch': choose mxnet or torch"),
+        (["run", "resnet50"], f"no framework given: add --framework {WRITTEN_FOR}"),
+        (["run", "resnet50", "--framework", "tourch"], f"resnet50 is not written for 'tourch': choose {WRITTEN_FOR}"),
         (["run", *TORCH, "--batch-size", "0"], "batch size is 0: give 1 or more"),
         (["run", *TORCH, "--batch-size", "-3"], "batch size is -3: give 1 or more"),
         (["run", *TORCH, "--batch-size", "many"], "Invalid value for '--batch-size': 'many'"),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from tbdprof.analysis.account import left_out
 from tbdprof.analysis.memory import Memory
-from tbdprof.analysis.throughput import CpuUtilization, Overhead, Throughput
+from tbdprof.analysis.throughput import CpuUtilization, Overhead, Throughput, data_wait
 from tbdprof.analysis.time_blocks import settled
 from tbdprof.analysis.timing import Timing
 from tbdprof.recording import Recording
@@ -86,6 +86,8 @@ def _of_memory(recording: Recording, memory: Memory) -> dict[str, str]:
 
 def _of_throughput(recording: Recording, throughput: Throughput) -> dict[str, str]:
     found = {} if throughput.rate.interval else {"throughput.ci95": ONE_BLOCK}
+    if data_wait(recording) is None:
+        found["throughput.data_wait"] = NOT_TOLD
     if throughput.samples_per_unit(recording.run) is None:
         found |= {"throughput.samples_per_s": NO_SAMPLES, "throughput.ci95": NO_SAMPLES}
     return found

@@ -33,6 +33,7 @@ class Summary:
     groups: tuple[Group, ...] | None = None
     low_utilization: LowUtilization | None = None
     verdict: Verdict | None = None
+    data_wait: float | None = None
 
     @property
     def parameter_count(self) -> int | None:
@@ -72,4 +73,5 @@ def summarize(recording: Recording) -> Summary:
         groups=None if found is None else found.groups,
         low_utilization=None if found is None else found.low_utilization,
         verdict=None if found is None else found.verdict,
+        data_wait=rates.data_wait(recording),
     )

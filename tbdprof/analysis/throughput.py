@@ -17,6 +17,7 @@ WIDE = 2.0  # an interval whose ends are further apart than this factor tells no
 DRIFT = 0.05  # clean windows whose intervals are apart and whose rates differ by more than this disagree
 PROCESS_CPU = "process_cpu_seconds"
 MACHINE_CPU = "machine_busy_cpu_seconds"
+DATA_WAIT = "data_wait_seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,13 @@ def cpu_utilization(recording: Recording) -> CpuUtilization | None:
     affinity = recording.run.affinity_cores or cores
     others = max(machine - process, 0.0) / (affinity * elapsed)
     return CpuUtilization(process / (cores * elapsed), others, cores, affinity)
+
+
+def data_wait(recording: Recording) -> float | None:
+    """Return the share of the clean windows in which the loop waited for batches, None where it did not tell."""
+    told = [_growth(recording, window, DATA_WAIT) for window in recording.named("clean")]
+    elapsed = sum(seconds for _, seconds in told)
+    return sum(waited for waited, _ in told) / elapsed if elapsed else None
 
 
 def _growth(recording: Recording, window: Window, counter: str) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from tbdprof.analysis.holdings import Holding
 from tbdprof.analysis.memory import Memory
 from tbdprof.analysis.roles import CATEGORIES
 from tbdprof.analysis.summary import Summary
-from tbdprof.analysis.throughput import Overhead, Throughput
+from tbdprof.analysis.throughput import Overhead
 from tbdprof.records import Role, Run
 from tbdprof.report import json_time
 
@@ -43,7 +43,7 @@ def document(summary: Summary) -> Json:
     return {
         "schema": SCHEMA,
         "run": _run(summary),
-        "throughput": _throughput(summary.throughput, summary.recording.run),
+        "throughput": _throughput(summary),
         "verdict": json_time.verdict(summary.verdict),
         "utilization": json_time.utilization(summary),
         "time": json_time.time(summary.step_time),
@@ -94,16 +94,18 @@ def _run(summary: Summary) -> Json:
     }
 
 
-def _throughput(throughput: Throughput | None, run: Run) -> Json | None:
+def _throughput(summary: Summary) -> Json | None:
+    throughput = summary.throughput
     if throughput is None:
         return None
-    scale = throughput.samples_per_unit(run)
+    scale = throughput.samples_per_unit(summary.recording.run)
     interval = throughput.rate.interval
     return {
         "samples_per_s": None if scale is None else throughput.rate.per_s * scale,
         "ci95": None if scale is None or interval is None else [scale * bound for bound in interval],
         "unit": {"name": throughput.unit, "per_s": throughput.rate.per_s},
         "windows": [rate.per_s for rate in throughput.windows],
+        "data_wait": summary.data_wait,
     }
 
 

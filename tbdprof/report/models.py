@@ -1,13 +1,23 @@
-"""The suite's models, and the frameworks each can run in here."""
+"""The suite's models: where each can run here, and the tables II and III of seed 003 as this suite has them."""
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from tbdprof import suite
 from tbdprof.doctor import availability
 from tbdprof.hooks import FRAMEWORKS
+from tbdprof.report.tables import Column, filled
 from tbdprof.report.terminal import printed
+from tbdprof.suite.datasets import DATASETS, Dataset
+from tbdprof.suite.workload import Spec
+
+SUITE = "The suite: models, data sets, dominant layers and the frameworks they are written for here"
+DATA = "The data sets"
 
 Where = dict[str, str | None]
 
@@ -40,3 +50,68 @@ def as_json() -> str:
     return json.dumps(
         {name: {"parameters": suite.find(name).parameters, **where(name)} for name in suite.names()}, indent=2
     )
+
+
+def overview_as_text() -> str:
+    """Return the models and their data sets for a terminal (seed 003, tables II and III)."""
+    specs = _specs()
+    models = filled(
+        SUITE,
+        [
+            Column(name, "text")
+            for name in ("application", "model", "layers", "dominant layer", "frameworks", "data set")
+        ],
+        [
+            (
+                spec.task,
+                spec.title,
+                spec.layers,
+                spec.dominant_layer,
+                ", ".join(suite.frameworks(spec.name)),
+                spec.dataset,
+            )
+            for spec in specs
+        ],
+    )
+    data = filled(
+        DATA,
+        [Column(name, "text") for name in ("data set", "samples", "size", "special")],
+        [(each.name, each.samples, each.size, each.special) for each in _datasets(specs)],
+    )
+    return printed(Group(models, Text(), data))
+
+
+def overview_as_json() -> str:
+    """Return the models and their data sets as JSON; null is what table III does not tell."""
+    specs = _specs()
+    return json.dumps(
+        {"models": [_model(spec) for spec in specs], "datasets": [_data(each) for each in _datasets(specs)]}, indent=2
+    )
+
+
+def _specs() -> list[Spec]:
+    return [suite.find(name) for name in suite.names()]
+
+
+def _datasets(specs: Sequence[Spec]) -> list[Dataset]:
+    """Return the data sets of some models in the order of table III, then those it does not have."""
+    used = dict.fromkeys(spec.dataset for spec in specs)
+    known = [each for name, each in DATASETS.items() if name in used]
+    return [*known, *(Dataset(name, "", "") for name in used if name not in DATASETS)]
+
+
+def _model(spec: Spec) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "title": spec.title,
+        "application": spec.task,
+        "layers": spec.layers,
+        "dominant_layer": spec.dominant_layer,
+        "frameworks": list(suite.frameworks(spec.name)),
+        "dataset": spec.dataset,
+    }
+
+
+def _data(each: Dataset) -> dict[str, str | None]:
+    told = {name: getattr(each, name) for name in ("name", "samples", "size", "special")}
+    return {name: text or None for name, text in told.items()}

@@ -91,6 +91,8 @@ def _figures(summary: Summary) -> Iterator[tuple[str, Text]]:
         yield from _utilization(summary.utilization)
     if summary.step_time is not None and (idle := _idle(summary.step_time.idle)):
         yield "idle", Text(idle)
+    if summary.data_wait is not None and summary.data_wait >= LEAST_SHOWN:
+        yield "loading", Text(f"the loop waited for batches {percent_text(summary.data_wait)} of a clean step")
     if summary.memory is not None:
         yield "memory", Text(_memory(summary.memory))
 

@@ -1,73 +1,37 @@
 """A model is one folder; what is asked of it is checked before anything is built."""
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import toy as models
 
 from tbdprof import suite
 from tbdprof.errors import UsageError
+from tbdprof.hooks import FRAMEWORKS
+from tbdprof.suite import datasets
 from tbdprof.suite.workload import Config, Spec
-
-FACTS = """
-from tbdprof.suite.workload import Option, Spec
-
-SPEC = Spec(
-    name="toy", title="Toy", task="none", dataset="none", unit="samples", layers="1", dominant_layer="dense",
-    parameters=6, default_batch={"cpu": 3, "cuda": 5}, optimizer="none",
-    options=(Option("kind", "plain", "which kind", ("plain", "fancy")), Option("width", 8, "how wide")),
-    fixed_bytes=1000, sample_bytes=lambda options: 2 + options["width"],
-)
-"""
-LEAF = """
-from dataclasses import dataclass
-
-from tbdprof.suite.workload import Config, Spec
-
-
-@dataclass
-class Workload:
-    config: Config
-    model: object = None
-    optimizer: object = None
-    inputs: object = None
-
-    def step(self) -> float:
-        return self.config.batch_size
-
-
-def build(spec: Spec, config: Config) -> Workload:
-    return Workload(config)
-"""
 
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spec]:
     """Yield a model that is one folder, outside of the package."""
-    folder = tmp_path / "toy"
-    folder.mkdir()
-    (folder / "__init__.py").write_text(FACTS)
-    (folder / "on_torch.py").write_text(LEAF)
-    (folder / "on_torch_layers.py").write_text("")
-    (folder / "shapes.py").write_text("")
-    monkeypatch.setattr(suite, "__path__", [*suite.__path__, str(tmp_path)])
-    yield suite.find("toy")
-    for name in [name for name in sys.modules if name.startswith("tbdprof.suite.toy")]:
-        del sys.modules[name]
-    del suite.toy
+    with models.toy(tmp_path, monkeypatch):
+        yield suite.find("toy")
 
 
 def test_a_model_is_one_folder_and_no_other_change(toy: Spec) -> None:
-    assert suite.names() == ["resnet50", "toy"]
+    assert "toy" in suite.names()
     assert suite.frameworks("toy") == ("torch",)
     workload = suite.build("toy", "torch", suite.configure(toy))
     assert workload.step() == 3
 
 
 def test_the_parts_of_a_models_framework_module_are_no_frameworks() -> None:
-    assert suite.frameworks("resnet50") == ("mxnet", "torch")
+    assert {framework for name in suite.names() for framework in suite.frameworks(name)} <= set(FRAMEWORKS)
 
 
 def test_finding_every_model_imports_no_framework_and_no_numpy() -> None:
@@ -78,6 +42,16 @@ def test_finding_every_model_imports_no_framework_and_no_numpy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "set()\n"
+
+
+def test_every_models_data_set_is_a_row_of_table_iii() -> None:
+    assert {suite.find(name).dataset for name in suite.names()} <= set(datasets.DATASETS)
+
+
+def test_every_reader_that_is_named_is_there() -> None:
+    readers = [each.reader for each in datasets.DATASETS.values() if each.reader]
+    modules = [importlib.import_module(f"tbdprof.suite.{name}") for name in readers]
+    assert all(callable(module.look) and callable(module.batches) for module in modules)
 
 
 def test_every_models_facts_name_its_folder_and_default_batches() -> None:
@@ -129,8 +103,9 @@ def test_an_unknown_model_is_answered_with_the_nearest_and_all(toy: Spec) -> Non
         suite.find("resnet")
     with pytest.raises(UsageError) as far:
         suite.frameworks("zzz")
-    assert str(near.value) == "unknown model 'resnet' (did you mean resnet50?): choose one of resnet50, toy"
-    assert str(far.value) == "unknown model 'zzz': choose one of resnet50, toy"
+    every = ", ".join(suite.names())
+    assert str(near.value) == f"unknown model 'resnet' (did you mean resnet50?): choose one of {every}"
+    assert str(far.value) == f"unknown model 'zzz': choose one of {every}"
 
 
 def test_a_framework_the_model_is_not_written_for_is_refused(toy: Spec) -> None:

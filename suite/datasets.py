@@ -1,0 +1,52 @@
+"""The data sets of the suite: the facts of seed 003's table III, and which reader here reads a user's copy of each.
+
+A model names its data set in its `Spec`. One that is not known here is checked by the model that reads it.
+"""
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tbdprof.errors import UsageError
+from tbdprof.suite.workload import Spec
+
+SYNTHETIC = "synthetic"
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A row of table III: what one sample is stands under size."""
+
+    name: str
+    samples: str
+    size: str
+    special: str = ""
+    reader: str | None = None  # module here with `look(folder)` and `batches(folder, …)`
+
+
+DATASETS: dict[str, Dataset] = {
+    each.name: each
+    for each in (
+        Dataset("ImageNet1K", "1.2 million", "3×256×256 per image", reader="imagenet"),
+        Dataset("IWSLT15", "133 k", "20-30 words per sentence", "vocabulary of 17188 (English to Vietnamese)"),
+        Dataset("WMT-14", "4.5 million", "up to 50 words (most sentences)", "vocabulary of 37000 (English to German)"),
+        Dataset("Pascal VOC 2007", "5011 (train+val)", "around 500×350", "12608 annotated objects", reader="voc"),
+        Dataset("LibriSpeech", "280 k", "1000 hours", "trained on the subset of 100 hours"),
+        Dataset("Downsampled ImageNet", "1.2 million", "3×64×64 per image", reader="downsampled_imagenet"),
+        Dataset("Atari 2600", "", "4×84×84 per image"),
+    )
+}
+
+
+def look(spec: Spec, folder: Path) -> None:
+    """Take a first look at the folder a model is to read; raises UsageError where it cannot be the data set.
+
+    Opens as few files as tell that; what is broken in one may come up later, as a DataError.
+    """
+    known = DATASETS.get(spec.dataset)
+    if known is not None and known.reader is None:
+        raise UsageError(f"{spec.name} cannot read {spec.dataset} yet: leave out --data, or give {SYNTHETIC}")
+    if known is not None:
+        importlib.import_module(f"tbdprof.suite.{known.reader}").look(folder)
+    elif not folder.is_dir():
+        raise UsageError(f"no folder {folder}: give --data the folder of {spec.dataset}, or {SYNTHETIC}")

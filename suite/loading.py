@@ -1,0 +1,112 @@
+"""Batches made ahead of need by threads, and the time that training spent waiting for them.
+
+Threads and no processes: Pillow lets go of the interpreter while it decodes, and a fork beside the threads of
+TensorFlow or MXNet may never end. There are as many as cores the process may use, so loading competes with training
+on a CPU, as it does in a real run.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.collect import host
+from tbdprof.errors import UsageError
+
+Batch = TypeVar("Batch")
+
+AHEAD = 2  # batches, and more where these leave a worker without a task
+LISTED = 4  # names of what was found instead of a data set
+
+_ORDER = 2  # beside the seed, so that order, samples and what `inputs` draws are drawn apart
+_SAMPLE = 3
+
+
+class Stopwatch:
+    """Adds up seconds."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+
+waited = Stopwatch()  # by the training loop of this process, for batches that were not ready
+
+
+@dataclass(frozen=True, slots=True)
+class Draft(Generic[Batch]):
+    """A batch to be made: tasks, which run at once, and what makes it of their results."""
+
+    tasks: tuple[Callable[[], Any], ...]
+    assemble: Callable[[Sequence[Any]], Batch]
+
+
+def prefetch(drafts: Iterable[Draft[Batch]], workers: int | None = None) -> Iterator[Batch]:
+    """Yield batches in the order of their drafts; what a task raises is raised here in its batch's place.
+
+    Threads start with the first batch asked for and have ended once the iterator is closed or collected; at exit what
+    was begun is finished.
+    """
+    threads = workers or max(1, int(host.usable_cores()))
+    upcoming, begun = iter(drafts), deque[tuple[Draft[Batch], list[Future[Any]]]]()
+    pool = ThreadPoolExecutor(threads, "tbdprof-data")
+
+    def fill() -> None:
+        while len(begun) < AHEAD or sum(len(futures) for _, futures in begun) <= threads:
+            draft = next(upcoming, None)
+            if draft is None:
+                return
+            begun.append((draft, [pool.submit(task) for task in draft.tasks]))
+
+    try:
+        while True:
+            asked = time.perf_counter()
+            fill()
+            if not begun:
+                return
+            draft, futures = begun.popleft()
+            batch = draft.assemble([future.result() for future in futures])
+            fill()
+            waited.seconds += time.perf_counter() - asked
+            yield batch
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def shuffled(samples: int, seed: int) -> Iterator[int]:
+    """Yield the indices of all samples pass after pass, each pass in another order."""
+    for number in count():
+        yield from order(samples, seed, number).tolist()
+
+
+def order(samples: int, seed: int, number: int) -> NDArray[np.int64]:
+    """Return the order of some samples in a pass, or in whatever else is numbered."""
+    return np.random.default_rng((seed, _ORDER, number)).permutation(samples)
+
+
+def generator(seed: int, number: int) -> np.random.Generator:
+    """Return what decides the augmentation of the sample of a number, whichever thread reads it."""
+    return np.random.default_rng((seed, _SAMPLE, number))
+
+
+def check_folder(folder: Path) -> None:
+    """Raise UsageError where there is no such folder, or nothing in it."""
+    if not folder.exists():
+        raise UsageError(f"no folder {folder}: give --data the folder of the data set, or synthetic")
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder: give --data the folder of the data set")
+    if not any(folder.iterdir()):
+        raise UsageError(f"{folder} is empty: give --data the folder of the data set")
+
+
+def wrong_kind(folder: Path, expected: str) -> UsageError:
+    """Return the error for a folder that holds something else than a data set's files."""
+    names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return UsageError(f"{folder} should hold {expected}, but holds {', '.join(names[:LISTED]) or 'nothing'}{more}")
