@@ -1,0 +1,57 @@
+"""WGAN-GP's facts, after Gulrajani et al., Improved Training of Wasserstein GANs, 2017 (arXiv:1704.00028), appendix C.
+
+The generator and the critic are the paper's residual networks of four blocks for 64×64 pixels: 14 layers each, four
+blocks of three convolutions, one convolution and one dense layer. As in the authors' published code, the generator
+normalizes by the statistics of the batch at hand always and keeps none, and the critic's layer normalization has a
+scale and a shift for each channel. `tbdprof.suite.wgan.architecture` holds the layers; the figures here are sums over
+them.
+
+One training step is five steps of the critic, each on real pictures of its own, and one of the generator. What it
+consumes, and throughput counts, are the real pictures: five batches. A synthetic run keeps one batch and shows it to
+the critic each time. `--width` makes the same networks narrower, for trying them where the paper's, of 64, would take
+too long; Adam's learning rate is then larger in proportion (Yang et al., 2022, arXiv:2203.03466).
+"""
+
+from tbdprof.suite.workload import Option, Options, Spec
+
+SIDE = 64  # of a picture in pixels
+NOISE = 128  # values a picture is made of
+WIDTH = 64
+CRITIC_STEPS = 5
+PENALTY = 10.0
+NORM_EPSILON = 1e-5
+BETAS = (0.0, 0.9)
+ADAM_EPSILON = 1e-8
+
+
+def sample_bytes(options: Options) -> int:
+    """Return what torch keeps of a sample when a step of the critic is about to go backward; the peak has a bit more.
+
+    That is what it saves in fp32 of the scores of a real, a made and an interpolated picture and of the last's slopes.
+    """
+    return 4 * (187_994 * int(options["width"]) + 49_250)
+
+
+def learning_rate(width: int) -> float:
+    """Return the learning rate at a width: the paper's 1e-4 at 64."""
+    return 1e-4 * WIDTH / width
+
+
+SPEC = Spec(
+    name="wgan",
+    title="WGAN-GP",
+    task="image generation",
+    dataset="Downsampled ImageNet",
+    unit="images",
+    layers="14+14",
+    dominant_layer="convolution",
+    parameters=8_540_483 + 7_491_841,  # generator, critic
+    default_batch={"cpu": 8, "cuda": 64},
+    optimizer="Adam, betas 0 and 0.9, learning rate 1e-4 × 64 / width",
+    options=(
+        Option("critic_steps", CRITIC_STEPS, "steps of the critic for one of the generator"),
+        Option("width", WIDTH, "channels of the maps at 64 pixels; all others are multiples of it"),
+    ),
+    fixed_bytes=4 * 4 * (8_540_483 + 7_491_841),  # weights, their gradients, Adam's two moments
+    sample_bytes=sample_bytes,
+)

@@ -1,0 +1,208 @@
+"""WGAN-GP in MXNet's Gluon; the critic and its slopes are in `on_mxnet_critic`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+from numpy.typing import NDArray
+
+from tbdprof.errors import UsageError
+from tbdprof.suite.inputs import Pictures, feed
+from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, NOISE, NORM_EPSILON, PENALTY, initial, learning_rate
+from tbdprof.suite.wgan.architecture import START, channels
+from tbdprof.suite.wgan.on_mxnet_critic import Critic, Penalty
+from tbdprof.suite.wgan.pictures import batches
+from tbdprof.suite.workload import Config, Spec
+
+DTYPES = {"fp32": "float32", "fp64": "float64"}
+
+
+class UpBlock(nn.HybridBlock):  # type: ignore[misc]
+    """Two 3×3 convolutions, the first of the doubled maps, around which a shortcut of the doubled maps leads."""
+
+    def __init__(self, inputs: int, outputs: int, **names: Any) -> None:
+        super().__init__(**names)
+        with self.name_scope():
+            self.norm1 = batch_norm(inputs)
+            self.conv1 = nn.Conv2D(outputs, 3, padding=1, use_bias=False, in_channels=inputs)
+            self.norm2 = batch_norm(outputs)
+            self.conv2 = nn.Conv2D(outputs, 3, padding=1, in_channels=outputs)
+            self.shortcut = nn.Conv2D(outputs, 1, in_channels=inputs)
+            self.relu = nn.Activation("relu")
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803
+        """Return the block's output maps."""
+        shortcut = self.shortcut(doubled(F, x))
+        x = self.conv1(doubled(F, self.relu(self.norm1(x))))
+        return self.conv2(self.relu(self.norm2(x))) + shortcut
+
+
+class Generator(nn.HybridBlock):  # type: ignore[misc]
+    """Noise (batch, 128) to pictures (batch, 3, 64, 64)."""
+
+    def __init__(self, width: int, **names: Any) -> None:
+        super().__init__(**names)
+        first, *_, last = deepest_first = channels(width)[::-1]
+        with self.name_scope():
+            self.dense = nn.Dense(first * START**2, in_units=NOISE)
+            for number, (inputs, outputs) in enumerate(pairwise(deepest_first), 1):
+                setattr(self, f"block{number}", UpBlock(inputs, outputs))
+            self.norm = batch_norm(last)
+            self.relu = nn.Activation("relu")
+            self.conv = nn.Conv2D(3, 3, padding=1, in_channels=last)
+
+    def hybrid_forward(self, F: Any, noise: Any) -> Any:  # noqa: N803
+        """Return pictures, from -1 to 1."""
+        x = F.reshape(self.dense(noise), (0, -1, START, START))
+        x = self.block4(self.block3(self.block2(self.block1(x))))
+        return F.tanh(self.conv(self.relu(self.norm(x))))
+
+
+def batch_norm(channels: int) -> nn.BatchNorm:
+    """Return a batch normalization; MXNet's keeps running statistics, that are never used here."""
+    return nn.BatchNorm(epsilon=NORM_EPSILON, in_channels=channels)
+
+
+def doubled(F: Any, x: Any) -> Any:  # noqa: N803
+    """Return maps of twice the sides, each value four times."""
+    return F.UpSampling(x, scale=2, sample_type="nearest")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """WGAN-GP and the pictures it is trained on."""
+
+    spec: Spec
+    config: Config
+    model: list[nn.HybridBlock]  # generator, critic
+    optimizer: list[gluon.Trainer]  # of each
+    inputs: tuple[mx.nd.NDArray, ...]  # the pictures, where one batch is kept
+    batches: Iterator[mx.nd.NDArray]
+    penalty: Penalty
+
+    def step(self) -> float:
+        """Train the critic on the next batches, then the generator once; return how many real pictures that took."""
+        of_the_step = [next(self.batches) for _ in range(int(self.config.options["critic_steps"]))]
+        for real in of_the_step:
+            self.critic_step(real, self.noise(), self.coefficients())
+        self.generator_step(self.noise())
+        return self.config.batch_size * len(of_the_step)
+
+    def critic_step(self, real: mx.nd.NDArray, noise: mx.nd.NDArray, coefficients: mx.nd.NDArray) -> mx.nd.NDArray:
+        """Train the critic once, by noise (batch, 128) and coefficients (batch, 1, 1, 1); return its loss before."""
+        with autograd.record():
+            loss = self.critic_loss(real, noise, coefficients)
+        loss.backward()
+        self.optimizer[1].step(1)  # the loss is a mean already
+        return loss
+
+    def generator_step(self, noise: mx.nd.NDArray) -> mx.nd.NDArray:
+        """Train the generator once; return its loss before.
+
+        MXNet makes the gradients of the critic's weights, too, which the critic's next step writes over.
+        """
+        with autograd.record():
+            loss = self.generator_loss(noise)
+        loss.backward()
+        self.optimizer[0].step(1)
+        return loss
+
+    def critic_loss(self, real: mx.nd.NDArray, noise: mx.nd.NDArray, coefficients: mx.nd.NDArray) -> mx.nd.NDArray:
+        """Return how far the critic is from scoring real pictures higher, its slopes being 1."""
+        generator, critic = self.model
+        with autograd.pause(train_mode=True):
+            made = generator(noise)
+            interpolates = real + coefficients * (made - real)
+        return critic(made).mean() - critic(real).mean() + PENALTY * self.penalty(interpolates)
+
+    def generator_loss(self, noise: mx.nd.NDArray) -> mx.nd.NDArray:
+        """Return the negative mean of the critic's scores of what is made of noise."""
+        generator, critic = self.model
+        return -critic(generator(noise)).mean()
+
+    def noise(self) -> mx.nd.NDArray:
+        """Return standard normal noise for a batch."""
+        return mx.nd.random.normal(shape=(self.config.batch_size, NOISE), **placement(self.config))
+
+    def coefficients(self) -> mx.nd.NDArray:
+        """Return a uniform number from 0 to 1 for each picture of a batch."""
+        return mx.nd.random.uniform(shape=(self.config.batch_size, 1, 1, 1), **placement(self.config))
+
+    def train(self, batch: Pictures) -> float:
+        """Train the critic once on each batch size of pictures, then the generator; return the critic's last loss."""
+        pictures, size = on_device(batch.images, self.config), self.config.batch_size
+        for start in range(0, len(pictures), size):
+            loss = self.critic_step(pictures[start : start + size], self.noise(), self.coefficients())
+        self.generator_step(self.noise())
+        return float(loss.asscalar())
+
+    def predict(self, inputs: Pictures | NDArray[np.float32]) -> NDArray[Any]:
+        """Return the critic's scores of pictures, or what the generator makes of noise (any number, 128)."""
+        generator, critic = self.model
+        if isinstance(inputs, Pictures):
+            scores: NDArray[Any] = critic(on_device(inputs.images, self.config)).asnumpy()
+            return scores
+        with autograd.train_mode():  # by the statistics of the batch at hand
+            made: NDArray[Any] = generator(on_device(inputs, self.config)).asnumpy()
+        return made
+
+
+def build(spec: Spec, config: Config) -> Workload:
+    """Return WGAN-GP with its initial weights, its optimizers and its batches on the device."""
+    if config.precision not in DTYPES:
+        raise UsageError(
+            f"{spec.name} in MXNet runs in {' or '.join(DTYPES)}: {config.precision} needs --framework torch"
+        )
+    width = int(config.options["width"])
+    generator, critic = Generator(width), Critic(width)
+    initialize(generator, initial.generator(config.seed, width), config)
+    initialize(critic, initial.critic(config.seed, width), config)
+    penalty = Penalty(critic)
+    penalty.hybridize()
+    critic.hybridize()
+    generator.hybridize()
+    mx.random.seed(config.seed, placement(config)["ctx"])
+    synthetic = config.data is None
+    own = feed(batches(config), lambda batch: on_device(batch.images, config), kept=synthetic)
+    kept = (next(own),) if synthetic else ()
+    optimizer = [adam(generator, width), adam(critic, width)]
+    return Workload(spec, config, [generator, critic], optimizer, kept, own, penalty)
+
+
+def adam(network: nn.HybridBlock, width: int) -> gluon.Trainer:
+    """Return the optimizer of a network of a width."""
+    beta1, beta2 = BETAS
+    settings = {"learning_rate": learning_rate(width), "beta1": beta1, "beta2": beta2, "epsilon": ADAM_EPSILON}
+    return gluon.Trainer(network.collect_params(), "adam", settings)
+
+
+def initialize(network: nn.HybridBlock, weights: initial.Weights, config: Config) -> None:
+    """Give a new network the weights drawn for it; normalizations begin with scale 1, all else with 0."""
+    place = placement(config)
+    network.cast(place["dtype"])
+    network.initialize(mx.init.Zero(), ctx=place["ctx"])
+    parameters = network._collect_params_with_prefix()  # noqa: SLF001 - the only way to structural names
+    for name, values in weights:
+        parameters[name].set_data(mx.nd.array(values))
+
+
+def on_device(values: NDArray[np.float32], config: Config) -> mx.nd.NDArray:
+    """Return values as an array on the device."""
+    return mx.nd.array(values, **placement(config))
+
+
+def placement(config: Config) -> dict[str, Any]:
+    """Return where a run's arrays are and of what type."""
+    return {"ctx": _context(config.device), "dtype": DTYPES[config.precision]}
+
+
+def _context(device: str) -> mx.Context:
+    kind, _, number = device.partition(":")
+    if kind == "cuda" or (kind == "auto" and mx.context.num_gpus()):
+        return mx.gpu(int(number or 0))
+    return mx.cpu()

@@ -1,0 +1,196 @@
+"""WGAN-GP in TensorFlow's Keras: a step of the critic and one of the generator are a traced function each.
+
+Channels are last, also where maps are flattened: the dense layers' weights have another order there than torch's.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow import keras
+
+from tbdprof.suite.inputs import Pictures, feed
+from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, NOISE, PENALTY, SIDE, initial, learning_rate
+from tbdprof.suite.wgan.architecture import START
+from tbdprof.suite.wgan.on_tensorflow_networks import Critic, Generator
+from tbdprof.suite.wgan.pictures import batches
+from tbdprof.suite.workload import Config, Spec
+
+POLICIES = {"fp32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
+
+Step = Callable[..., tf.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """WGAN-GP and the pictures it is trained on."""
+
+    spec: Spec
+    config: Config
+    model: list[keras.Model]  # generator, critic
+    optimizer: list[keras.optimizers.Adam]  # of each
+    inputs: tuple[tf.Tensor, ...]  # the pictures, where one batch is kept
+    batches: Iterator[tf.Tensor]
+    random: tf.random.Generator
+    critic_step: Step  # real, noise (batch, 128), coefficients (batch, 1, 1, 1): trains the critic, returns its loss
+    generator_step: Step  # noise: trains the generator, returns its loss
+
+    def step(self) -> float:
+        """Train the critic on the next batches, then the generator once; return how many real pictures that took."""
+        of_the_step = [next(self.batches) for _ in range(int(self.config.options["critic_steps"]))]
+        for real in of_the_step:
+            self.critic_step(real, self.noise(), self.coefficients())
+        self.generator_step(self.noise())
+        return self.config.batch_size * len(of_the_step)
+
+    def noise(self) -> tf.Tensor:
+        """Return standard normal noise for a batch."""
+        with tf.device(_device(self.config.device)):
+            return self.random.normal((self.config.batch_size, NOISE), dtype=_dtype(self.config))
+
+    def coefficients(self) -> tf.Tensor:
+        """Return a uniform number from 0 to 1 for each picture of a batch."""
+        with tf.device(_device(self.config.device)):
+            return self.random.uniform((self.config.batch_size, 1, 1, 1), dtype=_dtype(self.config))
+
+    def train(self, batch: Pictures) -> float:
+        """Train the critic once on each batch size of pictures, then the generator; return the critic's last loss."""
+        pictures, size = channels_last(batch.images, self.config), self.config.batch_size
+        for start in range(0, len(pictures), size):
+            loss = self.critic_step(pictures[start : start + size], self.noise(), self.coefficients())
+        self.generator_step(self.noise())
+        return float(loss)
+
+    def predict(self, inputs: Pictures | NDArray[np.float32]) -> NDArray[Any]:
+        """Return the critic's scores of pictures, or what the generator makes of noise (any number, 128)."""
+        generator, critic = self.model
+        dtype = _dtype(self.config)
+        if isinstance(inputs, Pictures):
+            answer = critic(channels_last(inputs.images, self.config))
+        else:
+            answer = tf.transpose(generator(tf.cast(inputs, dtype)), (0, 3, 1, 2))
+        answered: NDArray[Any] = tf.cast(answer, dtype).numpy()
+        return answered
+
+
+def build(spec: Spec, config: Config) -> Workload:
+    """Return WGAN-GP with its initial weights, its optimizers and its batches on the device."""
+    device, width, policy = _device(config.device), int(config.options["width"]), POLICIES[config.precision]
+    with tf.device(device):
+        generator, critic = Generator(width, policy), Critic(width, policy)
+        generator(keras.Input((NOISE,)))  # makes the weights and computes nothing
+        critic(keras.Input((SIDE, SIDE, 3)))
+        initialize(generator, initial.generator(config.seed, width))
+        initialize(critic, initial.critic(config.seed, width))
+        optimizer = [adam(generator, width), adam(critic, width)]
+        random = tf.random.Generator.from_seed(config.seed)
+    synthetic = config.data is None
+    feeding = feed(batches(config), lambda batch: channels_last(batch.images, config), kept=synthetic)
+    kept = (next(feeding),) if synthetic else ()
+    train_critic = critic_step(generator, critic, optimizer[1], device)
+    train_generator = generator_step(generator, critic, optimizer[0], device)
+    model = [generator, critic]
+    return Workload(spec, config, model, optimizer, kept, feeding, random, train_critic, train_generator)
+
+
+def adam(network: keras.Model, width: int) -> keras.optimizers.Adam:
+    """Return the optimizer of a network of a width, its moments made."""
+    optimizer = keras.optimizers.Adam(learning_rate(width), *BETAS, ADAM_EPSILON)
+    optimizer.build(network.trainable_variables)
+    return optimizer
+
+
+def critic_step(generator: Generator, critic: Critic, optimizer: keras.optimizers.Adam, device: str) -> Step:
+    """Return the function that trains a critic once and returns its loss before that."""
+
+    @tf.function(jit_compile=False)  # type: ignore[untyped-decorator]
+    def step(real: tf.Tensor, noise: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
+        with tf.device(device):
+            made = tf.cast(generator(noise), real.dtype)
+            with tf.GradientTape() as tape:
+                loss = critic_loss(critic, real, made, coefficients)
+            optimizer.apply(tape.gradient(loss, critic.trainable_variables), critic.trainable_variables)
+            return loss
+
+    compiled: Step = step
+    return compiled
+
+
+def generator_step(generator: Generator, critic: Critic, optimizer: keras.optimizers.Adam, device: str) -> Step:
+    """Return the function that trains a generator once and returns its loss before that."""
+
+    @tf.function(jit_compile=False)  # type: ignore[untyped-decorator]
+    def step(noise: tf.Tensor) -> tf.Tensor:
+        with tf.device(device):
+            with tf.GradientTape() as tape:
+                loss = generator_loss(generator, critic, noise)
+            optimizer.apply(tape.gradient(loss, generator.trainable_variables), generator.trainable_variables)
+            return loss
+
+    compiled: Step = step
+    return compiled
+
+
+def critic_loss(critic: Critic, real: tf.Tensor, made: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
+    """Return how far the critic is from scoring real pictures higher, its slopes being 1."""
+    interpolates = real + coefficients * (made - real)
+    distance = _mean(critic(real)) - _mean(critic(made))
+    return PENALTY * penalty(critic, interpolates) - distance
+
+
+def generator_loss(generator: Generator, critic: Critic, noise: tf.Tensor) -> tf.Tensor:
+    """Return the negative mean of the critic's scores of what is made of noise."""
+    return -_mean(critic(generator(noise)))
+
+
+def penalty(critic: Critic, pictures: tf.Tensor) -> tf.Tensor:
+    """Return the mean square by which the length of the scores' gradient with respect to pictures is off 1."""
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(pictures)
+        scores = critic(pictures)
+    gradients = tape.gradient(scores, pictures)
+    lengths = tf.sqrt(tf.reduce_sum(tf.square(gradients), (1, 2, 3)))
+    return tf.reduce_mean(tf.square(lengths - 1))
+
+
+def initialize(network: keras.Model, weights: initial.Weights) -> None:
+    """Give a network, whose other parameters have their first values, the weights drawn for it."""
+    kernels = {variable.path: variable for variable in network.trainable_variables if variable.path.endswith("/kernel")}
+    for name, values in weights:
+        layer = name.removesuffix(".weight").replace(".", "/")
+        kernels[f"{network.name}/{layer}/kernel"].assign(from_torch(f"{network.name}.{name}", values))
+
+
+def from_torch(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Return a parameter, by its full name, in the order of axes it has here, rows of flattened maps among them."""
+    if name == "generator.dense.bias":
+        return values.reshape(-1, START**2).T.reshape(-1)
+    if name == "generator.dense.weight":
+        return values.reshape(-1, START**2, NOISE).transpose(2, 1, 0).reshape(NOISE, -1)
+    if name == "critic.dense.weight":
+        return values.reshape(-1, START**2).T.reshape(-1, 1)
+    return values.transpose(2, 3, 1, 0) if values.ndim == 4 else values
+
+
+def channels_last(images: NDArray[np.float32], config: Config) -> tf.Tensor:
+    """Return pictures as a tensor on the device, channels last."""
+    with tf.device(_device(config.device)):
+        return tf.transpose(tf.cast(images, _dtype(config)), (0, 2, 3, 1))
+
+
+def _mean(scores: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_mean(tf.cast(scores, tf.float32) if scores.dtype == tf.bfloat16 else scores)
+
+
+def _dtype(config: Config) -> tf.DType:
+    return tf.float64 if config.precision == "fp64" else tf.float32
+
+
+def _device(name: str) -> str:
+    kind, _, number = name.partition(":")
+    if kind == "cuda" or (kind == "auto" and tf.config.list_physical_devices("GPU")):
+        return f"/GPU:{number or 0}"
+    return "/CPU:0"

@@ -1,0 +1,30 @@
+"""The pictures a run trains on: synthetic ones, or those of a folder."""
+
+from collections.abc import Iterator
+from itertools import repeat
+
+import numpy as np
+
+from tbdprof.suite.inputs import Pictures
+from tbdprof.suite.wgan import SIDE
+from tbdprof.suite.workload import Config
+
+_PICTURES = 1  # beside the seed, as for the other models' batches
+
+
+def synthetic(batch_size: int, seed: int) -> Pictures:
+    """Return pictures of independent pixels, uniform from -1 to 1."""
+    random = np.random.default_rng((seed, _PICTURES))
+    images = random.random((batch_size, 3, SIDE, SIDE), dtype=np.float32)
+    images *= np.float32(2)
+    images -= np.float32(1)
+    return Pictures(images)
+
+
+def batches(config: Config) -> Iterator[Pictures]:
+    """Return batches without end: the data set's, or one synthetic batch again and again."""
+    if config.data is None:
+        return repeat(synthetic(config.batch_size, config.seed))
+    from tbdprof.suite import downsampled_imagenet
+
+    return downsampled_imagenet.batches(config.data, config.batch_size, config.seed)

@@ -1,0 +1,54 @@
+"""What one training step computes: how often each layer's product is made for a picture, and the FLOPs of all.
+
+A layer's product is as many multiply-accumulates in each of these: its output, its input's gradient, its weight's
+gradient, and what the gradients of those are made of. A convolution or dense layer of the critic takes part in
+- the scores of real, of made and of interpolated pictures: 3;
+- the first two's gradients, of inputs (not of the pictures) and of weights: 4;
+- the interpolates' slopes, gradients of inputs down to the pictures: 1;
+- the slopes' gradients, of weights and, but where nothing that is trained lies above, of what came from above: 2;
+- the gradients that come to the interpolates' maps by the normalizations above: of inputs (not of the pictures) and of
+  weights: 2.
+"""
+
+from collections.abc import Mapping
+
+from tbdprof.suite.wgan import CRITIC_STEPS, WIDTH, architecture
+from tbdprof.suite.wgan.architecture import Dense, Normalization
+
+# Above the last normalization, where the slopes do not depend on the maps.
+_LINEAR = ("block4.conv2", "block4.shortcut")
+
+# What a framework makes besides, or goes without, in one step of the critic,
+DEVIATIONS: Mapping[str, Mapping[str, int]] = {
+    # The second gradient of mean pooling has one of zeros for its input: the last block's convolution passes it on.
+    "torch": {"block4.conv2": 2},
+    # Its written-out slopes need no scores, and have the dense layer's weight itself for its input's gradient.
+    "mxnet": {"block4.conv2": -1, "block4.shortcut": -1, "dense": -3},
+}
+# and in the generator's, of every layer of the critic: MXNet makes the gradients of weights that are not trained then.
+UNTRAINED: Mapping[str, int] = {"mxnet": 1}
+
+
+def critic_products(layer: str) -> int:
+    """Return how often a layer of the critic is multiplied for a picture in one step of the critic."""
+    if layer in ("conv", "dense"):
+        return 9  # no gradients of pictures: 3 less; no trained layer above, and no normalization
+    return 10 if layer in _LINEAR else 12
+
+
+def step_flops(width: int = WIDTH, critic_steps: int = CRITIC_STEPS, framework: str | None = None) -> int:
+    """Return the FLOPs of one training step for each picture of a batch, as a framework makes them.
+
+    The generator is run once for each step of the critic; for its own it has three products a layer, none of them for
+    the noise's gradient, and the critic two.
+    """
+    deviations, untrained = DEVIATIONS.get(framework or "", {}), UNTRAINED.get(framework or "", 0)
+    made = {layer.name: layer for layer in architecture.generator(width) if not isinstance(layer, Normalization)}
+    judged = {layer.name: layer for layer in architecture.critic(width) if not isinstance(layer, Normalization)}
+    forward = sum(layer.macs for layer in made.values())
+    of_a_critic_step = forward + sum(
+        (critic_products(name) + deviations.get(name, 0)) * layer.macs for name, layer in judged.items()
+    )
+    of_the_generators = sum((2 if isinstance(layer, Dense) else 3) * layer.macs for layer in made.values())
+    of_the_generators += (2 + untrained) * sum(layer.macs for layer in judged.values())
+    return 2 * (critic_steps * of_a_critic_step + of_the_generators)

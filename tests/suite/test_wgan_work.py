@@ -1,0 +1,117 @@
+"""What a step of WGAN-GP computes and what torch keeps meanwhile: sums over layers."""
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from tbdprof import suite
+from tbdprof.analysis.flops import count
+from tbdprof.hooks.on_torch import hook
+from tbdprof.records import Strings
+from tbdprof.suite.wgan import SPEC, architecture, on_torch, products, sample_bytes
+from tbdprof.suite.wgan.architecture import Convolution, Dense, Normalization
+from tbdprof.work import parse
+
+WIDTH = 4
+
+
+@pytest.fixture(scope="module")
+def in_torch() -> on_torch.Workload:
+    return on_torch.build(SPEC, suite.configure(SPEC, batch_size=2, options={"width": WIDTH, "critic_steps": 2}))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def saved_values(width: int) -> int:
+    """Return how many values torch keeps of a sample when the critic's loss is about to go backward.
+
+    Scores keep the picture, each normalization's input, mean and deviation and its output (the in-place ReLU's and the
+    next convolution's), what is pooled, the pooled maps the shortcut takes and the flattened maps. Of the interpolates'
+    scores nothing is kept past the last normalization but what the shortcut takes; their slopes keep two maps, eight
+    numbers and three of a channel's for each normalization, what each block's second convolution is given, the last
+    block's gradient, the picture's, and two numbers.
+    """
+    layers = architecture.critic(width)
+    norms = [layer for layer in layers if isinstance(layer, Normalization)]
+    seconds = [layer for layer in layers if isinstance(layer, Convolution) and layer.name.endswith("conv2")]
+    shortcuts = [layer for layer in layers if isinstance(layer, Convolution) and layer.name.endswith("shortcut")]
+    flat = next(layer.inputs for layer in layers if isinstance(layer, Dense))
+    picture = 3 * 64**2
+    normalized = sum(layer.channels * layer.side**2 for layer in norms)
+    pooled = sum(layer.outputs * layer.side**2 for layer in seconds)
+    shortened = sum(layer.inputs * layer.side**2 for layer in shortcuts)
+    scores = picture + 2 * normalized + 2 * len(norms) + pooled + shortened + flat
+    interpolates = picture + 2 * normalized + pooled - seconds[-1].outputs * seconds[-1].side ** 2 + shortened
+    slopes = 2 * normalized + 8 * len(norms) + 3 * sum(layer.channels for layer in norms) + pooled + flat + picture + 2
+    return 2 * scores + interpolates + slopes
+
+
+def test_the_bytes_of_a_sample_are_what_its_layers_save() -> None:
+    for width in (4, 64):
+        assert sample_bytes({"width": width}) == 4 * saved_values(width)
+
+
+@dataclass(eq=False)
+class Kept:
+    tensor: torch.Tensor
+
+
+def test_torch_saves_what_the_layers_say(in_torch: on_torch.Workload) -> None:
+    weights = {each.untyped_storage().data_ptr() for network in in_torch.model for each in network.parameters()}
+    alive: weakref.WeakSet[Kept] = weakref.WeakSet()
+
+    def pack(tensor: torch.Tensor) -> Kept:
+        kept = Kept(tensor.detach())
+        alive.add(kept)
+        return kept
+
+    noise, coefficients = in_torch.noise(), in_torch.coefficients()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept.tensor):
+        loss = in_torch.critic_loss(*in_torch.inputs, noise, coefficients)
+    storages = {storage.data_ptr(): storage.nbytes() for storage in (kept.tensor.untyped_storage() for kept in alive)}
+
+    assert loss.ndim == 0
+    of_the_batch = 4  # the one by which the slopes' gradients begin
+    assert sum(size for at, size in storages.items() if at not in weights) == 2 * 4 * saved_values(WIDTH) + of_the_batch
+
+
+def test_a_steps_flops_are_those_the_profiler_counts(in_torch: on_torch.Workload) -> None:
+    torch_hook = hook()
+    torch_hook.attach()
+    torch_hook.watch(in_torch.model, in_torch.optimizer)
+    try:
+        torch_hook.start("kernels")
+        in_torch.step()
+        torch_hook.mark_step()
+        torch_hook.stop()
+        strings = Strings()
+        spans = torch_hook.drain(strings).tables["span"]
+    finally:
+        torch_hook.close()
+    parents = {int(row["id"]): row for row in spans}
+    counted = 0
+    for row in spans[spans["work"] >= 0]:
+        around = row["parent"]
+        while around >= 0 and parents[int(around)]["work"] < 0:
+            around = parents[int(around)]["parent"]
+        flops = count(parse(strings[row["work"]])) if around < 0 else None
+        counted += flops.model if flops else 0
+
+    assert counted == 2 * products.step_flops(WIDTH, 2, "torch")
+
+
+def test_a_steps_flops_at_the_papers_width() -> None:
+    """Five steps of the critic take 12 products of nearly every layer of it: a step is 30 to 40 times both networks."""
+    both = architecture.macs(architecture.generator()) + architecture.macs(architecture.critic())
+
+    assert products.step_flops(framework="torch") - products.step_flops() == 2 * 5 * 2 * 9 * 512 * 512 * 8 * 8
+    assert 30 < products.step_flops() / (2 * both) < 40
