@@ -11,7 +11,7 @@ from typing import Protocol
 from tbdprof.errors import UsageError
 from tbdprof.records import Optimizer, Parameter, Peaks, Strings, Tables
 
-FRAMEWORKS: tuple[str, ...] = ("torch", "mxnet")
+FRAMEWORKS: tuple[str, ...] = ("torch", "mxnet", "tensorflow")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from tbdprof.analysis.summary import Summary as Summary
     from tbdprof.analysis.summary import summarize as summarize
     from tbdprof.errors import TbdprofError as TbdprofError
+    from tbdprof.on_tensorflow import TbdprofCallback as TbdprofCallback
     from tbdprof.own_loop import prepare as prepare
     from tbdprof.own_loop import profile as profile
     from tbdprof.profiler import Profiler as Profiler
@@ -16,6 +17,7 @@ __all__ = [
     "Profiler",
     "Recording",
     "Summary",
+    "TbdprofCallback",
     "TbdprofError",
     "load",
     "prepare",
@@ -27,6 +29,7 @@ _HOMES = {
     "Profiler": "tbdprof.profiler",
     "Recording": "tbdprof.recording",
     "Summary": "tbdprof.analysis.summary",
+    "TbdprofCallback": "tbdprof.on_tensorflow",
     "TbdprofError": "tbdprof.errors",
     "load": "tbdprof.recording",
     "prepare": "tbdprof.own_loop",

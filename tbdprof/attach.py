@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tbdprof.profiler import Profiler
 
 VARIABLE = "TBDPROF_ATTACH"
+WITHIN = {"keras": "tensorflow"}  # imports the framework itself, which is not whole before it is
 ROOT = Path(__file__).parent.parent
 
 
@@ -136,16 +137,18 @@ class ImportWatcher(MetaPathFinder):
     def __init__(self, frameworks: Sequence[str], begin: Callable[[str], Attachment]) -> None:
         self._frameworks = frameworks
         self._begin = begin
+        self._under_way: set[str] = set()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find a framework as ever; whether it is only looked for, its module's execution will tell."""
-        if fullname not in self._frameworks:
+        framework = WITHIN.get(fullname, fullname)
+        if framework not in self._frameworks or framework in self._under_way:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            self._follow(fullname, spec.loader)
+            self._follow(framework, spec.loader)
         return spec
 
     def _follow(self, framework: str, loader: Loader) -> None:
@@ -155,6 +158,7 @@ class ImportWatcher(MetaPathFinder):
 
         def begin_and_create(spec: ModuleSpec) -> ModuleType | None:
             begun[:] = self._attachments(framework)
+            self._under_way.add(framework)
             return create(spec)
 
         def execute_and_watch(module: ModuleType) -> None:
@@ -165,11 +169,13 @@ class ImportWatcher(MetaPathFinder):
                 for attachment in begun:
                     attachment.close()
                 raise
+            finally:
+                self._under_way.discard(framework)
             for attachment in begun:
-                if self in sys.meta_path:
+                if framework in sys.modules and self in sys.meta_path:
                     sys.meta_path.remove(self)
                     attachment.imported()
-                else:  # one framework imported another, which is watched now
+                else:  # one framework imported another, which is watched now, or did without the one expected
                     attachment.close()
 
         loader.create_module = begin_and_create  # type: ignore[method-assign]

@@ -99,8 +99,9 @@ def profile(
         print(prof)  # the report
 
     Args:
-        models: a torch module or Gluon block, a list of them, or nothing: then root modules are found as they are used.
-        optimizers: a torch optimizer or Gluon trainer, a list of them, or nothing.
+        models: a torch module, Gluon block, Keras model or TensorFlow module, a list of them, or nothing: then
+            root modules are found as they are used. A compiled Keras model's optimizer is taken with it.
+        optimizers: a torch or Keras optimizer or Gluon trainer, a list of them, or nothing.
         framework: needed only where neither models nor the imported modules tell.
         warmup: steps before the first window; "auto" waits until the loop has settled.
         max_warmup: steps after which an "auto" warm-up gives up; by default about 22 on a CPU, 200 on a GPU.

@@ -103,3 +103,13 @@ def test_one_weight_moved_by_one_unit_in_the_last_place_is_noticed(framework: st
 def test_a_child_forked_in_the_memory_window_trains_on_and_changes_nothing(framework: str, how: str):
     assert changed(framework, how, 1) == set()
     assert run(framework, how, 1)["windows"] == CROSSED
+
+
+@pytest.mark.parametrize("how", ["attached", "prepared"])
+def test_a_run_of_tensorflows_ends_with_the_same_bits_in_the_same_state(how: str):
+    assert changed("tensorflow", how, 1) == set()
+    assert run("tensorflow", how, 1)["windows"] == CROSSED
+
+
+def test_one_random_number_of_tensorflows_drawn_in_the_memory_window_is_noticed():
+    assert changed("tensorflow", "draws", 1) == {"parameters", "buffers", "optimizer", "tensorflow generator"}

@@ -52,6 +52,8 @@ def test_a_framework_that_cannot_be_told_is_asked_for(monkeypatch: pytest.Monkey
 
 def test_two_frameworks_that_are_both_there_are_not_chosen_between(monkeypatch: pytest.MonkeyPatch):
     for name in own_loop.FRAMEWORKS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in ("torch", "mxnet"):
         monkeypatch.setitem(sys.modules, name, sys)
 
     with pytest.raises(UsageError, match="torch and mxnet are both there"):

@@ -24,6 +24,8 @@ DEVIATIONS: Mapping[str, Mapping[str, int]] = {
     "torch": {"block4.conv2": 2},
     # Its written-out slopes need no scores, and have the dense layer's weight itself for its input's gradient.
     "mxnet": {"block4.conv2": -1, "block4.shortcut": -1, "dense": -3},
+    # Its graph is cut back to what is used, and the slopes need no scores of the interpolates.
+    "tensorflow": {"block4.conv2": -1, "block4.shortcut": -1, "dense": -1},
 }
 # and in the generator's, of every layer of the critic: MXNet makes the gradients of weights that are not trained then.
 UNTRAINED: Mapping[str, int] = {"mxnet": 1}

@@ -158,8 +158,13 @@ def _steps(worked: Account) -> int:
 
 
 def _readings(worked: Account) -> Ints:
-    """Return the events after which owners were read."""
-    read: Ints = np.searchsorted(worked.levels.sequence, np.unique(worked.window.table("owner")["sequence"])) - 1
+    """Return the events after which the owners of weights and buffers were read.
+
+    Between two readings there may be more: where an update copies a weight, both copies are the weight's.
+    """
+    owners = worked.window.table("owner")
+    sequences = np.unique(owners["sequence"][np.isin(owners["role"], (Role.WEIGHT, Role.BUFFER))])
+    read: Ints = np.searchsorted(worked.levels.sequence, sequences) - 1
     return read[read >= 0]
 
 

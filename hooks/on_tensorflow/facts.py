@@ -1,0 +1,109 @@
+"""What a recording keeps of TensorFlow's models, optimizers and process."""
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tbdprof.collect import host
+from tbdprof.errors import UnavailableError, UsageError
+from tbdprof.hooks.on_tensorflow import owners
+from tbdprof.hooks.on_tensorflow.naming import plain
+from tbdprof.records import Optimizer, Parameter, Role
+
+_KINDS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
+_SETTINGS = ("momentum", "amsgrad", "centered")
+
+
+def choose_device(wanted: str) -> str:
+    """Return "cpu" or "cuda:N" for auto, cpu, cuda or cuda:N, and have TensorFlow use that one where it still can."""
+    gpus = tf.config.list_physical_devices("GPU")
+    match = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", wanted)
+    if match is None:
+        raise UsageError(f"unknown device {wanted!r}: choose auto, cpu, cuda or cuda:N")
+    if wanted == "cpu" or (wanted == "auto" and not gpus):
+        if gpus:
+            tf.config.set_visible_devices([], "GPU")
+        return "cpu"
+    number = int(match[1] or 0)
+    if number >= len(gpus):
+        seen = f"the last one is cuda:{len(gpus) - 1}" if gpus else "choose --device cpu"
+        raise UnavailableError(f"TensorFlow sees no device {wanted}: {seen}")
+    return f"cuda:{number}"
+
+
+def set_threads(threads: int) -> None:
+    """Have this many threads within an operator, and for operators; raises UnavailableError where it is too late."""
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+    except RuntimeError as error:
+        raise UnavailableError(f"TensorFlow has begun: its threads can no longer be {threads}") from error
+
+
+def threads() -> int:
+    """Return how many threads an operator may use; 0 of TensorFlow's means all cores."""
+    asked: int = tf.config.threading.get_intra_op_parallelism_threads()
+    return asked or len(os.sched_getaffinity(0))
+
+
+def settings() -> Mapping[str, str]:
+    """Return what else decides how TensorFlow computes."""
+    inter = tf.config.threading.get_inter_op_parallelism_threads() or len(os.sched_getaffinity(0))
+    tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
+    return {"inter-op threads": str(inter), "tf32": str(bool(tf32)).lower()}
+
+
+def device_of(watched: owners.Watched) -> str | None:
+    """Return where the watched variables are, None where there is none."""
+    return next((owners.device_text(each.variable.device) for each in watched.variables()), None)
+
+
+def device_name(device: str) -> str:
+    """Return what the device calls itself."""
+    if device == "cpu":
+        return host.processor_name() or platform.processor()
+    gpus = tf.config.list_physical_devices("GPU")
+    number = int(device.partition(":")[2] or 0)
+    if number >= len(gpus):
+        return ""
+    return str(tf.config.experimental.get_device_details(gpus[number]).get("device_name", ""))
+
+
+def parameter_list(watched: owners.Watched) -> list[Parameter]:
+    """Return weights and buffers, each once."""
+    return [
+        Parameter(
+            each.name,
+            tuple(each.variable.shape.as_list()),
+            each.variable.dtype.size,
+            trainable=bool(each.variable.trainable),
+            is_buffer=owners.role_of(each.variable) is Role.BUFFER,
+        )
+        for each in watched.variables()
+    ]
+
+
+def optimizer_list(watched: owners.Watched) -> list[Optimizer]:
+    """Return the optimizers with the parameters each updates."""
+    names = {id(each.variable): each.name for each in watched.variables()}
+    return [
+        Optimizer(_kind(optimizer), tuple(names[id(plain(v))] for v in owners.trained_by(optimizer)), _state(optimizer))
+        for optimizer in watched.optimizers()
+    ]
+
+
+def _kind(optimizer: Any) -> str:
+    """Return the kind; one that keeps averages or sums beside its state is another kind."""
+    name = type(optimizer).__name__
+    averages = bool(getattr(optimizer, "use_ema", False)) or bool(getattr(optimizer, "gradient_accumulation_steps", 0))
+    return f"{name.lower()} with averages" if averages else _KINDS.get(name, name.lower())
+
+
+def _state(optimizer: Any) -> dict[str, float]:
+    """Return what decides the size of the state of a parameter; Keras counts steps once for all parameters."""
+    told = {name: float(getattr(optimizer, name)) for name in _SETTINGS if hasattr(optimizer, name)}
+    return {**told, "scalar_bytes": 0.0}

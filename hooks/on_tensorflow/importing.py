@@ -1,0 +1,56 @@
+"""The import of TensorFlow, without what it writes to stderr of itself, and with its failure told as what to type."""
+
+import importlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tbdprof.errors import UnavailableError
+
+# Told at each start before TensorFlow has set its logging up, so that no setting can keep it quiet.
+_NOISE = re.compile(
+    r"^(WARNING: All log messages before absl::InitializeLog|I0000 |"
+    r"[EW]0000 .*(cuInit|cuda drivers|Unable to register))"
+)
+
+
+def import_tensorflow() -> None:
+    """Import TensorFlow; raises UnavailableError where it cannot be had."""
+    try:
+        importlib.import_module("tensorflow")
+        importlib.import_module("tensorflow.tsl.profiler.protobuf.xplane_pb2")
+        keras = importlib.import_module("keras")
+    except ModuleNotFoundError as error:
+        raise UnavailableError(_why_not(error)) from error
+    except (ImportError, OSError) as error:
+        raise UnavailableError(f"TensorFlow cannot be imported: {' '.join(str(error).split())}") from error
+    backend = keras.config.backend()
+    if backend != "tensorflow":
+        raise UnavailableError(f"Keras computes with {backend} here: set KERAS_BACKEND=tensorflow")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep from stderr what TensorFlow writes at each start; everything else is passed on at the end."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            written.seek(0)
+            told = written.read().decode(errors="replace").splitlines(keepends=True)
+            sys.stderr.write("".join(line for line in told if not _NOISE.match(line)))
+
+
+def _why_not(error: ModuleNotFoundError) -> str:
+    if error.name in ("tensorflow", "keras"):
+        return f"{error.name} is not installed: pip install 'tbdprof[tensorflow]'"
+    return f"this version of TensorFlow is not known here ({error}): pip install 'tbdprof[tensorflow]'"

@@ -1,0 +1,158 @@
+"""Names of layers: a layer's place in its model, by attributes ("layer1.0.conv1"), in a sequence by the layers' names.
+
+Keras opens a name scope for each layer it calls, so that the names of a graph's operators tell the layer also where
+nobody watched the graph being made.
+"""
+
+import re
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+import tensorflow as tf
+
+_NUMBERED = re.compile(r"_\d+$")  # what makes a name scope unique in its graph
+_GRADIENT = "gradient_tape/"
+_SYMBOLIC = "gradients/"  # of a loop's body, whose gradients are made without a tape
+
+
+class Layers:
+    """The layers of the watched models, by identity and by name scope."""
+
+    def __init__(self) -> None:
+        self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._roots: list[weakref.ref[Any]] = []
+
+    def add(self, prefix: str, model: object) -> None:
+        """Take in a model and what it is made of; its parameters' names begin with the prefix."""
+        if not is_layer(model) or model in self._paths:
+            return
+        self._roots.append(weakref.ref(model))
+        for path, layer in _walk(prefix.removesuffix("."), model, set()):
+            self._paths.setdefault(layer, path)
+
+    def refresh(self) -> None:
+        """Take in what models were given since."""
+        for root in self.roots():
+            for path, layer in _walk(self._paths[root], root, set()):
+                self._paths.setdefault(layer, path)
+
+    def roots(self) -> list[Any]:
+        """Return the models that are still there."""
+        return [model for model in (root() for root in self._roots) if model is not None]
+
+    def path(self, layer: object) -> str | None:
+        """Return a layer's path, "" for a model, None outside the models."""
+        found: str | None = self._paths.get(layer)
+        return found
+
+    def types(self) -> set[type]:
+        """Return the classes of layers that are plain modules, which nothing but their own class calls."""
+        return {type(layer) for layer in self._paths if not is_keras(layer)}
+
+    def trainable(self) -> Iterator[tuple[str, Any]]:
+        """Yield the trainable variables of the models with the names their owners have for them."""
+        for model in self.roots():
+            for variable in getattr(model, "trainable_variables", ()):
+                value = getattr(variable, "value", variable)
+                told = variable if isinstance(variable, tf.Variable) else value
+                name = variable_name(variable)
+                if name is not None:
+                    yield name, told
+
+    def of_scope(self, scope: str) -> str | None:
+        """Return the layer of a name scope ("resnet50_1/layer1/0/conv1_2/convolution"), None where it names none."""
+        first, *rest = scope.split("/")
+        root = _called(first, self.roots())
+        if root is None:
+            return None
+        layer = root
+        for name in rest:
+            layer = _called(name, [child for _, child in children(layer)]) or layer
+        return self._paths.get(layer)
+
+
+def variable_name(variable: Any) -> str | None:
+    """Return a variable's name as its owner has it: Keras' path, else TensorFlow's name."""
+    path = getattr(variable, "path", None)
+    if isinstance(path, str):
+        return path
+    return str(variable.name).partition(":")[0] if isinstance(variable, tf.Variable) else None
+
+
+def is_keras(layer: object) -> bool:
+    """Tell whether Keras calls it."""
+    return hasattr(layer, "_open_name_scope")
+
+
+def is_layer(thing: object) -> bool:
+    """Tell whether something is a layer, a model or a module."""
+    return isinstance(thing, tf.Module) or is_keras(thing)
+
+
+def children(layer: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a layer is made of with its name in it: the attribute's, in a sequence of layers the layer's own."""
+    seen: set[int] = {id(layer)}
+    for name, value in _attributes(layer):
+        for label, child in _inside(name, value):
+            if id(child) not in seen:
+                seen.add(id(child))
+                yield label, child
+    for child in getattr(layer, "_layers", None) or ():
+        if is_layer(child) and id(child) not in seen:
+            seen.add(id(child))
+            yield str(child.name), child
+
+
+def scopes(name: str) -> Iterator[str]:
+    """Yield the name scopes an operator's name lies in, of a gradient those of what it is the gradient of.
+
+    The longest, the name itself, comes first.
+    """
+    plain = name.rpartition(_GRADIENT)[2]
+    before, symbolic, after = plain.rpartition(_SYMBOLIC)
+    for text in (after, before) if symbolic else (plain,):
+        parts = text.strip("/").split("/")
+        for size in range(len(parts), 0, -1):
+            yield "/".join((*parts[: size - 1], parts[size - 1].removesuffix("_grad")))
+
+
+def found_in(name: str, known: Mapping[str, str]) -> str | None:
+    """Return what is known of the longest scope of a name."""
+    return next((known[scope] for scope in scopes(name) if scope in known), None)
+
+
+def around(paths: Sequence[str]) -> str | None:
+    """Return the layer that has all of these in it, None of none."""
+    if not paths:
+        return None
+    places = zip(*(path.split(".") for path in paths), strict=False)
+    return ".".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, places))
+
+
+def _walk(path: str, layer: Any, above: set[int]) -> Iterator[tuple[str, Any]]:
+    yield path, layer
+    for label, child in children(layer):
+        if id(child) not in above:
+            yield from _walk(f"{path}.{label}" if path else label, child, above | {id(layer)})
+
+
+def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
+    own = vars(layer) if hasattr(layer, "__dict__") else {}
+    yield from ((name, value) for name, value in list(own.items()) if not name.startswith("_"))
+
+
+def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if is_layer(value):
+        yield name, value
+    elif isinstance(value, Mapping):
+        yield from ((f"{name}.{key}", each) for key, each in value.items() if is_layer(each))
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        yield from ((f"{name}.{place}", each) for place, each in enumerate(value) if is_layer(each))
+
+
+def _called(scope: str, layers: Iterable[Any]) -> Any:
+    """Return the layer that a part of a name scope stands for, exactly or but for its number."""
+    named = {str(getattr(layer, "name", "")): layer for layer in reversed(list(layers))}
+    return named.get(scope, named.get(_NUMBERED.sub("", scope)))

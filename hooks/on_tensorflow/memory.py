@@ -1,0 +1,109 @@
+"""A memory window: every allocation TensorFlow tells of, the operators it lies in, and owners read at marks."""
+
+import time
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+
+import tensorflow as tf
+
+from tbdprof.errors import UnavailableError
+from tbdprof.hooks import Drained
+from tbdprof.hooks.on_tensorflow import eager, owners
+from tbdprof.hooks.on_tensorflow.existing import Block
+from tbdprof.hooks.on_tensorflow.graphs import Graphs
+from tbdprof.hooks.on_tensorflow.tables import BEGIN, Recorded, build
+from tbdprof.hooks.on_tensorflow.trace import Session
+from tbdprof.hooks.on_tensorflow.watch import Watch
+from tbdprof.records import Strings
+
+
+class MemoryWindow:
+    """Follows memory from its making, with what exists then, until `stop`.
+
+    Raises UnavailableError where another profiler is active. `followed` is what is known since the first allocation, by
+    allocator and address, and `outside` are addresses that are not the allocator's.
+    """
+
+    def __init__(
+        self,
+        watch: Watch,
+        graphs: Graphs,
+        device: str,
+        followed: Mapping[str, Mapping[int, Block]],
+        outside: Collection[int],
+    ) -> None:
+        self._watch, self._graphs = watch, graphs
+        watch.look()
+        self._recorded = Recorded(device, followed, watch.watched.variables(), outside)
+        self._missing: dict[str, str] = {}
+        self._is_done = False
+        self._session = Session()
+        # Before the session: what Python sees is there before all that is told.
+        self._recorded.seen = owners.visible(device)
+        self._session.start()
+        self._is_open = True
+        self._log = eager.Log(graphs.tracing)
+        try:
+            self._session.mark(BEGIN)
+            self._recorded.total_bytes = allocated_bytes(device)
+            if followed:
+                owners.renew(watch.watched, {address for blocks in followed.values() for address in blocks})
+            watch.open_window(self._session, reads_owners=True)
+            watch.read(owners.everything(watch.watched))
+        except BaseException:
+            self.stop()
+            raise
+
+    def mark_step(self) -> None:
+        """Read all owners at a step's end, with all its work done, and mark the place."""
+        self._watch.read(owners.everything(self._watch.watched))
+        self._watch.mark_step()
+        self._log.step()
+
+    def stop(self) -> None:
+        """Put TensorFlow's functions back and end the session; does nothing the second time."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._recorded.reads = self._watch.reads
+        self._recorded.named = self._watch.watched.variables()
+        self._recorded.asked = self._log.asked
+        with ExitStack() as last:
+            last.callback(self._end)
+            last.callback(self._log.close)
+            self._watch.close_window()
+
+    def drain(self, strings: Strings) -> Drained:
+        """Return allocations, owners and spans."""
+        if not self._is_done:
+            return Drained({}, [], self._missing)
+        tables, marks, missing = build(self._recorded, self._graphs, strings)
+        return Drained(tables, marks, self._missing | missing)
+
+    def _end(self) -> None:
+        try:
+            self._recorded.trace = self._session.stop()
+            self._recorded.end_ns = time.monotonic_ns()
+            self._is_done = True
+        except UnavailableError as error:
+            self._missing["memory"] = str(error)
+
+
+def allocated_bytes(device: str) -> int | None:
+    """Return the allocator's own total now, None where it keeps none."""
+    return _information(device).get("current")
+
+
+def peak_bytes(device: str) -> int | None:
+    """Return the allocator's own peak over the whole run, None where it keeps none."""
+    return _information(device).get("peak")
+
+
+def _information(device: str) -> Mapping[str, int]:
+    kind, _, number = device.partition(":")
+    place = f"{'GPU' if kind == 'cuda' else 'CPU'}:{number or 0}"
+    try:
+        told: Mapping[str, int] = tf.config.experimental.get_memory_info(place)
+    except ValueError:  # the device's allocator does not count
+        return {}
+    return told if told.get("peak") else {}

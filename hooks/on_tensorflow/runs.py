@@ -1,0 +1,52 @@
+"""Which traced function each operator that ran belongs to."""
+
+from bisect import bisect_right
+from collections import defaultdict
+
+from tbdprof.hooks.on_tensorflow.graphs import Graphs
+from tbdprof.hooks.on_tensorflow.trace import MemoryEvent, OpEvent, Trace
+
+
+class Runs:
+    """The runs of functions of one trace.
+
+    The executor tells the run's number around the operators; what it was in when the session ended is not told. Such
+    operators are those of a function that was running then and has an operator of that name.
+    """
+
+    def __init__(self, trace: Trace, graphs: Graphs) -> None:
+        self._graphs = graphs
+        self._functions = [each for each in trace.functions if not each.is_compiled]
+        self._made: defaultdict[int, list[MemoryEvent]] = defaultdict(list)
+        for event in trace.memory:
+            self._made[event.step].append(event)
+        self._batches: dict[int, int | None] = {}
+        self._starts = [each.start_ns for each in self._functions]
+        self._named = {each.step: each.name for each in self._functions if each.step and each.name}
+
+    def function(self, op: OpEvent) -> str | None:
+        """Return the name of the function an operator ran in, None where there is none, or none is known."""
+        return self._named.get(self.run(op))
+
+    def is_loading(self, op: OpEvent) -> bool:
+        """Tell whether an operator is one of a data set's: those run in functions that no Python code called."""
+        return bool(op.step) and not op.is_eager and not self.run(op)
+
+    def batch(self, op: OpEvent) -> int | None:
+        """Return the size of the batch in the run an operator is part of, None where it need not be known."""
+        run = self.run(op)
+        if run not in self._named:
+            return None
+        if run not in self._batches:
+            self._batches[run] = self._graphs.batch(self._named[run], self._made[run])
+        return self._batches[run]
+
+    def run(self, op: OpEvent) -> int:
+        """Return the number of the run an operator is part of, 0 where it is part of none, or none is known."""
+        if op.is_eager or op.step in self._named:
+            return 0 if op.is_eager else op.step
+        place = bisect_right(self._starts, op.start_ns)
+        for each in reversed(self._functions[:place]):
+            if each.end_ns >= op.start_ns and self._graphs.has(op.node, each.name):
+                return each.step
+        return 0

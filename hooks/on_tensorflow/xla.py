@@ -1,0 +1,151 @@
+"""What ran inside regions that XLA compiled: the instructions it made, by the operators they were made of.
+
+A region's program (an HloProto) comes with the trace, and names for each instruction the operator it stands for. The
+times are those told: an instruction without an event has none. A product is counted as the operator's own definition
+has it where one instruction computes it, else by what the instruction itself multiplies; what else was fused has no
+count.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from tensorflow.compiler.xla.service import hlo_pb2
+
+from tbdprof.hooks.on_tensorflow.graphs import Graphs, Node
+from tbdprof.hooks.on_tensorflow.kernel_spans import Ran
+from tbdprof.hooks.on_tensorflow.products import product
+from tbdprof.hooks.on_tensorflow.trace import FunctionEvent, Trace
+from tbdprof.records import Operation, Phase
+from tbdprof.work import Work
+
+_OPERATIONS = {
+    "convolution": Operation.CONVOLUTION,
+    "dot": Operation.MATMUL,
+    **dict.fromkeys(("copy", "transpose", "concatenate", "pad", "slice", "broadcast"), Operation.COPY),
+    "convert": Operation.CAST,
+    "reduce": Operation.REDUCTION,
+}
+_PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL)
+_PRECISIONS = {"F32": "fp32", "F64": "fp64", "BF16": "bf16", "F16": "fp16"}
+_FOLLOWED = 4  # instructions from one without a name to the one it is computed for
+
+
+class Program:
+    """A compiled region's instructions."""
+
+    def __init__(self, told: bytes) -> None:
+        self._module = hlo_pb2.HloProto.FromString(told).hlo_module
+        self._computations = {each.id: each for each in self._module.computations}
+        self._by_id = {each.id: each for part in self._computations.values() for each in part.instructions}
+        self._by_name = {each.name: each for each in self._by_id.values()}
+
+    def instruction(self, name: str) -> Any:
+        """Return an instruction, None where there is none of the name."""
+        return self._by_name.get(name)
+
+    def operator(self, instruction: Any) -> tuple[str, str]:
+        """Return the name and type of the operator an instruction stands for: its own, else that of what takes it."""
+        level = [instruction]
+        for _ in range(_FOLLOWED):
+            for each in level:
+                if each.metadata.op_name:
+                    return each.metadata.op_name, each.metadata.op_type
+            level = [taker for each in level for taker in self._takers[each.id]]
+        return "", ""
+
+    def computes(self, instruction: Any) -> Operation:
+        """Return what kind of operation an instruction is by itself."""
+        return _OPERATIONS.get(instruction.opcode, Operation.OTHER)
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """The operators that instructions which compute products are named for."""
+        products = (each for each in self._by_id.values() if self.computes(each) in _PRODUCTS)
+        return frozenset(each.metadata.op_name for each in products) - {""}
+
+    def is_alone(self, instruction: Any) -> bool:
+        """Tell whether no other instruction computes a product of the same operator."""
+        return self._shared[self.operator(instruction)[0]] == 1
+
+    def work(self, instruction: Any) -> Work:
+        """Return what an instruction multiplies by itself."""
+        made, precision = list(instruction.shape.dimensions), _precision(instruction)
+        one, other = (list(self._by_id[each].shape.dimensions) for each in instruction.operand_ids[:2])
+        if instruction.opcode == "dot":
+            numbers = instruction.dot_dimension_numbers
+            inner = prod(one[place] for place in numbers.lhs_contracting_dimensions)
+            batch = prod(one[place] for place in numbers.lhs_batch_dimensions)
+            rows = prod(one) // (inner * batch or 1)
+            sizes = product(batch, rows, prod(made) // (batch * rows or 1), inner)
+            return Work(Operation.MATMUL, sizes, precision=precision)
+        features = other[instruction.convolution_dimension_numbers.kernel_output_feature_dimension]
+        sizes = {"weight": prod(other), "positions": prod(made) // (features or 1)}
+        return Work(Operation.CONVOLUTION, sizes, precision=precision)
+
+    @cached_property
+    def _takers(self) -> Mapping[int, list[Any]]:
+        takers: defaultdict[int, list[Any]] = defaultdict(list)
+        for each in self._by_id.values():
+            for taken in each.operand_ids:
+                takers[taken].append(each)
+        return takers
+
+    @cached_property
+    def _shared(self) -> Counter[str]:
+        """How many instructions compute products of each operator."""
+        products = (each for each in self._by_id.values() if self.computes(each) in _PRODUCTS)
+        return Counter(self.operator(each)[0] for each in products)
+
+
+def instructions(trace: Trace, graphs: Graphs) -> Iterator[Ran]:
+    """Yield the instructions that ran, with what they mean."""
+    programs = {name: Program(told) for name, told in trace.hlo_protos.items()}
+    known: dict[tuple[str, str], Node] = {}
+    for event in trace.hlo_ops:
+        key = event.module, event.name
+        if key not in known:
+            known[key] = _node(programs.get(event.module), event.name, _region(event.module, trace), graphs)
+        yield Ran(event.name.partition(".")[0], event.thread, event.start_ns, event.end_ns, known[key])
+
+
+def _region(module: str, trace: Trace) -> FunctionEvent | None:
+    """Return a call of the function that a program was compiled from: its name begins with the function's."""
+    compiled = (each for each in trace.functions if each.is_compiled)
+    return next((each for each in compiled if module.startswith(each.name.replace("_", "a", 1))), None)
+
+
+def _node(program: Program | None, name: str, region: FunctionEvent | None, graphs: Graphs) -> Node:
+    instruction = None if program is None else program.instruction(name)
+    if program is None or instruction is None:
+        return Node(Phase.OUTSIDE, None, Operation.COMPILED)
+    kind = program.computes(instruction)
+    operator, op_type = program.operator(instruction)
+    found = graphs.find(operator, op_type, region.name) if operator and region is not None else None
+    if kind in _PRODUCTS:
+        return _product(program, instruction, found, None if region is None else region.name, graphs)
+    if found is None:
+        return Node(Phase.OUTSIDE, None, kind)
+    operation = kind if kind is not Operation.OTHER or found.operation in _PRODUCTS else found.operation
+    return replace(found, operation=operation, work=None, shapes=None, gradients=(), adds_to=None)
+
+
+def _product(program: Program, instruction: Any, found: Node | None, region: str | None, graphs: Graphs) -> Node:
+    """Say what a product is: where XLA gave it no name, the one that leads to what takes it and has no other."""
+    if found is not None and region is not None and not instruction.metadata.op_name:
+        found = graphs.product_before(program.operator(instruction)[0], region, program.named) or found
+    work = None if found is None or not program.is_alone(instruction) else found.work
+    if found is None:
+        return Node(Phase.OUTSIDE, None, program.computes(instruction), program.work(instruction))
+    if work is None or work.operation not in _PRODUCTS:
+        work = program.work(instruction)
+    return replace(found, operation=work.operation, work=work, shapes=None, gradients=(), adds_to=None)
+
+
+def _precision(instruction: Any) -> str:
+    names = instruction.shape.DESCRIPTOR.fields_by_name["element_type"].enum_type.values_by_number
+    told = str(names[instruction.shape.element_type].name)
+    return _PRECISIONS.get(told, told.lower())

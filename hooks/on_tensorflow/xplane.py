@@ -1,0 +1,175 @@
+"""Reads the file that TensorFlow's profiler leaves (an XSpace) into the events of `trace`.
+
+Seen in TensorFlow 2.21 on a CPU: everything is on the plane "/host:CPU", a line per thread. An operator's event is
+named "node:Type" and displayed as "Type"; in eager mode it is "EagerLocalExecute: Type". The executor tells the number
+of the run its operators belong to around them ("ExecutorState::Process"), a function's run once
+("FunctionRun").
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+from tbdprof.hooks.on_tensorflow.trace import MARK, FunctionEvent, HloEvent, MarkEvent, MemoryEvent, OpEvent, Trace
+from tbdprof.records import AllocationKind
+
+_HOST, _METADATA, _ENVIRONMENT = "/host:CPU", "/host:metadata", "Task Environment"
+_EAGER = "EagerLocalExecute: "
+_FUNCTION = "__inference_"  # what TensorFlow names every traced function with
+_MEMORY = {"MemoryAllocation": AllocationKind.ALLOCATED, "MemoryDeallocation": AllocationKind.FREED}
+_UNSIGNED = 1 << 64
+
+Stats = Mapping[str, Any]
+_Taker = Callable[["_Line", str, str, int, int, Stats], None]
+
+
+def read(told: bytes, offset_ns: int) -> Trace:
+    """Return a serialized XSpace's events; `offset_ns` is the wall clock minus the monotonic one."""
+    space = xplane_pb2.XSpace.FromString(told)
+    trace = Trace(dropped=len(space.errors))
+    planes = {plane.name: plane for plane in space.planes}
+    begin_ns = _begin_ns(planes.get(_ENVIRONMENT)) - offset_ns
+    if _METADATA in planes:
+        trace.hlo_protos = dict(_hlo_protos(planes[_METADATA]))
+    if _HOST in planes:
+        host = planes[_HOST]
+        takers = {key: taker for key, item in host.event_metadata.items() if (taker := _taker(item)) is not None}
+        for line in host.lines:
+            _Line(host, line, begin_ns, trace).read(takers)
+    for events in (trace.ops, trace.functions, trace.hlo_ops):
+        events.sort(key=lambda event: (event.start_ns, -event.end_ns))
+    trace.memory.sort(key=lambda event: event.time_ns)
+    trace.marks.sort(key=lambda event: event.time_ns)
+    return trace
+
+
+class _Line:
+    """One thread's events."""
+
+    def __init__(self, plane: Any, line: Any, begin_ns: int, trace: Trace) -> None:
+        self._plane, self._line, self._trace = plane, line, trace
+        self._begin_ns = begin_ns + line.timestamp_ns
+        self._runs: list[tuple[int, int, int]] = []  # of the executor: start, end, step
+        self._calls: list[tuple[int, int, str]] = []  # of functions in eager mode: start, end, name
+        self._thread = line.id
+
+    def read(self, takers: Mapping[int, "_Taker"]) -> None:
+        """Add them to the trace; what tells of others first."""
+        around = (_Line.run, _Line.call)
+        events = [event for event in self._line.events if event.metadata_id in takers]
+        for first in (True, False):
+            for event in events:
+                taker = takers[event.metadata_id]
+                if (taker in around) == first:
+                    self._take(taker, event)
+            self._runs.sort()
+            self._calls.sort()
+
+    def _take(self, taker: _Taker, event: Any) -> None:
+        item = self._plane.event_metadata[event.metadata_id]
+        start_ns = self._begin_ns + event.offset_ps // 1000
+        end_ns = self._begin_ns + (event.offset_ps + event.duration_ps) // 1000
+        taker(self, item.name, item.display_name, start_ns, end_ns, dict(_stats(self._plane, event.stats)))
+
+    def run(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        self._runs.append((start_ns, end_ns, int(stats.get("id", 0))))
+
+    def call(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        self._calls.append((start_ns, end_ns, name.removeprefix(_EAGER)))
+
+    def function(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        # What runs it may return before it has run; the call around it waits.
+        start_ns, end_ns, called = _around(self._calls, start_ns) or (start_ns, end_ns, "")
+        self._trace.functions.append(FunctionEvent(called, self._thread, start_ns, end_ns, int(stats.get("id", 0))))
+
+    def op(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        node = name.removesuffix(f":{display}")
+        step = (_around(self._runs, start_ns) or (0, 0, 0))[2]
+        self._trace.ops.append(OpEvent(self._thread, node, display, start_ns, end_ns, step))
+        if display.startswith(_FUNCTION):
+            event = FunctionEvent(display, self._thread, start_ns, end_ns, step=0, is_compiled=True)
+            self._trace.functions.append(event)
+
+    def eager_op(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        kind = name.removeprefix(_EAGER)
+        self._trace.ops.append(OpEvent(self._thread, kind, kind, start_ns, end_ns, is_eager=True))
+
+    def memory(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        self._trace.memory.append(
+            MemoryEvent(
+                time_ns=start_ns,
+                thread=self._thread,
+                kind=_MEMORY[name],
+                allocator=str(stats.get("allocator_name", "")),
+                address=int(stats["addr"]) % _UNSIGNED,
+                requested_bytes=int(stats["requested_bytes"]),
+                allocated_bytes=int(stats["allocation_bytes"]),
+                total_bytes=int(stats["bytes_allocated"]),
+                peak_bytes=int(stats["peak_bytes_in_use"]),
+                node=str(stats.get("tf_op", "")),
+                region=str(stats.get("region_type", "")),
+                dtype=int(stats.get("data_type", 0)),
+                shape=str(stats.get("shape", "")),
+                step=int(stats.get("id", 0)),
+            )
+        )
+
+    def mark(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        self._trace.marks.append(MarkEvent(name.removeprefix(MARK), self._thread, start_ns))
+
+    def hlo(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        if "hlo_op" in stats:
+            module = str(stats.get("hlo_module", ""))
+            self._trace.hlo_ops.append(HloEvent(self._thread, name, module, start_ns, end_ns))
+
+
+def _taker(item: Any) -> _Taker | None:
+    """Return what takes the events of a name, None for those that tell nothing wanted."""
+    name, display = item.name, item.display_name
+    fixed: dict[str, _Taker] = {
+        **dict.fromkeys(_MEMORY, _Line.memory),
+        "FunctionRun": _Line.function,
+        "ExecutorState::Process": _Line.run,
+    }
+    if name in fixed:
+        return fixed[name]
+    if name.startswith(MARK):
+        return _Line.mark
+    if name.startswith(_EAGER):
+        return _Line.call if name.startswith(_EAGER + _FUNCTION) else _Line.eager_op
+    if display and name.endswith(f":{display}"):
+        return _Line.op
+    is_xlas = ":" not in name and not name.startswith(("Eager", "TFE_", "KernelAndDevice"))
+    return _Line.hlo if is_xlas else None
+
+
+def _around(intervals: list[tuple[int, int, Any]], time_ns: int) -> tuple[int, int, Any] | None:
+    """Return the latest interval (in order of start) that holds a time, None where none does."""
+    place = bisect_right(intervals, time_ns, key=lambda interval: interval[0]) - 1
+    while place >= 0:
+        if intervals[place][0] <= time_ns <= intervals[place][1]:
+            return intervals[place]
+        place -= 1
+    return None
+
+
+def _stats(plane: Any, stats: Any) -> Iterator[tuple[str, Any]]:
+    for stat in stats:
+        field = stat.WhichOneof("value")
+        value = getattr(stat, field)
+        told = plane.stat_metadata[value].name if field == "ref_value" else value
+        yield plane.stat_metadata[stat.metadata_id].name, told
+
+
+def _begin_ns(plane: Any) -> int:
+    """Return the wall clock at the beginning of the session, which all times of lines count from."""
+    return int(dict(_stats(plane, plane.stats)).get("profile_start_time", 0)) if plane is not None else 0
+
+
+def _hlo_protos(plane: Any) -> Iterator[tuple[str, bytes]]:
+    for item in plane.event_metadata.values():
+        stats = dict(_stats(plane, item.stats))
+        if "Hlo Proto" in stats:
+            yield item.name.rpartition("(")[0], bytes(stats["Hlo Proto"])

@@ -1,0 +1,45 @@
+"""Functions of a framework's Python side, replaced for a while and put back exactly."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+_ABSENT = object()
+Replaced = Callable[..., Any]
+
+
+class Patches:
+    """Groups of replaced attributes; a group is in place as long as someone needs it."""
+
+    def __init__(self, groups: Mapping[str, Sequence[tuple[object, str, Callable[[Replaced], Replaced]]]]) -> None:
+        """Take, for each group, owners, names and what makes a replacement of the original."""
+        self._groups = groups
+        self._needed: dict[str, set[str]] = {group: set() for group in groups}
+        self._originals: dict[str, list[tuple[object, str, object]]] = {}
+
+    def need(self, group: str, reason: str) -> None:
+        """Have a group in place until this reason is gone."""
+        if not self._needed[group]:
+            self._originals[group] = [_replace(*patch) for patch in self._groups[group]]
+        self._needed[group].add(reason)
+
+    def release(self, reason: str) -> None:
+        """Put back every group that was needed for this reason alone."""
+        for group, reasons in self._needed.items():
+            reasons.discard(reason)
+            if not reasons:
+                for owner, name, original in reversed(self._originals.pop(group, [])):
+                    _put_back(owner, name, original)
+
+
+def _replace(owner: Any, name: str, make: Callable[[Replaced], Replaced]) -> tuple[object, str, object]:
+    original = getattr(owner, name)
+    kept = vars(owner).get(name, _ABSENT)
+    setattr(owner, name, make(original))
+    return owner, name, kept
+
+
+def _put_back(owner: object, name: str, original: object) -> None:
+    if original is _ABSENT:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, original)

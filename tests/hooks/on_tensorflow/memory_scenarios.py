@@ -1,0 +1,244 @@
+"""Trains a small net in TensorFlow in several ways, in one process; prints what memory windows saw as JSON."""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tbdprof.analysis.account import account
+from tbdprof.analysis.blocks import NEVER
+from tbdprof.analysis.summary import summarize
+from tbdprof.hooks import Setting, load
+from tbdprof.own_loop import new_run
+from tbdprof.plan import Plan
+from tbdprof.profiler import Profiler
+from tbdprof.recording import Recording
+from tbdprof.records import Phase, Role, SpanKind
+
+PLAN = Plan(warmup=2, steps=2, windows=("clean", "memory"))
+BATCH, SIDE, CLASSES = 8, 16, 10
+KEPT_FLOATS = 5000  # a tensor of these is planted where it does not belong
+Json = dict[str, Any]
+Step = Callable[[], Any]
+
+
+def net() -> Any:
+    import keras
+    from keras import layers
+
+    return keras.Sequential(
+        [
+            layers.Input((SIDE, SIDE, 3)),
+            layers.Conv2D(8, 3, name="conv"),
+            layers.BatchNormalization(name="bn"),
+            layers.ReLU(),
+            layers.Flatten(),
+            layers.Dense(CLASSES, name="dense"),
+        ],
+        name="net",
+    )
+
+
+def batch() -> tuple[Any, Any]:
+    import tensorflow as tf
+
+    return tf.random.normal((BATCH, SIDE, SIDE, 3)), tf.constant([i % CLASSES for i in range(BATCH)])
+
+
+def train_step(model: Any, optimizer: Any, images: Any, labels: Any, planted: Step | None = None) -> Step:
+    import tensorflow as tf
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model(images, training=True)))
+            if planted is not None:
+                loss += planted()
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return step
+
+
+def observe(
+    make: Callable[[], tuple[Any, Any, Step, list[Any]]], *, prepared: bool, after: Callable[[], None] | None = None
+) -> Json:
+    """Return what the profiler told of a loop; `make` returns the model, the optimizer, the step and kept inputs."""
+    hook = load("tensorflow")
+    if prepared:
+        hook.prepare(Setting("cpu", 2, "fp32", 0))
+    else:
+        hook.attach()
+    model, optimizer, step, inputs = make()
+    hook.watch([model], [] if optimizer is None else [optimizer], inputs)
+    profiler = Profiler(hook, new_run("net", "tensorflow"), PLAN)
+    with profiler:
+        while profiler.active:
+            loss = step()
+            if after is not None:
+                after()
+            profiler.step(BATCH)
+    del loss
+    return {**told(profiler.recording), "parameters": sizes(model)}
+
+
+def sizes(model: Any) -> Json:
+    return {"trained": count(model.trainable_variables), "buffers": count(model.non_trainable_variables)}
+
+
+def count(variables: Any) -> int:
+    return sum(variable.value.shape.num_elements() * variable.value.dtype.size for variable in variables)
+
+
+def told(recording: Recording) -> Json:
+    memory = summarize(recording).memory
+    assert memory is not None
+    window = next(each for each in recording.windows if each.name == "memory")
+    owners, ends = window.table("owner"), window.table("step")["last_sequence"]
+    gradients = owners[(owners["role"] == Role.GRADIENT) & (owners["sequence"] > ends[0])]
+    last = owners[(owners["role"] == Role.OPTIMIZER_STATE) & (owners["sequence"] > ends[-2])]
+    spans = window.table("span")
+    return {
+        "mismatches": memory.mismatches,
+        "violations": memory.violations,
+        "roles": {role.name: size for role, size in memory.roles_at_peak.items()},
+        "largest": {role.name: size for role, size in memory.roles_max.items()},
+        "peak": memory.allocator_peak_bytes,
+        "independent_peak": memory.independent_peak_bytes,
+        "whole_run_peak": recording.run.whole_run_peak_bytes,
+        "watched_since": recording.run.watched_since,
+        "independent_total": recording.run.independent_total,
+        "missing": dict(recording.missing),
+        "gradients": {recording.strings[int(row["name"])]: int(row["bytes"]) for row in gradients},
+        "gradient_bytes_a_step": int(gradients["bytes"].sum()) / (len(ends) - 1),
+        "state": sum(int(row["bytes"]) for row in last),
+        "optimizers": [[each.kind, dict(each.settings), list(each.parameters)] for each in recording.run.optimizers],
+        "names": [each.name for each in recording.run.parameters],
+        "layers": sorted({recording.strings[int(row["name"])] for row in spans[spans["kind"] == SpanKind.LAYER]}),
+        "phases": sorted({Phase(int(each)).name for each in spans["phase"]}),
+        "steps": len(ends),
+        "planted": planted_roles(recording),
+        "inputs": sorted({recording.strings[int(row["name"])] for row in owners[owners["role"] == Role.INPUT]}),
+    }
+
+
+def planted_roles(recording: Recording) -> Json:
+    """Return the roles of the blocks as large as what is planted: of those left in the end, and of those that went."""
+    window = next(each for each in recording.windows if each.name == "memory")
+    worked = account(recording, window)
+    mine = worked.blocks.size_bytes == 4 * KEPT_FLOATS
+    left = worked.blocks.end == NEVER
+    roles = [[Role(int(each)).name for each in worked.roles[mine & chosen]] for chosen in (left, ~left)]
+    return {"left": roles[0], "gone": sorted(set(roles[1]))}
+
+
+def with_optimizer(make: Callable[[], Any], *, is_eager: bool = False, planted: Step | None = None) -> Any:
+    def build() -> tuple[Any, Any, Step, list[Any]]:
+        import tensorflow as tf
+
+        model, optimizer, (images, labels) = net(), make(), batch()
+        step = train_step(model, optimizer, images, labels, planted)
+        return model, optimizer, step if is_eager else tf.function(step), [images, labels]
+
+    return build
+
+
+def fit() -> Json:
+    """Return what the callback told of a Keras loop with the profiler that encloses it."""
+    import keras
+    import numpy as np
+
+    model = net()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss, jit_compile=False)
+    images = np.random.default_rng(0).random((20 * BATCH, SIDE, SIDE, 3), np.float32)
+    from tbdprof.on_tensorflow import TbdprofCallback
+
+    hook = load("tensorflow")
+    hook.attach()
+    hook.watch([model], [])
+    profiler = Profiler(hook, new_run("net", "tensorflow"), PLAN)
+    with profiler:
+        model.fit(
+            images,
+            np.arange(20 * BATCH) % CLASSES,
+            batch_size=BATCH,
+            verbose=0,
+            callbacks=[TbdprofCallback(profiler)],
+        )
+    return {**told(profiler.recording), "parameters": sizes(model)}
+
+
+def is_as_it_was() -> bool:
+    """Tell whether nothing of TensorFlow's or Keras's is replaced."""
+    import keras
+    import tensorflow as tf
+    from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+
+    replaced = [
+        tf.GradientTape.gradient,
+        tf.GradientTape.__enter__,
+        tf.GradientTape.__exit__,
+        keras.Layer.__call__,
+        keras.optimizers.Optimizer.apply,
+        Function.__call__,
+    ]
+    return not any("on_tensorflow" in each.__code__.co_filename for each in replaced)
+
+
+def main() -> None:
+    momentum = "keras.optimizers.SGD(0.1, momentum=0.9)"
+    results: Json = {}
+
+    def make(text: str) -> Callable[[], Any]:
+        def built() -> Any:
+            import keras
+
+            return eval(text, {"keras": keras})
+
+        return built
+
+    results["momentum"] = observe(with_optimizer(make(momentum)), prepared=True)
+    results["restored"] = is_as_it_was()
+    results["plain"] = observe(with_optimizer(make("keras.optimizers.SGD(0.1)")), prepared=False)
+    results["adam"] = observe(with_optimizer(make("keras.optimizers.Adam(amsgrad=True)")), prepared=False)
+    results["eager"] = observe(with_optimizer(make(momentum), is_eager=True), prepared=False)
+    results["fit"] = fit()
+    results.update(planted(make(momentum)))
+    json.dump(results, sys.stdout)
+
+
+def planted(optimizer: Callable[[], Any]) -> Json:
+    import tensorflow as tf
+
+    cache: list[Any] = []
+
+    def feature_map() -> Any:
+        # A square's gradient needs what was squared; the sum of random numbers keeps it from being folded away.
+        return tf.reduce_sum(tf.square(tf.random.normal((KEPT_FLOATS,)) + tf.reduce_sum(weight[0]))) * 1e-3
+
+    weight: list[Any] = []
+
+    def with_map() -> Any:
+        model, made, (images, labels) = net(), optimizer(), batch()
+        weight.append(model.trainable_variables[0])
+        return model, made, tf.function(train_step(model, made, images, labels, feature_map)), [images, labels]
+
+    def lookup() -> Any:
+        import keras
+
+        parts = [keras.layers.Input((6,), dtype="int32"), keras.layers.Embedding(400, 16), keras.layers.Flatten()]
+        model, made = keras.Sequential([*parts, keras.layers.Dense(CLASSES)]), keras.optimizers.SGD(0.1)
+        words, (_, labels) = tf.ones((BATCH, 6), tf.int32), batch()
+        return model, made, tf.function(train_step(model, made, words, labels)), [words, labels]
+
+    eager = with_optimizer(optimizer, is_eager=True)
+    return {
+        "lookup": observe(lookup, prepared=False),
+        "map": observe(with_map, prepared=False),
+        "cache": observe(eager, prepared=False, after=lambda: cache.append(tf.random.normal((KEPT_FLOATS,)))),
+    }
+
+
+if __name__ == "__main__":
+    main()

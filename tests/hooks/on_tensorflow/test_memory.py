@@ -1,0 +1,118 @@
+"""What the TensorFlow hook tells of memory, to the byte: one process trains a small net in several ways."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if importlib.util.find_spec("tensorflow") is None:
+    pytest.skip("needs tensorflow", allow_module_level=True)
+
+ROOT = Path(__file__).parents[3]
+ITERATION, RATE = 8, 4  # the counter and the rate that a Keras optimizer keeps once
+LOOPS = ("momentum", "plain", "adam", "eager", "fit", "cache", "map")
+Json = dict[str, Any]
+Results = Callable[[str], Json]
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
+    script = Path(__file__).with_name("memory_scenarios.py")
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr
+    printed = json.loads(done.stdout)
+    return lambda name: printed[name]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_nothing_contradicts_itself_and_every_loops_arithmetic_holds(results: Results, loop: str) -> None:
+    told = results(loop)
+    assert (told["violations"], told["mismatches"], told["missing"]) == ([], 0, {})
+    assert told["steps"] == 4
+    assert told["largest"]["WEIGHT"] >= told["parameters"]["trained"]
+
+
+def test_after_every_event_all_of_the_allocators_total_is_known(results: Results) -> None:
+    told = results("momentum")
+    assert told["watched_since"] == "before the first allocation"
+    assert told["independent_total"] is None
+    assert told["largest"]["UNKNOWN"] == 0
+    assert told["peak"] == told["independent_peak"] <= told["whole_run_peak"]
+
+
+def test_weights_and_kept_inputs_are_the_arithmetics(results: Results) -> None:
+    told = results("momentum")
+    assert told["roles"]["WEIGHT"] == told["parameters"]["trained"]
+    assert told["roles"]["INPUT"] == 8 * 16 * 16 * 3 * 4 + 8 * 4
+
+
+def test_a_weight_that_copies_itself_for_every_reader_is_found_and_left_copying(results: Results) -> None:
+    told = results("lookup")
+    assert told["mismatches"] == 0
+    assert told["roles"]["WEIGHT"] == told["parameters"]["trained"]
+    assert told["largest"]["FEATURE_MAP"] >= 400 * 16 * 4  # the copy that the forward pass reads
+
+
+def test_in_eager_mode_every_gradient_is_told_once_a_step(results: Results) -> None:
+    told = results("eager")
+    assert told["gradient_bytes_a_step"] == told["parameters"]["trained"]
+    assert sorted(told["gradients"]) == sorted(told["optimizers"][0][2])
+
+
+@pytest.mark.parametrize("loop", ["momentum", "plain", "adam", "fit"])
+def test_in_a_function_gradients_are_told_but_for_small_ones_in_memory_handed_on(results: Results, loop: str) -> None:
+    told = results(loop)
+    assert {"conv.kernel", "dense.kernel", "dense.bias"} <= set(told["gradients"])
+    assert 0 <= told["parameters"]["trained"] - told["gradient_bytes_a_step"] <= 3 * 32  # the convolution's and norm's
+
+
+@pytest.mark.parametrize(("loop", "arrays"), [("plain", 0), ("momentum", 1), ("eager", 1), ("fit", 1), ("adam", 3)])
+def test_the_optimizers_state_is_its_definitions(results: Results, loop: str, arrays: int) -> None:
+    told = results(loop)
+    assert told["state"] == arrays * told["parameters"]["trained"] + ITERATION + RATE
+
+
+def test_momentum_is_there_twice_while_a_function_trains(results: Results) -> None:
+    momentum, plain = results("momentum"), results("plain")
+    twice = momentum["largest"]["OPTIMIZER_STATE"] - momentum["state"]
+    assert twice >= 0.98 * momentum["parameters"]["trained"]  # all but the smallest are computed ahead
+    assert plain["largest"]["OPTIMIZER_STATE"] <= plain["state"] + ITERATION
+
+
+def test_operators_are_in_the_layers_of_the_model(results: Results) -> None:
+    assert {"conv", "bn", "dense"} <= set(results("momentum")["layers"])
+    assert {"conv", "bn", "dense"} <= set(results("eager")["layers"])
+
+
+def test_in_a_fit_the_batches_are_what_the_data_set_loads(results: Results) -> None:
+    told = results("fit")
+    assert told["inputs"] == ["tf.data"]
+    assert told["optimizers"][0][0] == "sgd"  # taken from the compiled model
+    assert told["largest"]["INPUT"] >= 8 * 16 * 16 * 3 * 4
+
+
+def test_a_cache_that_grows_every_step_is_dynamic(results: Results) -> None:
+    assert results("cache")["planted"]["left"] == 8 * ["DYNAMIC"]
+    assert results("eager")["planted"] == {"left": [], "gone": []}
+
+
+def test_what_backward_needs_is_a_feature_map_and_what_it_makes_a_gradient_map(results: Results) -> None:
+    assert results("map")["planted"] == {"left": [], "gone": ["FEATURE_MAP", "GRADIENT_MAP"]}
+
+
+def test_a_convolutions_scratch_is_workspace(results: Results) -> None:
+    assert results("momentum")["largest"]["WORKSPACE"] > 0
+
+
+def test_everything_is_put_back(results: Results) -> None:
+    assert results("restored") is True

@@ -1,0 +1,234 @@
+"""What runs in TensorFlow's kernels windows, where, and what it computes: against torch's counter and by hand."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+if importlib.util.find_spec("tensorflow") is None:
+    pytest.skip("tensorflow is not installed", allow_module_level=True)
+
+SCENARIOS = Path(__file__).with_name("operator_scenarios.py")
+ROOT = Path(__file__).parents[3]
+BATCH, SIDE = 4, 8
+PRODUCTS = ("CONVOLUTION", "MATMUL")
+LAYERS = {"stem", "block.conv1", "block.conv2", "up", "depthwise", "heads.0", "heads.1"}
+GROUPS = 3
+DEPTHWISE = 2 * 3 * 3 * 6 * 5 * 5 * BATCH
+# An LSTM of 16 units on 8 features: its four gates, of input and state, for a batch of 4, at 6 times.
+LSTM_STEP = 2 * 4 * (8 + 16) * 4 * 16
+
+
+@pytest.fixture(scope="module")
+def told() -> Any:
+    """What the windows of all scenarios told."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(SCENARIOS)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+class Reference(nn.Module):
+    """The scenarios' net, in torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 6, 3, stride=2)
+        self.conv1, self.conv2 = nn.Conv2d(6, 6, 3, padding=1), nn.Conv2d(6, 6, 3, padding=1, bias=False)
+        self.up, self.depthwise = nn.ConvTranspose2d(6, 3, 3, stride=2), nn.Conv2d(3, 6, 3, groups=GROUPS)
+        self.heads = nn.Sequential(nn.Flatten(), nn.Linear(150, 7), nn.ReLU(), nn.Linear(7, 5))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        maps = self.stem(images)
+        scores: torch.Tensor = self.heads(self.depthwise(self.up(self.conv2(self.conv1(maps)) + maps)))
+        return scores
+
+
+def of_torch() -> tuple[int, int]:
+    """Torch's own count of the net's FLOPs: of the forward pass, and of both."""
+    net, images = Reference(), torch.ones(BATCH, 3, SIDE, SIDE)
+    with FlopCounterMode(display=False) as counter:
+        scores = net(images)
+        forward = counter.get_total_flops()
+        scores.sum().backward()
+    # Torch's counter takes the gradient of a grouped weight for that of one without groups.
+    return forward, counter.get_total_flops() - (GROUPS - 1) * DEPTHWISE
+
+
+def rows(told: Any, name: str) -> list[dict[str, Any]]:
+    names = ("name", "phase", "operation", "layer", "products", "others", "shapes", "nested")
+    return [dict(zip(names, row, strict=True)) for row in told[name]["rows"]]
+
+
+def flops(told: Any, name: str, *phases: str) -> int:
+    """The FLOPs of products in a step; two are recorded of some scenarios."""
+    steps = len(told[name]["marks"])
+    return sum(row["products"] or 0 for row in rows(told, name) if not phases or row["phase"] in phases) // steps
+
+
+def test_products_are_those_of_the_same_net_in_torch_to_the_unit(told: Any) -> None:
+    forward, both = of_torch()
+
+    assert flops(told, "function", "FORWARD") == forward
+    assert flops(told, "function", "BACKWARD") == both - forward
+    assert flops(told, "function") == both
+
+
+def test_a_function_that_was_traced_before_tells_the_same(told: Any) -> None:
+    def kinds(name: str) -> Counter[Any]:
+        return Counter((row["name"], row["phase"], row["layer"], row["products"]) for row in rows(told, name))
+
+    twice = Counter({each: 2 * count for each, count in kinds("before").items()})
+    assert twice == kinds("function")  # of two steps
+
+
+def test_a_compiled_function_has_the_products_of_the_one_that_is_not_compiled(told: Any) -> None:
+    by_layer = [
+        Counter({(row["phase"], row["layer"]): row["products"] // steps for row in rows(told, name) if row["products"]})
+        for name, steps in (("compiled", 1), ("function", 1))
+    ]
+
+    assert by_layer[0].keys() == by_layer[1].keys()
+    assert flops(told, "compiled") == flops(told, "function")
+    regions = [row for row in rows(told, "compiled") if row["operation"] == "COMPILED"]
+    assert len(regions) == 1
+    assert regions[0]["products"] is None
+
+
+def test_eager_mode_computes_the_gradient_for_the_image_too(told: Any) -> None:
+    stem = 2 * 3 * 3 * 3 * 6 * 3 * 3 * BATCH  # 3×3 places from 8×8 at a stride of 2
+
+    assert flops(told, "eager", "FORWARD") == flops(told, "function", "FORWARD")
+    assert flops(told, "eager") == flops(told, "function") + stem
+
+
+@pytest.mark.parametrize("name", ["function", "before", "eager", "compiled"])
+def test_every_product_is_in_its_layer_forward_and_backward(told: Any, name: str) -> None:
+    products = [row for row in rows(told, name) if row["operation"] in PRODUCTS]
+
+    assert {row["layer"] for row in products if row["phase"] == "FORWARD"} == LAYERS
+    assert {row["layer"] for row in products if row["phase"] == "BACKWARD"} == LAYERS
+    assert all(row["products"] for row in products)
+
+
+@pytest.mark.parametrize("name", ["function", "before", "eager"])
+def test_what_changes_weights_is_update_and_has_no_layer(told: Any, name: str) -> None:
+    """The weights are decayed by hand between the gradients and the optimizer."""
+    update = [row for row in rows(told, name) if row["phase"] == "UPDATE"]
+    steps = len(told[name]["marks"])
+    decayed = [row for row in update if row["name"] == "AddV2"]
+
+    assert {row["layer"] for row in update} == {None}
+    assert len(decayed) // steps == len(told["gradients"]["parameters"]) + 1  # and the optimizer's counter of steps
+    assert not [row for row in rows(told, name) if row["phase"] == "FORWARD" and row["name"].startswith("AssignSub")]
+
+
+def test_operators_of_eager_mode_are_all_known(told: Any) -> None:
+    unknown = {row["name"] for row in rows(told, "eager") if row["phase"] == "OUTSIDE"}
+
+    assert unknown <= {"_EagerConst"}
+    assert told["eager"]["missing"] == {}
+
+
+def test_an_event_nobody_asked_for_keeps_its_type_from_being_told_by_order(told: Any) -> None:
+    assert dict(told["planted"]["works"]) == {"Fill": True, "MatMul": False, "Relu": True}
+    assert "2 of 6 operators" in told["planted"]["missing"]["layers of kernels"]
+
+
+def test_modules_without_name_scopes_are_told_by_their_calls(told: Any) -> None:
+    products = [(row["phase"], row["layer"], row["products"]) for row in rows(told, "modules") if row["products"]]
+
+    assert sorted(products) == sorted(
+        [
+            ("FORWARD", "first", 2 * 3 * 6 * 7),
+            ("FORWARD", "last", 2 * 3 * 7 * 5),
+            ("BACKWARD", "first", 2 * 3 * 6 * 7),  # the weight's: nobody asks for the input's
+            ("BACKWARD", "last", 2 * 3 * 7 * 5),
+            ("BACKWARD", "last", 2 * 3 * 7 * 5),
+        ]
+    )
+    assert {row["name"] for row in rows(told, "modules") if row["phase"] == "UPDATE"} >= {"AssignSubVariableOp"}
+
+
+def test_an_operator_of_a_loop_counts_each_time_it_runs(told: Any) -> None:
+    products = [row for row in rows(told, "loop") if row["layer"] == "rnn.cell" and row["operation"] == "MATMUL"]
+    forward = [row for row in products if row["phase"] == "FORWARD"]
+    backward = [row for row in products if row["phase"] == "BACKWARD"]
+
+    assert len(forward) == 2 * 6
+    assert sum(row["products"] for row in forward) == 6 * LSTM_STEP
+    # Of both weights and of the state; nobody asks for the input's.
+    assert sum(row["products"] for row in backward) == 6 * (LSTM_STEP + 2 * 4 * 16 * 4 * 16)
+
+
+def test_a_layer_that_is_called_while_gradients_are_taken_is_recomputed(told: Any) -> None:
+    first = 2 * BATCH * 7 * 8 * 6
+
+    assert flops(told, "recomputed", "RECOMPUTE") == first
+    by_layer = {(row["phase"], row["layer"]) for row in rows(told, "recomputed") if row["products"]}
+    assert {layer for phase, layer in by_layer if phase == "RECOMPUTE"} == {"first"}
+
+
+def test_of_two_products_before_a_fused_sum_the_one_with_the_bias_was_fused(told: Any) -> None:
+    """A plain recurrent cell multiplies its input, adds the bias, and to that the product of its state."""
+    cell = [row for row in rows(told, "recomputed") if row["layer"] == "cells.cell" and row["phase"] == "FORWARD"]
+    products = Counter(row["products"] for row in cell if row["operation"] == "MATMUL")
+
+    assert products == {2 * BATCH * 6 * 3: 7, 2 * BATCH * 3 * 3: 7}
+
+
+def test_batches_of_two_sizes_are_each_counted_by_their_own(told: Any) -> None:
+    forward = 2 * 10 * (6 * 7 + 7 * 5)  # ten samples, of which the last two are a batch
+
+    assert flops(told, "fitted", "FORWARD") == forward
+    assert flops(told, "fitted", "BACKWARD") == forward + 2 * 10 * 7 * 5
+    assert told["fitted"]["missing"] == {}
+
+
+def test_what_loads_data_is_not_training(told: Any) -> None:
+    loading = {row["name"] for row in rows(told, "fitted") if row["phase"] == "DATA"}
+
+    assert loading & {"RandomShuffle", "GatherV2", "Slice"}
+    assert not [row for row in rows(told, "fitted") if row["phase"] == "DATA" and row["layer"] is not None]
+
+
+def test_gradients_of_gradients_are_backward_in_the_layer_they_are_of(told: Any) -> None:
+    nodes = told["penalized"]["nodes"]
+    convolutions = [each for each in nodes.values() if each[1] == "conv" and each[4]]
+    once = 2 * 5 * 5 * 3 * 4 * 4 * 4 * 2
+
+    # Forward; to the image; of that, to its gradient and to the weight; of the forward, to the weight.
+    assert sorted(each[0] for each in convolutions) == ["BACKWARD"] * 4 + ["FORWARD"]
+    assert {each[4] for each in convolutions} == {once}
+
+
+@pytest.mark.parametrize("name", ["gradients", "gradients_before", "penalized"])
+def test_the_full_gradient_of_each_parameter_is_put_out_once(told: Any, name: str) -> None:
+    put_out = Counter(parameter for each in told[name]["nodes"].values() for parameter in each[2])
+
+    assert put_out == Counter(told[name]["parameters"])
+    assert {each[0] for each in told[name]["nodes"].values() if each[2]} == {"BACKWARD"}
+
+
+def test_summands_of_a_gradient_are_told_from_the_sum(told: Any) -> None:
+    added = Counter(each[3] for each in told["penalized"]["nodes"].values() if each[3])
+
+    assert added == {path: 2 for path in told["penalized"]["parameters"] if path.endswith("/kernel")}
+
+
+def test_training_is_the_same_with_notes_being_taken_and_all_is_put_back(told: Any) -> None:
+    assert told["put_back"] == {"changed": True, "as_before": True, "same_bits": True, "gradients_still_work": True}
