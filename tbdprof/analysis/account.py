@@ -128,7 +128,8 @@ def _scratch(unexplained: Ints, allocations: Table, blocks: Blocks, tree: SpanTr
     sure = (operator[begins] >= 0) & (begins > 0) & (ends < len(rows)) & ~np.logical_or.reduceat(lost, begins)
     around = np.maximum(unexplained[begins - 1], unexplained[ends % len(rows)])
     level = np.where(sure, np.maximum(around, 0), NEVER)
-    scratch: Ints = np.maximum(unexplained - np.repeat(level, ends - begins), 0)
+    claimed = np.repeat(level, ends - begins)
+    scratch: Ints = np.maximum(unexplained, claimed) - claimed  # NEVER is the largest number there is
     return scratch
 
 
