@@ -1,0 +1,94 @@
+"""Faster R-CNN's facts, after Ren et al., 2015 (arXiv:1506.01497), on ResNet-101 (He et al., 2016, arXiv:1512.03385).
+
+ResNet-101's first four stages are shared by the proposal network and the detection network; its fifth is run on each
+region. A downsampling block has its stride in the 3×3 convolution, as ResNet-50 v1.5 here. Batch normalization keeps
+its statistics, scale and shift (He et al., appendix A), and the first convolution and the first residual stage are
+not trained. Both networks are trained in one step, in which proposals are constants (Ren et al., section 3.2,
+"approximate joint training").
+
+What differs from the paper: regions are cut out by ROIAlign (He et al., 2017, arXiv:1703.06870); anchors that cross
+the image's boundary are trained on (as in Lin et al., 2017, arXiv:1612.03144, section 4.1), because in a small image
+every anchor does; no proposal is dropped for being small, but clipping leaves it a pixel; images are 300 pixels on
+the shorter side by default, for the sake of CPUs: the paper's 600, and 1,000 at most on the longer, are
+`--image-size 600`. All that is trained decays, biases too. `tbdprof.suite.faster_rcnn.architecture` holds the layers;
+the figures here are sums over them.
+"""
+
+from math import ceil
+
+from tbdprof.suite.workload import Option, Options, Spec
+
+CLASSES = 21  # Pascal VOC's 20 and the background, which is class 0
+NORM_EPSILON = 1e-5
+LEARNING_RATE = 1e-3  # Ren et al., section 3.1.3, as are momentum and weight decay
+MOMENTUM = 0.9
+WEIGHT_DECAY = 5e-4
+
+STRIDE = 16  # pixels of the image between two points of the shared maps
+SCALES = (8, 16, 32)  # an anchor's side in strides
+RATIOS = (0.5, 1.0, 2.0)  # its height over its width
+ANCHORS = len(SCALES) * len(RATIOS)  # at each point
+SAMPLED_ANCHORS = 256
+POSITIVE_ANCHORS = 128  # of the sampled, at most
+PROPOSAL_OVERLAP = 0.7  # above it a proposal is suppressed by one of a higher score
+FOREGROUND_SHARE = 0.25  # of the sampled regions, at most
+FOREGROUND_OVERLAP = 0.5  # with an object, from which on a region is foreground
+# By which a region's box targets are divided (Girshick, 2015, arXiv:1504.08083, section 2.3, wants unit variance; the
+# values are those of the authors' published code).
+BOX_DEVIATIONS = (0.1, 0.1, 0.2, 0.2)
+LARGEST_GROWTH = 1000 / 16  # of a side in decoding, so that an untrained network's boxes stay finite
+ALIGNED_SIDE = 14  # of a region's map, by ROIAlign
+ALIGNED_SAMPLES = 2  # along each axis in each of its cells
+
+ASPECT = 500 / 350  # of a synthetic image: Pascal VOC's most frequent sizes are about 500 × 350
+LONGEST = 5 / 3  # of the longer side over the shorter, at most: 1,000 over 600
+TESTED_BEFORE, TESTED_AFTER = 6000, 300  # proposals before and after suppression where detections are wanted
+DETECTION_OVERLAP = 0.3  # above it a detection is suppressed by one of its class with a higher score
+DETECTION_SCORE = 0.05  # below it there is no detection
+
+TRAINED = 47_134_367
+FROZEN = 327_744  # the first convolution and stage 222,400, every batch normalization's scale and shift 105,344
+PARAMETERS = TRAINED + FROZEN
+
+# What training keeps for the backward pass: values for each point of the shared maps, and for each region. They are
+# sums over the layers; see `architecture.point_values` and `region_values`.
+POINT_VALUES = 107_520
+REGION_VALUES = 1_356_800
+
+SPEC = Spec(
+    name="faster_rcnn",
+    title="Faster R-CNN",
+    task="object detection",
+    dataset="Pascal VOC 2007",
+    unit="images",
+    layers="101",
+    dominant_layer="convolution",
+    parameters=TRAINED,  # the network has 47,462,111
+    default_batch={"cpu": 1, "cuda": 1},
+    optimizer="SGD, momentum 0.9, weight decay 5e-4, learning rate 1e-3",
+    options=(
+        Option("image_size", 300, "an image's shorter side in pixels; the paper's is 600"),
+        Option("proposals_before", 12_000, "proposals before suppression, at most"),
+        Option("proposals_after", 2_000, "proposals after suppression, at most"),
+        Option("regions", 128, "regions sampled from the proposals"),
+    ),
+    fixed_bytes=4 * (PARAMETERS + 2 * TRAINED),  # weights, and the trained ones' gradients and momentum
+    sample_bytes=lambda options: sample_bytes(options),
+)
+
+
+def image_sides(shorter: int) -> tuple[int, int]:
+    """Return the height and width of a synthetic image."""
+    return shorter, round(shorter * ASPECT)
+
+
+def map_sides(height: int, width: int) -> tuple[int, int]:
+    """Return the height and width of the shared maps of an image."""
+    return ceil(height / STRIDE), ceil(width / STRIDE)
+
+
+def sample_bytes(options: Options) -> int:
+    """Return about what a synthetic image takes in fp32: maps kept for the backward pass, and the image."""
+    height, width = image_sides(int(options["image_size"]))
+    rows, columns = map_sides(height, width)
+    return 4 * (rows * columns * POINT_VALUES + int(options["regions"]) * REGION_VALUES + 3 * height * width)

@@ -1,0 +1,145 @@
+"""Faster R-CNN's layers: shapes and parameters of each, without any framework.
+
+The order is that of the network; a block's shortcut convolution, where it has one, comes last in the block. ResNet's
+convolutions are without bias, pad by half their kernel, and are followed by a batch normalization that is never
+trained; the others have a bias and none.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+from tbdprof.errors import UsageError
+from tbdprof.suite.faster_rcnn import ALIGNED_SIDE, ANCHORS, CLASSES, FOREGROUND_SHARE, map_sides
+from tbdprof.suite.workload import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Bottleneck blocks of one width: the first may halve the map, and all put out `EXPANSION` × width channels."""
+
+    width: int
+    blocks: int
+    stride: int
+    trained: bool = True
+
+
+EXPANSION = 4
+STEM_WIDTH = 64
+STAGES = (Stage(64, 3, 1, trained=False), Stage(128, 4, 2), Stage(256, 23, 2), Stage(512, 3, 2))
+SHARED = EXPANSION * STAGES[2].width  # channels of the maps both networks share
+FEATURES = EXPANSION * STAGES[3].width  # of a region
+PROPOSAL_WIDTH = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A convolution, or a dense layer (kernel 0), with its bias or its batch normalization."""
+
+    name: str
+    inputs: int  # channels
+    outputs: int
+    kernel: int
+    part: str  # stem, layer1 to layer4, proposals, heads
+    stride: int = 1
+    trained: bool = True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The weight's shape: outputs, inputs and, of a convolution, height and width."""
+        return (self.outputs, self.inputs, *(self.kernel,) * (2 if self.kernel else 0))
+
+    @property
+    def normalized(self) -> bool:
+        """Whether a batch normalization follows, which then stands for the bias."""
+        return self.part not in ("proposals", "heads")
+
+    @property
+    def weights(self) -> int:
+        """Values of its weight."""
+        return self.outputs * self.inputs * max(self.kernel, 1) ** 2
+
+    @property
+    def parameters(self) -> int:
+        """Its parameters, trained or not: weight, and bias or the normalization's scale and shift."""
+        return self.weights + self.outputs * (2 if self.normalized else 1)
+
+    @property
+    def trained_parameters(self) -> int:
+        """Those of them that are trained."""
+        return (self.weights if self.normalized else self.parameters) if self.trained else 0
+
+
+def layers() -> tuple[Layer, ...]:
+    """Return every layer in the network's order."""
+    return tuple(_layers())
+
+
+def check(config: Config) -> None:
+    """Raise UsageError where the network cannot be trained as configured."""
+    if config.batch_size != 1:
+        raise UsageError(f"faster_rcnn trains on one image at a time: batch size {config.batch_size} cannot be")
+    shorter, regions = int(config.options["image_size"]), int(config.options["regions"])
+    rows, columns = map_sides(shorter, shorter)
+    most = min(
+        rows * columns * ANCHORS, *(int(config.options[name]) for name in ("proposals_before", "proposals_after"))
+    )
+    if regions * FOREGROUND_SHARE < 1:
+        raise UsageError(
+            f"{regions} regions have no room for a foreground: give --regions {ceil(1 / FOREGROUND_SHARE)}"
+        )
+    if regions > most:
+        raise UsageError(f"{regions} regions cannot be sampled from {most} proposals: give --regions {most} or fewer")
+
+
+def point_values() -> int:
+    """Return how many values training keeps for each point of the shared maps, with in-place ReLU.
+
+    They are the second and third stage's, what the first, which is not trained, hands them, and the proposal network's.
+    """
+    handed = EXPANSION * STAGES[0].width * 16
+    return handed + _kept("layer2", 4) + _kept("layer3", 1) + PROPOSAL_WIDTH
+
+
+def region_values() -> int:
+    """Return how many values training keeps for each region: its map, the fifth stage's, and its features."""
+    return SHARED * ALIGNED_SIDE**2 + _kept("layer4", ALIGNED_SIDE**2 // 4) + FEATURES
+
+
+def _kept(part: str, points: int) -> int:
+    # Batch normalization keeps its input; its output, which the in-place ReLU and the next convolution share, is kept
+    # too, but for a shortcut's: that is added and gone. Before the stage's stride a map has four times the points.
+    return sum(
+        points
+        * (4 if layer.name == f"{part}.0.conv1" else 1)
+        * layer.outputs
+        * (1 if "downsample" in layer.name else 2)
+        for layer in layers()
+        if layer.part == part
+    )
+
+
+def _layers() -> Iterator[Layer]:
+    yield Layer("conv1", 3, STEM_WIDTH, 7, "stem", stride=2, trained=False)
+    channels = STEM_WIDTH
+    for number, stage in enumerate(STAGES[:3], 1):
+        yield from _stage(number, channels, stage)
+        channels = EXPANSION * stage.width
+    yield Layer("proposals.conv", SHARED, PROPOSAL_WIDTH, 3, "proposals")
+    yield Layer("proposals.scores", PROPOSAL_WIDTH, 2 * ANCHORS, 1, "proposals")
+    yield Layer("proposals.deltas", PROPOSAL_WIDTH, 4 * ANCHORS, 1, "proposals")
+    yield from _stage(4, SHARED, STAGES[3])
+    yield Layer("scores", FEATURES, CLASSES, 0, "heads")
+    yield Layer("deltas", FEATURES, 4 * CLASSES, 0, "heads")
+
+
+def _stage(number: int, inputs: int, stage: Stage) -> Iterator[Layer]:
+    part, outputs = f"layer{number}", EXPANSION * stage.width
+    for index in range(stage.blocks):
+        name, stride = f"{part}.{index}", stage.stride if index == 0 else 1
+        yield Layer(f"{name}.conv1", inputs, stage.width, 1, part, trained=stage.trained)
+        yield Layer(f"{name}.conv2", stage.width, stage.width, 3, part, stride, stage.trained)
+        yield Layer(f"{name}.conv3", stage.width, outputs, 1, part, trained=stage.trained)
+        if index == 0:
+            yield Layer(f"{name}.downsample.0", inputs, outputs, 1, part, stride, stage.trained)
+        inputs = outputs

@@ -1,0 +1,37 @@
+"""Faster R-CNN's initial weights, drawn in numpy from a seed: the same in every framework."""
+
+from collections.abc import Iterator
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.suite.faster_rcnn.architecture import STAGES, Layer, layers
+
+_WEIGHTS = 0  # beside the seed, so that a batch and initial weights of one seed are drawn apart
+
+
+def weights(seed: int) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Yield each layer's weight by name (`layer1.0.conv1.weight`), and each residual branch's last scale.
+
+    ResNet's convolutions are normal of variance 2 / fan-in (He et al., 2015, arXiv:1502.01852), the shortcuts' of
+    1 / fan-in, as no ReLU follows them alone. The other layers are normal of deviation 0.01, the regions' deltas of
+    0.001 (Ren et al., section 3.1.3; Girshick, section 2.3), with bias 0. Every batch normalization begins, and stays,
+    with mean 0, variance 1 and shift 0, and scale 1, but for a branch's last: 1 / √(blocks in its stage), without
+    which the maps would grow with every block, as nothing normalizes them. A user with trained weights loads those.
+    """
+    generator = np.random.default_rng((seed, _WEIGHTS))
+    for layer in layers():
+        drawn = generator.standard_normal(layer.shape, dtype=np.float32)
+        drawn *= np.float32(_deviation(layer))
+        yield f"{layer.name}.weight", drawn
+        if layer.name.endswith("conv3"):
+            stage = STAGES[int(layer.part[-1]) - 1]
+            scale = np.full(layer.outputs, 1 / sqrt(stage.blocks), dtype=np.float32)
+            yield layer.name.replace("conv3", "bn3") + ".weight", scale
+
+
+def _deviation(layer: Layer) -> float:
+    if not layer.normalized:
+        return 0.001 if layer.name == "deltas" else 0.01
+    return sqrt((1 if "downsample" in layer.name else 2) / (layer.inputs * layer.kernel**2))

@@ -1,0 +1,199 @@
+"""Faster R-CNN in TensorFlow's Keras: channels last, one traced function a step."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow import keras
+
+from tbdprof.suite.faster_rcnn import (
+    CLASSES,
+    LEARNING_RATE,
+    MOMENTUM,
+    TESTED_AFTER,
+    TESTED_BEFORE,
+    WEIGHT_DECAY,
+    anchors,
+    initial,
+    map_sides,
+    targets,
+)
+from tbdprof.suite.faster_rcnn.architecture import check
+from tbdprof.suite.faster_rcnn.detections import Detections, detections
+from tbdprof.suite.faster_rcnn.on_tensorflow_network import FasterRCNN, Outputs
+from tbdprof.suite.inputs import DetectionBatch, feed
+from tbdprof.suite.workload import Config, Spec
+
+POLICIES = {"fp32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
+
+
+class Example(NamedTuple):
+    """`tbdprof.suite.faster_rcnn.targets.Example` as tensors, the image's channels last."""
+
+    images: tf.Tensor
+    boxes: tf.Tensor
+    labels: tf.Tensor
+    anchors: tf.Tensor
+    sampled: tf.Tensor
+    positive: tf.Tensor
+    weights: tf.Tensor
+    targets: tf.Tensor
+    priorities: tf.Tensor
+
+
+TrainStep = Callable[[Example], tf.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Faster R-CNN and the images it is trained on."""
+
+    spec: Spec
+    config: Config
+    model: FasterRCNN
+    optimizer: keras.optimizers.SGD
+    inputs: tuple[tf.Tensor, ...]  # where one image is kept
+    batches: Iterator[Example]
+    train_step: TrainStep
+    numbers: Iterator[int]  # of the images that `train` is given
+
+    def step(self) -> float:
+        """Train on the next image once; return how many it is."""
+        self.train_step(next(self.batches))
+        return 1
+
+    def train(self, batch: DetectionBatch) -> float:
+        """Train on an image once; return its loss."""
+        example = targets.example(batch, self.config, next(self.numbers))
+        return float(self.train_step(on_device(example, self.config)))
+
+    def predict(self, images: NDArray[np.float32]) -> Detections:
+        """Return what is found in one image."""
+        size = (images.shape[2], images.shape[3])
+        before, after = TESTED_BEFORE, min(TESTED_AFTER, int(self.config.options["proposals_after"]))
+        with tf.device(_device(self.config.device)):
+            every = tf.cast(anchors.anchors(*map_sides(*size)), _dtype(self.config))
+            maps, proposals = self.model.proposed(channels_last(images, self.config), every, before, after)
+            regions = tf.boolean_mask(proposals.boxes, proposals.valid)
+            found = (regions, *self.model.detect(maps, regions))
+        return detections(size, *(values.numpy().astype(np.float64) for values in found))
+
+
+def build(spec: Spec, config: Config) -> Workload:
+    """Return Faster R-CNN with its initial weights, its optimizer and its images on the device."""
+    check(config)
+    before, after, regions = (int(config.options[name]) for name in ("proposals_before", "proposals_after", "regions"))
+    with tf.device(_device(config.device)):
+        model = FasterRCNN(before, after, regions, POLICIES[config.precision])
+        model.make_weights()
+        initialize(model, config.seed)
+        optimizer = keras.optimizers.SGD(LEARNING_RATE, MOMENTUM)
+        optimizer.build(model.trainable_variables)
+    fed = feed(targets.examples(config), partial(on_device, config=config), kept=config.data is None)
+    inputs = next(fed) if config.data is None else ()
+    return Workload(spec, config, model, optimizer, inputs, fed, train_step(model, optimizer, config), count())
+
+
+def train_step(model: FasterRCNN, optimizer: keras.optimizers.SGD, config: Config) -> TrainStep:
+    """Return the function that trains on an image once and returns its loss before that."""
+
+    @tf.function(input_signature=[signature(_dtype(config))], jit_compile=False)  # type: ignore[untyped-decorator]
+    def step(example: Example) -> tf.Tensor:
+        with tf.device(_device(config.device)):
+            with tf.GradientTape() as tape:
+                loss = total_loss(model, example)
+            weights = model.trainable_variables
+            gradients = tape.gradient(loss, weights)
+            # Keras' own weight decay shrinks the weights apart from the momentum: another algorithm.
+            decayed = [gradient + WEIGHT_DECAY * weight for gradient, weight in zip(gradients, weights, strict=True)]
+            optimizer.apply(decayed, weights)
+            return loss
+
+    compiled: TrainStep = step
+    return compiled
+
+
+def signature(dtype: tf.DType) -> Example:
+    """Return the shapes of what a step is given: images differ in size and in how many objects they have."""
+    shapes = Example((1, None, None, 3), (None, 4), (None,), (None, 4), (None,), (None,), (None,), (None, 4), (None,))
+    whole = ("labels", "sampled", "positive")
+    return Example(
+        *(tf.TensorSpec(shape, tf.int32 if name in whole else dtype, name) for name, shape in shapes._asdict().items())
+    )
+
+
+def total_loss(model: FasterRCNN, example: Example) -> tf.Tensor:
+    """Return an image's loss: the proposal network's and the detection network's."""
+    outputs = model(example.images, example.anchors, example.boxes, example.labels, example.priorities)
+    return anchor_loss(outputs, example) + region_loss(outputs)
+
+
+def anchor_loss(outputs: Outputs, example: Example) -> tf.Tensor:
+    """Return the proposal network's loss, as a mean over the sampled anchors.
+
+    The paper's weight of 10 over the number of places, about 2,400, is that of one over 256 (Ren et al., equation 1).
+    """
+    scores, deltas = (tf.gather(each, example.sampled) for each in (outputs.anchor_scores, outputs.anchor_deltas))
+    told = tf.nn.sparse_softmax_cross_entropy_with_logits(example.positive, scores)
+    distances = tf.cast(example.positive, deltas.dtype) * smooth_l1(deltas - example.targets)
+    return tf.reduce_sum(example.weights * (told + distances))
+
+
+def region_loss(outputs: Outputs) -> tf.Tensor:
+    """Return the detection network's loss, as a mean over the sampled regions; a region's deltas are its class's."""
+    sample = outputs.sample
+    deltas = tf.gather(tf.reshape(outputs.deltas, (-1, CLASSES, 4)), sample.labels, batch_dims=1)
+    told = tf.nn.sparse_softmax_cross_entropy_with_logits(sample.labels, outputs.scores)
+    distances = tf.cast(sample.labels > 0, deltas.dtype) * smooth_l1(deltas - sample.targets)
+    return tf.reduce_sum(sample.weights * (told + distances)) / tf.reduce_sum(sample.weights)
+
+
+def smooth_l1(differences: tf.Tensor) -> tf.Tensor:
+    """Return each row's robust distance: half the square up to 1, straight beyond (Girshick, equation 3)."""
+    sizes = tf.abs(differences)
+    return tf.reduce_sum(tf.where(sizes < 1, 0.5 * differences**2, sizes - 0.5), 1)
+
+
+def initialize(model: FasterRCNN, seed: int) -> None:
+    """Give a new model the weights drawn from a seed."""
+    variables = {variable.path: variable for variable in model.variables}
+    for name, values in initial.weights(seed):
+        layer = f"{model.name}/{name.removesuffix('.weight').replace('.', '/')}"
+        if values.ndim == 1:
+            variables[f"{layer}/gamma"].assign(values)
+        else:
+            axes = (2, 3, 1, 0) if values.ndim == 4 else (1, 0)
+            variables[f"{layer}/kernel"].assign(tf.transpose(values, axes))
+
+
+def on_device(example: targets.Example, config: Config) -> Example:
+    """Return what training needs as tensors, in memory that is TensorFlow's own: a mere constant may share numpy's."""
+    with tf.device(_device(config.device)):
+        values = {name: as_tensor(getattr(example, name), config) for name in Example._fields[1:]}
+        return Example(channels_last(example.images, config), **values)
+
+
+def as_tensor(values: NDArray[np.generic], config: Config) -> tf.Tensor:
+    """Return numbers in the type of boxes, whole ones as 32 bits."""
+    return tf.cast(values, _dtype(config) if np.issubdtype(values.dtype, np.floating) else tf.int32)
+
+
+def channels_last(images: NDArray[np.float32], config: Config) -> tf.Tensor:
+    """Return images in the model's data type, channels last."""
+    return tf.transpose(tf.cast(images, _dtype(config)), (0, 2, 3, 1))
+
+
+def _device(name: str) -> str:
+    kind, _, number = name.partition(":")
+    if kind == "cuda" or (kind == "auto" and tf.config.list_physical_devices("GPU")):
+        return f"/GPU:{number or 0}"
+    return "/CPU:0"
+
+
+def _dtype(config: Config) -> tf.DType:
+    return tf.float64 if config.precision == "fp64" else tf.float32

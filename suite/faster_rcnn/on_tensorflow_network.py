@@ -1,0 +1,158 @@
+"""The layers of Faster R-CNN in TensorFlow's Keras: channels last."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+from tensorflow import keras
+
+from tbdprof.suite.faster_rcnn import ALIGNED_SIDE, ANCHORS, CLASSES, NORM_EPSILON
+from tbdprof.suite.faster_rcnn.architecture import (
+    EXPANSION,
+    FEATURES,
+    PROPOSAL_WIDTH,
+    SHARED,
+    STAGES,
+    STEM_WIDTH,
+    Stage,
+)
+from tbdprof.suite.faster_rcnn.on_tensorflow_regions import Proposals, Sample, align, propose, sample
+
+
+class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
+    """A 1×1, a 3×3 and a 1×1 convolution around which a shortcut leads."""
+
+    def __init__(self, inputs: int, width: int, stride: int, *, name: str, dtype: str) -> None:
+        super().__init__(name=name, dtype=dtype)
+        outputs = EXPANSION * width
+        self.conv1 = convolution("conv1", width, 1, dtype)
+        self.bn1 = normalization("bn1", dtype)
+        self.conv2 = convolution("conv2", width, 3, dtype, stride)
+        self.bn2 = normalization("bn2", dtype)
+        self.conv3 = convolution("conv3", outputs, 1, dtype)
+        self.bn3 = normalization("bn3", dtype)
+        self.relu = keras.layers.ReLU(name="relu", dtype=dtype)
+        self.pad = keras.layers.ZeroPadding2D(1, name="pad", dtype=dtype) if stride > 1 else None
+        self.downsample = None
+        if inputs != outputs:
+            shortcut = [convolution("0", outputs, 1, dtype, stride), normalization("1", dtype)]
+            self.downsample = keras.Sequential(shortcut, name="downsample")
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Return the block's output maps."""
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = self.relu(self.bn1(self.conv1(x)))
+        x = x if self.pad is None else self.pad(x)
+        x = self.relu(self.bn2(self.conv2(x)))
+        return self.relu(self.bn3(self.conv3(x)) + shortcut)
+
+
+class ProposalNetwork(keras.layers.Layer):  # type: ignore[misc]
+    """Shared maps to two scores and four deltas of each anchor: (anchors, 2), (anchors, 4)."""
+
+    def __init__(self, *, name: str, dtype: str) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.conv = keras.layers.Conv2D(PROPOSAL_WIDTH, 3, padding="same", name="conv", dtype=dtype)
+        self.relu = keras.layers.ReLU(name="relu", dtype=dtype)
+        self.scores = keras.layers.Conv2D(2 * ANCHORS, 1, name="scores", dtype=dtype)
+        self.deltas = keras.layers.Conv2D(4 * ANCHORS, 1, name="deltas", dtype=dtype)
+
+    def call(self, maps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return scores, of no object and of an object, and deltas, in the anchors' order."""
+        x = self.relu(self.conv(maps))
+        return tf.reshape(self.scores(x), (-1, 2)), tf.reshape(self.deltas(x), (-1, 4))
+
+
+class Outputs(NamedTuple):
+    """What training has to say of an image: of its anchors, and of the regions sampled from its proposals."""
+
+    anchor_scores: tf.Tensor  # (anchors, 2)
+    anchor_deltas: tf.Tensor  # (anchors, 4)
+    sample: Sample
+    scores: tf.Tensor  # (regions, 21)
+    deltas: tf.Tensor  # (regions, 84)
+
+
+class FasterRCNN(keras.Model):  # type: ignore[misc]
+    """An image's shared maps, its proposals, and the scores and deltas of regions.
+
+    `before` and `after` are how many proposals there are around suppression, at most, `regions` how many are sampled.
+    Boxes stay in the data type that they are given in.
+    """
+
+    def __init__(self, before: int, after: int, regions: int, dtype: str = "float32") -> None:
+        super().__init__(name="faster_rcnn", dtype="float64" if dtype == "float64" else "float32")
+        self.before, self.after, self.regions = before, after, regions
+        self.pad = keras.layers.ZeroPadding2D(3, name="pad", dtype=dtype)
+        self.conv1 = convolution("conv1", STEM_WIDTH, 7, dtype, 2)
+        self.bn1 = normalization("bn1", dtype)
+        self.relu = keras.layers.ReLU(name="relu", dtype=dtype)
+        # Zeros do not change a maximum of what a ReLU puts out.
+        self.maxpool_pad = keras.layers.ZeroPadding2D(1, name="maxpool_pad", dtype=dtype)
+        self.maxpool = keras.layers.MaxPooling2D(3, strides=2, name="maxpool", dtype=dtype)
+        self.layer1 = blocks("layer1", STEM_WIDTH, STAGES[0], dtype)
+        self.layer2 = blocks("layer2", EXPANSION * STAGES[0].width, STAGES[1], dtype)
+        self.layer3 = blocks("layer3", EXPANSION * STAGES[1].width, STAGES[2], dtype)
+        self.proposals = ProposalNetwork(name="proposals", dtype=dtype)
+        self.layer4 = blocks("layer4", SHARED, STAGES[3], dtype)
+        self.avgpool = keras.layers.GlobalAveragePooling2D(name="avgpool", dtype=dtype)
+        self.scores = keras.layers.Dense(CLASSES, name="scores", dtype=dtype)
+        self.deltas = keras.layers.Dense(4 * CLASSES, name="deltas", dtype=dtype)
+
+    def call(
+        self, images: tf.Tensor, anchors: tf.Tensor, boxes: tf.Tensor, labels: tf.Tensor, priorities: tf.Tensor
+    ) -> Outputs:
+        """Return what training needs; see `tbdprof.suite.faster_rcnn.targets.Example`."""
+        maps = self.maps(images)
+        anchor_scores, anchor_deltas = (tf.cast(values, anchors.dtype) for values in self.proposals(maps))
+        size = tf.shape(images)[1:3]
+        proposals = propose(anchor_scores, anchor_deltas, anchors, size, self.before, self.after)
+        regions = sample(proposals, boxes, labels, priorities, self.regions)
+        return Outputs(anchor_scores, anchor_deltas, regions, *self.detect(maps, regions.regions))
+
+    def proposed(self, images: tf.Tensor, anchors: tf.Tensor, before: int, after: int) -> tuple[tf.Tensor, Proposals]:
+        """Return the shared maps of an image and its proposals."""
+        maps = self.maps(images)
+        scores, deltas = (tf.cast(values, anchors.dtype) for values in self.proposals(maps))
+        return maps, propose(scores, deltas, anchors, tf.shape(images)[1:3], before, after)
+
+    def maps(self, images: tf.Tensor) -> tf.Tensor:
+        """Return the maps that both networks share, (1, rows, columns, 1024)."""
+        x = self.relu(self.bn1(self.conv1(self.pad(images))))
+        return self.layer3(self.layer2(self.layer1(self.maxpool(self.maxpool_pad(x)))))
+
+    def detect(self, maps: tf.Tensor, regions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return scores of the classes, (regions, 21), and each class's deltas, (regions, 84)."""
+        features = self.avgpool(self.layer4(align(maps, regions)))
+        return tf.cast(self.scores(features), regions.dtype), tf.cast(self.deltas(features), regions.dtype)
+
+    def make_weights(self) -> None:
+        """Make the layers' weights without computing anything, and set those apart that are not trained."""
+        with keras.name_scope(self.name):
+            self.maps(keras.Input((None, None, 3)))
+            self.proposals(keras.Input((None, None, SHARED)))
+            self.layer4(keras.Input((ALIGNED_SIDE, ALIGNED_SIDE, SHARED)))
+            for head in (self.scores, self.deltas):
+                head(keras.Input((FEATURES,)))
+        self.conv1.trainable = self.layer1.trainable = False
+
+
+def convolution(name: str, outputs: int, kernel: int, dtype: str, stride: int = 1) -> keras.layers.Conv2D:
+    """Return a convolution without bias that pads by half its kernel, or not at all where it has a stride.
+
+    What Keras calls "same" pads one side more than the other at a stride: there the maps are padded beforehand.
+    """
+    padding = "same" if stride == 1 else "valid"
+    return keras.layers.Conv2D(outputs, kernel, stride, padding, use_bias=False, name=name, dtype=dtype)
+
+
+def normalization(name: str, dtype: str) -> keras.layers.BatchNormalization:
+    """Return a batch normalization of which nothing is trained, and which therefore uses its own statistics."""
+    return keras.layers.BatchNormalization(epsilon=NORM_EPSILON, name=name, dtype=dtype, trainable=False)
+
+
+def blocks(name: str, inputs: int, stage: Stage, dtype: str) -> keras.Sequential:
+    """Return a stage's blocks; the first has its stride and widens."""
+    first = Bottleneck(inputs, stage.width, stage.stride, name="0", dtype=dtype)
+    outputs = EXPANSION * stage.width
+    others = (Bottleneck(outputs, stage.width, 1, name=str(index), dtype=dtype) for index in range(1, stage.blocks))
+    return keras.Sequential([first, *others], name=name)

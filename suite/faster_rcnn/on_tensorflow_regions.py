@@ -1,0 +1,144 @@
+"""Regions in TensorFlow: decoding, suppression, sampling and ROIAlign, in shapes that do not depend on values."""
+
+from math import log
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tbdprof.suite.faster_rcnn import (
+    ALIGNED_SAMPLES,
+    ALIGNED_SIDE,
+    BOX_DEVIATIONS,
+    FOREGROUND_OVERLAP,
+    FOREGROUND_SHARE,
+    LARGEST_GROWTH,
+    PROPOSAL_OVERLAP,
+    STRIDE,
+)
+
+
+class Proposals(NamedTuple):
+    """Boxes by falling score, (room, 4), of which the first are valid; the rest are the image."""
+
+    boxes: tf.Tensor
+    valid: tf.Tensor  # (room,)
+
+
+class Sample(NamedTuple):
+    """The regions to train on, (regions, 4), and what to say of each; a region of weight 0 is none."""
+
+    regions: tf.Tensor
+    labels: tf.Tensor  # (regions,), 0 for the background
+    weights: tf.Tensor  # (regions,)
+    targets: tf.Tensor  # (regions, 4)
+
+
+def overlaps(boxes: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+    """Return the intersection over union of each of (n, 4) boxes with each of (m, 4) others, (n, m)."""
+    low = tf.maximum(boxes[:, None, :2], others[:, :2])
+    high = tf.minimum(boxes[:, None, 2:], others[:, 2:])
+    shared = tf.reduce_prod(tf.nn.relu(high - low), axis=-1)
+    areas, other_areas = (tf.reduce_prod(each[:, 2:] - each[:, :2], axis=-1) for each in (boxes, others))
+    return tf.math.divide_no_nan(shared, areas[:, None] + other_areas - shared)
+
+
+def encode(boxes: tf.Tensor, references: tf.Tensor) -> tf.Tensor:
+    """Return the deltas that turn each reference into the box beside it, both (n, 4)."""
+    centres, sides = (boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]
+    reference_centres = (references[:, :2] + references[:, 2:]) / 2
+    reference_sides = references[:, 2:] - references[:, :2]
+    return tf.concat([(centres - reference_centres) / reference_sides, tf.math.log(sides / reference_sides)], 1)
+
+
+def decode(deltas: tf.Tensor, references: tf.Tensor) -> tf.Tensor:
+    """Return the boxes, (n, 4), that deltas make of references."""
+    centres, sides = (references[:, :2] + references[:, 2:]) / 2, references[:, 2:] - references[:, :2]
+    centres = centres + deltas[:, :2] * sides
+    halves = sides * tf.exp(tf.minimum(deltas[:, 2:], log(LARGEST_GROWTH))) / 2
+    return tf.concat([centres - halves, centres + halves], 1)
+
+
+def clip(boxes: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """Return boxes cut off at the image's edges; a pixel remains of those beyond, and of the smallest."""
+    edges = tf.cast(size[::-1], boxes.dtype)
+    low = tf.minimum(tf.nn.relu(boxes[:, :2]), edges - 1)
+    return tf.concat([low, tf.minimum(tf.maximum(boxes[:, 2:], low + 1), edges)], 1)
+
+
+def suppress(boxes: tf.Tensor, overlap: float, most: tf.Tensor) -> tf.Tensor:
+    """Return which boxes, given by falling score, survive greedy suppression: the indices of the first so many.
+
+    TensorFlow does this in float32 at most. Only the scores' order counts, which their rank tells exactly.
+    """
+    falling = -tf.range(tf.shape(boxes)[0])
+    return tf.image.non_max_suppression(tf.cast(boxes, tf.float32), tf.cast(falling, tf.float32), most, overlap)
+
+
+def propose(
+    scores: tf.Tensor, deltas: tf.Tensor, anchors: tf.Tensor, size: tf.Tensor, before: int, after: int
+) -> Proposals:
+    """Return proposals from each anchor's two scores and its deltas: decoded, clipped, suppressed; constants."""
+    scores, deltas = tf.stop_gradient(scores), tf.stop_gradient(deltas)
+    count = tf.minimum(before, tf.shape(anchors)[0])
+    order = tf.math.top_k(scores[:, 1] - scores[:, 0], count).indices
+    boxes = clip(decode(tf.gather(deltas, order), tf.gather(anchors, order)), size)
+    room = tf.minimum(after, count)
+    kept = suppress(boxes, PROPOSAL_OVERLAP, room)
+    found = tf.size(kept)
+    image = tf.cast([[0, 0, size[1], size[0]]], boxes.dtype)
+    filled = tf.concat([tf.gather(boxes, kept), tf.tile(image, [room - found, 1])], 0)
+    return Proposals(filled, tf.range(room) < found)
+
+
+def sample(proposals: Proposals, boxes: tf.Tensor, labels: tf.Tensor, priorities: tf.Tensor, regions: int) -> Sample:
+    """Return the regions to train on, by priority: foreground first, a quarter at most, then background.
+
+    The objects themselves are candidates too, before the proposals.
+    """
+    candidates = tf.concat([boxes, proposals.boxes], 0)
+    valid = tf.concat([tf.ones_like(labels, tf.bool), proposals.valid], 0)
+    overlap = overlaps(candidates, boxes)
+    best, matched = tf.reduce_max(overlap, 1), tf.argmax(overlap, 1, tf.int32)
+    foreground, background = valid & (best >= FOREGROUND_OVERLAP), valid & (best < FOREGROUND_OVERLAP)
+    last = tf.cast(tf.shape(candidates)[0], priorities.dtype)  # in any order
+    most = int(regions * FOREGROUND_SHARE)
+    in_front = tf.argsort(tf.where(foreground, priorities, last), stable=True)[:most]
+    behind = tf.argsort(tf.where(background, priorities, last), stable=True)[:regions]
+    taken = tf.minimum(_count(foreground), most)
+    rank = tf.range(regions)
+    is_foreground = rank < taken
+    from_behind = tf.maximum(rank - taken, 0)
+    chosen = tf.where(is_foreground, tf.gather(in_front, tf.minimum(rank, most - 1)), tf.gather(behind, from_behind))
+    weights = tf.cast(is_foreground | (from_behind < _count(background)), boxes.dtype)
+    objects, chosen_boxes = tf.gather(matched, chosen), tf.gather(candidates, chosen)
+    targets = encode(tf.gather(boxes, objects), chosen_boxes) / tf.constant(BOX_DEVIATIONS, boxes.dtype)
+    return Sample(chosen_boxes, tf.where(is_foreground, tf.gather(labels, objects), 0), weights, targets)
+
+
+def align(maps: tf.Tensor, regions: tf.Tensor) -> tf.Tensor:
+    """Return each region's part of the maps (1, rows, columns, channels), (regions, 14, 14, channels).
+
+    ROIAlign (He et al., 2017, section 3) with 2 × 2 samples a cell, averaged. A map's point stands for the centre of
+    its square of pixels, so that the pixel x lies at x / 16 - 0.5; beyond the outermost points the maps continue as
+    they are there. A region's samples are a grid, so that interpolating is a product with a matrix for each axis.
+    """
+    rows, columns = tf.unstack(tf.shape(maps)[1:3])
+    down = tf.cast(_interpolation(regions[:, 1], regions[:, 3], rows), maps.dtype)
+    across = tf.cast(_interpolation(regions[:, 0], regions[:, 2], columns), maps.dtype)
+    in_rows = tf.einsum("riy,yxc->rixc", down, maps[0])
+    return tf.matmul(across[:, None], in_rows)
+
+
+def _interpolation(low: tf.Tensor, high: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
+    # (regions, 14, points): how much each point counts in each cell.
+    count = ALIGNED_SIDE * ALIGNED_SAMPLES
+    steps = (tf.range(count, dtype=low.dtype) + 0.5) / count
+    at = (low[:, None] + (high - low)[:, None] * steps) / STRIDE - 0.5
+    last = tf.cast(points, low.dtype) - 1
+    inside = tf.clip_by_value(at, tf.cast(0, low.dtype), last)
+    weights = tf.nn.relu(1 - tf.abs(inside[..., None] - tf.range(last + 1, dtype=low.dtype)))
+    return tf.reduce_mean(tf.reshape(weights, (-1, ALIGNED_SIDE, ALIGNED_SAMPLES, points)), 2)
+
+
+def _count(chosen: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.cast(chosen, tf.int32))

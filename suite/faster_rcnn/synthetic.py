@@ -1,0 +1,23 @@
+"""A synthetic image with objects, made from the seed alone."""
+
+import numpy as np
+
+from tbdprof.suite.faster_rcnn import CLASSES, image_sides
+from tbdprof.suite.inputs import DetectionBatch
+
+_IMAGES = 1  # beside the seed, so that a batch and initial weights of one seed are drawn apart
+
+
+def detection_batch(shorter: int, seed: int) -> DetectionBatch:
+    """Return an image of standard normal pixels, and three to five boxes of uniform classes in it.
+
+    A box's sides are an eighth of the shorter side to all of it.
+    """
+    generator = np.random.default_rng((seed, _IMAGES))
+    height, width = image_sides(shorter)
+    images = generator.standard_normal((1, 3, height, width), dtype=np.float32)
+    objects = int(generator.integers(3, 6))
+    sides = generator.uniform(shorter / 8, shorter, (objects, 2))
+    corners = generator.uniform(0, 1, (objects, 2)) * (np.array([width, height]) - sides)
+    boxes = np.concatenate([corners, corners + sides], axis=1).astype(np.float32)
+    return DetectionBatch(images, boxes, generator.integers(1, CLASSES, size=objects))
