@@ -12,7 +12,7 @@ from tbdprof.collect import host
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks.on_tensorflow import owners
 from tbdprof.hooks.on_tensorflow.naming import plain
-from tbdprof.records import Optimizer, Parameter, Role
+from tbdprof.records import Optimizer, Parameter
 
 _KINDS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
 _SETTINGS = ("momentum", "amsgrad", "centered")
@@ -80,8 +80,8 @@ def parameter_list(watched: owners.Watched) -> list[Parameter]:
             each.name,
             tuple(each.variable.shape.as_list()),
             each.variable.dtype.size,
-            trainable=bool(each.variable.trainable),
-            is_buffer=owners.role_of(each.variable) is Role.BUFFER,
+            trainable=each.trainable,
+            is_buffer=each.is_buffer,
         )
         for each in watched.variables()
     ]

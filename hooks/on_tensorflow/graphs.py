@@ -24,7 +24,7 @@ from tbdprof.hooks.on_tensorflow.computed import computed, first_of, input_shape
 from tbdprof.hooks.on_tensorflow.layers import Layers
 from tbdprof.hooks.on_tensorflow.operands import plain
 from tbdprof.hooks.on_tensorflow.readings import CALLS, TAPE, Reading, leading_to, origin, summands
-from tbdprof.hooks.on_tensorflow.sizes import batch_of
+from tbdprof.hooks.on_tensorflow.sizes import Given, batch_of
 from tbdprof.hooks.on_tensorflow.trace import MemoryEvent
 from tbdprof.hooks.on_tensorflow.tracing import Tracing
 from tbdprof.records import Operation, Phase
@@ -77,7 +77,7 @@ class Graphs:
         self.layers = Layers()
         self.tracing = Tracing(self.layers)
         self._readings: dict[str, Reading | None] = {}
-        self._nodes: dict[tuple[str, str, str, int | None], Node | None] = {}
+        self._nodes: dict[tuple[str, str, str, Given | int | None], Node | None] = {}
         self._marks: dict[str, dict[tuple[str, str], list[str]]] = {}
 
     def watch(self, prefix: str, model: object) -> None:
@@ -100,17 +100,17 @@ class Graphs:
         self._nodes.clear()
         self._marks.clear()
 
-    def find(self, node: str, op: str, function: str | None, batch: int | None = None) -> Node | None:
+    def find(self, node: str, op: str, function: str | None, given: Given | int | None = None) -> Node | None:
         """Return what a node that ran means, by the type that ran; None where its function is not known.
 
-        `batch` is its size in that run, for functions that were traced for any (`batch`). A function that XLA compiled
-        is itself a node of its name.
+        `given` is what the function was given in that run, or the size of its batch, for functions that were traced for
+        any (`is_open`, `batch`). A function that XLA compiled is itself a node of its name.
         """
         if op.startswith(COMPILED) and node == op:
             return self._compiled(op)
         if function is None:
             return None
-        key = (function, node, op, batch)
+        key = (function, node, op, given)
         if key not in self._nodes:
             self._nodes[key] = self._find(*key)
         return self._nodes[key]
@@ -132,6 +132,11 @@ class Graphs:
             level = [before for tensor in level for before in leading_to(tensor)]
         return None
 
+    def is_open(self, function: str) -> bool:
+        """Tell whether a function was traced for arguments of any size, so that each run has shapes of its own."""
+        reading = self._reading(function)
+        return reading is not None and any(not each.shape.is_fully_defined() for each in reading.graph.inputs)
+
     def batch(self, function: str, events: Iterable[MemoryEvent]) -> int | None:
         """Return the size of the batch in a run of a function, by what was allocated in it; None: not told."""
         reading = self._reading(function)
@@ -144,7 +149,7 @@ class Graphs:
 
         return batch_of(events, operator)
 
-    def _find(self, function: str, node: str, op: str, batch: int | None) -> Node | None:
+    def _find(self, function: str, node: str, op: str, given: Given | int | None) -> Node | None:
         reading = self._reading(function)
         if reading is None:
             return None
@@ -153,7 +158,7 @@ class Graphs:
             return self._by_name(reading, node, op)
         phase, (product, has_bias) = self._phase(place), first_of(place.operator, op)
         first = Place(place.reading, product, place.above)
-        operator = first.reading.of_batch(product, batch)
+        operator = first.reading.sized(product, given)
         kind, work = works.told(computed(operator, op, phase, has_bias))
         marks = self._marked(reading)
         names, added = self._gradients(place, op, marks)
@@ -236,7 +241,7 @@ class Graphs:
         self, place: Place, op: str, marks: dict[tuple[str, str], list[str]]
     ) -> tuple[tuple[str, ...], str | None]:
         names = marks.get((place.reading.name, place.operator.name), [])
-        if op.endswith("WithBias"):
+        if op.endswith("BackpropFilterWithBias"):
             added = [each for each in place.operator.inputs[2].consumers() if each.type == "BiasAddGrad"]
             names = names + [name for each in added for name in marks.get((place.reading.name, each.name), [])]
         full = tuple(name for name in names if not name.startswith("+"))

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks import Drained
 from tbdprof.hooks.on_tensorflow import eager, works, xla
+from tbdprof.hooks.on_tensorflow.given import Arguments
 from tbdprof.hooks.on_tensorflow.graphs import UNKNOWN, Graphs, Node
 from tbdprof.hooks.on_tensorflow.kernel_spans import Ran, spans
 from tbdprof.hooks.on_tensorflow.runs import Runs
@@ -39,6 +40,8 @@ class KernelsWindow:
             put_back.callback(self._end)
             self._log = eager.Log(graphs.tracing)
             put_back.callback(self._log.close)
+            self._arguments = Arguments()
+            put_back.callback(self._arguments.close)
             self._session.mark(_BEGIN)
             self._put_back = put_back.pop_all()
 
@@ -73,7 +76,7 @@ class KernelsWindow:
             self._missing["kernels"] = str(error)
 
     def _operators(self, trace: Trace) -> list[Ran]:
-        runs, nodes = Runs(trace, self._graphs), self._asked(trace)
+        runs, nodes = Runs(trace, self._graphs, self._arguments.of_calls), self._asked(trace)
         told = [(op, self._node(op, runs, nodes)) for op in trace.ops]
         elsewhere = sum(op.is_eager and id(op) not in nodes for op in trace.ops)
         if elsewhere:
@@ -98,4 +101,4 @@ class KernelsWindow:
         function = runs.function(op)
         if runs.is_loading(op):
             return Node(Phase.DATA, None, works.operation(op.op))
-        return self._graphs.find(op.node, op.op, function, runs.batch(op))
+        return self._graphs.find(op.node, op.op, function, runs.given(op))

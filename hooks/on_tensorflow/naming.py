@@ -16,11 +16,16 @@ from tbdprof.hooks.on_tensorflow.layers import children, is_keras, variable_name
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A variable, what the reports call it, and what Keras or TensorFlow does."""
+    """A variable, what the reports call it, and what Keras or TensorFlow does.
+
+    A weight that is not trained, as of a frozen layer, is no buffer: that is what its layer made not to be trained.
+    """
 
     name: str
     path: str
     variable: tf.Variable
+    trainable: bool = True
+    is_buffer: bool = False
 
 
 def variables_of(models: Sequence[object]) -> list[Named]:
@@ -28,10 +33,10 @@ def variables_of(models: Sequence[object]) -> list[Named]:
     named: dict[int, Named] = {}
     for prefix, model in prefixes(models):
         for path, layer in _walk(prefix[:-1], model, set()):
-            for name, variable in _own(layer):
-                _add(named, f"{path}.{name}" if path else name, variable)
+            for name, variable, is_buffer in _own(layer):
+                _add(named, f"{path}.{name}" if path else name, variable, is_buffer=is_buffer)
         for each in (*getattr(model, "trainable_variables", ()), *getattr(model, "non_trainable_variables", ())):
-            _add(named, prefix + dotted(each), each)
+            _add(named, prefix + dotted(each), each, is_buffer=not each.trainable)
     return list(named.values())
 
 
@@ -55,12 +60,13 @@ def is_variable(thing: object) -> bool:
     return isinstance(thing, keras.Variable | tf.Variable)
 
 
-def _add(named: dict[int, Named], name: str, variable: Any) -> None:
+def _add(named: dict[int, Named], name: str, variable: Any, *, is_buffer: bool) -> None:
     """Take in a variable under its first name, numbered where another one has it."""
     if id(plain(variable)) in named:
         return
     again = sum(each.name == name for each in named.values())
-    named[id(plain(variable))] = Named(f"{name}.{again}" if again else name, path_of(variable), plain(variable))
+    unique = f"{name}.{again}" if again else name
+    named[id(plain(variable))] = Named(unique, path_of(variable), plain(variable), variable.trainable, is_buffer)
 
 
 def _walk(path: str, layer: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
@@ -72,11 +78,11 @@ def _walk(path: str, layer: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
         yield from _walk(f"{path}.{label}" if path else label, child, seen)
 
 
-def _own(layer: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the variables that a layer itself has."""
+def _own(layer: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Yield the variables that a layer itself has, and whether each is a buffer."""
     if is_keras(layer):
-        for each in (*layer._trainable_variables, *layer._non_trainable_variables):  # noqa: SLF001 - of its own alone
-            yield each.name, each
+        yield from ((each.name, each, False) for each in layer._trainable_variables)  # noqa: SLF001 - of its own alone
+        yield from ((each.name, each, True) for each in layer._non_trainable_variables)  # noqa: SLF001
     for name, value in list(vars(layer).items()):
         if not name.startswith("_") and is_variable(value):
-            yield name, value
+            yield name, value, not value.trainable

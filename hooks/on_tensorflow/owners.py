@@ -115,7 +115,7 @@ def slots(optimizer: Any) -> Iterator[tuple[str, Any, Any]]:
 def everything(watched: Watched) -> list[Owned]:
     """Return what weights, buffers, optimizer state and kept inputs hold now."""
     named = watched.variables()
-    rows = [of_variable(role_of(each.variable), each.name, each.variable) for each in named]
+    rows = [of_variable(role_of(each), each.name, each.variable) for each in named]
     names = {id(each.variable): each.name for each in named}
     for number, optimizer in enumerate(watched.optimizers()):
         whole = optimizer.name if number == 0 else f"{optimizer.name}{number}"
@@ -235,9 +235,9 @@ def device_text(device: str) -> str:
     return f"cuda:{number}" if kind == "GPU" else "cpu"
 
 
-def role_of(variable: Any) -> Role:
+def role_of(named: Named) -> Role:
     """Return what a model's variable is."""
-    return Role.WEIGHT if variable.trainable else Role.BUFFER
+    return Role.BUFFER if named.is_buffer else Role.WEIGHT
 
 
 def _of_kind(kinds: tuple[type, ...]) -> list[Any]:

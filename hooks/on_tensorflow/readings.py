@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from tbdprof.hooks.on_tensorflow.layers import Layers, around, found_in, scopes
-from tbdprof.hooks.on_tensorflow.sizes import is_open, sized
+from tbdprof.hooks.on_tensorflow.sizes import Given, is_open, sized
 from tbdprof.hooks.on_tensorflow.tracing import Interval, Notes
 from tbdprof.records import Phase
 
@@ -33,7 +33,7 @@ class Reading:
     def __init__(self, name: str, graph: Any, notes: Notes | None, layers: Layers) -> None:
         self.name, self.graph, self.notes = name, graph, notes
         self._layers = layers
-        self._sized: dict[int, Any] = {}  # copies of the graph by the size of their batches
+        self._sized: dict[Given | int, Any] = {}  # copies of the graph by what they are given
         self.operators: Sequence[Any] = graph.get_operations()
         self.place = {operator.name: place for place, operator in enumerate(self.operators)}
 
@@ -42,13 +42,14 @@ class Reading:
         place = self.place.get(name)
         return None if place is None else self.operators[place]
 
-    def of_batch(self, operator: Any, batch: int | None) -> Any:
-        """Return an operator with the shapes it has for batches of a size, where its own leave that open."""
-        if batch is None or not is_open(operator):
+    def sized(self, operator: Any, given: Given | int | None) -> Any:
+        """Return an operator with the shapes it has for what the function is given, where its own leave them open."""
+        if given is None or not is_open(operator):
             return operator
-        if batch not in self._sized:
-            self._sized[batch] = sized(self.graph, batch)
-        return self._sized[batch].get_operation_by_name(operator.name)
+        if given not in self._sized:
+            self._sized[given] = sized(self.graph, given)
+        copy = self._sized[given]
+        return operator if copy is None else copy.get_operation_by_name(operator.name)
 
     def phase(self, operator: Any) -> Phase | None:
         """Return the phase of an operator, None where it is whatever this function is called in."""

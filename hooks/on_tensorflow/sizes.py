@@ -1,8 +1,9 @@
-"""Shapes of a function traced for batches of any size, once it is known which size one had.
+"""Shapes of a function traced for arguments of any size, once it is known which sizes a call's had.
 
-What a data set yields often has no size of the batch in its shape, since the last batch may be smaller. A run's size
-follows from what was allocated in it; TensorFlow then infers all other shapes anew in a copy of the graph that never
-runs. Where a size does not follow from the batch's, as of sequences of any length, it stays unknown.
+What Python gave a function is noted call by call (`given`). What a data set yields within one often has no size of the
+batch in its shape, since the last batch may be smaller: then a run's size follows from what was allocated in it.
+TensorFlow infers all other shapes anew in a copy of the graph that never runs. Where a size does not follow from these,
+as of sequences of any length, it stays unknown.
 """
 
 import json
@@ -13,16 +14,23 @@ import tensorflow as tf
 
 from tbdprof.hooks.on_tensorflow.trace import MemoryEvent
 
+Given = tuple[tuple[int, ...] | None, ...]  # the shape of each of a function's arguments, None where it is not told
+
 _OUTPUT = "output"  # the region of what an operator puts out
+_UNKNOWN = -1  # as TensorFlow writes it
 _SOURCES = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
 
 
-def sized(graph: Any, batch: int) -> Any:
-    """Return a copy of a graph in which whatever it is given has a batch of this size."""
+def sized(graph: Any, given: Given | int) -> Any:
+    """Return a copy of a graph that is given these shapes, or batches of this size; None where they contradict it."""
     definition = graph.as_graph_def()
+    batch = given if isinstance(given, int) else _UNKNOWN
+    told = {} if isinstance(given, int) else dict(zip((each.op.name for each in graph.inputs), given, strict=True))
     for node in definition.node:
         if node.op == "ReadVariableOp":  # what the variable's handle knew of its shape is not in the definition
             _give(node, graph.get_operation_by_name(node.name).outputs[0])
+        elif node.op == "Placeholder" and (shape := told.get(node.name)) is not None:
+            node.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
         elif node.op == "Placeholder":
             _fill(node.attr["shape"].shape, batch)
         elif node.op in _SOURCES:
@@ -31,8 +39,11 @@ def sized(graph: Any, batch: int) -> Any:
         for name in [name for name in node.attr if name.startswith("_output_shapes")]:
             del node.attr[name]
     copy = tf.Graph()
-    with copy.as_default():
-        tf.graph_util.import_graph_def(definition, name="")
+    try:
+        with copy.as_default():
+            tf.graph_util.import_graph_def(definition, name="")
+    except ValueError:  # so TensorFlow says that shapes do not fit
+        return None
     return copy
 
 
@@ -72,5 +83,5 @@ def _give(node: Any, tensor: Any) -> None:
 
 
 def _fill(shape: Any, batch: int) -> None:
-    if shape.dim and shape.dim[0].size == -1:
+    if shape.dim and shape.dim[0].size == _UNKNOWN:
         shape.dim[0].size = batch
