@@ -36,6 +36,9 @@ class Spec:
     # For refusing what cannot fit before anything is allocated, in fp32: the weights' share, and each sample's.
     fixed_bytes: int = 0
     sample_bytes: Callable[[Options], int] = lambda _: 0
+    # FLOPs of a training step for each sample: the sum over the layers, with what a framework makes besides or does
+    # without (its name is given). None: not derived.
+    sample_flops: Callable[[Options, str], int | None] = lambda _options, _framework: None
 
 
 @dataclass(frozen=True, slots=True)

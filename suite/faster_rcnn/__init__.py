@@ -74,6 +74,7 @@ SPEC = Spec(
     ),
     fixed_bytes=4 * (PARAMETERS + 2 * TRAINED),  # weights, and the trained ones' gradients and momentum
     sample_bytes=lambda options: sample_bytes(options),
+    sample_flops=lambda options, framework: sample_flops(options, framework),
 )
 
 
@@ -92,3 +93,10 @@ def sample_bytes(options: Options) -> int:
     height, width = image_sides(int(options["image_size"]))
     rows, columns = map_sides(height, width)
     return 4 * (rows * columns * POINT_VALUES + int(options["regions"]) * REGION_VALUES + 3 * height * width)
+
+
+def sample_flops(options: Options, framework: str) -> int:
+    """Return the FLOPs of a training step on a synthetic image, as a framework makes them."""
+    from tbdprof.suite.faster_rcnn.products import step_flops  # which is built on the facts here
+
+    return step_flops(options, framework)

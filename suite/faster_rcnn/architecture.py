@@ -26,6 +26,7 @@ class Stage:
 
 EXPANSION = 4
 STEM_WIDTH = 64
+POOLING_STRIDE = 2  # of the pooling between the stem and the first stage
 STAGES = (Stage(64, 3, 1, trained=False), Stage(128, 4, 2), Stage(256, 23, 2), Stage(512, 3, 2))
 SHARED = EXPANSION * STAGES[2].width  # channels of the maps both networks share
 FEATURES = EXPANSION * STAGES[3].width  # of a region
@@ -75,6 +76,19 @@ def layers() -> tuple[Layer, ...]:
     return tuple(_layers())
 
 
+def places(height: int, width: int, regions: int) -> Iterator[tuple[Layer, int]]:
+    """Yield each layer with the places at which it is laid in training on an image, a head's being the regions."""
+    sides, maps = (height, width), 1
+    for layer in layers():
+        if layer.name == "layer1.0.conv1":
+            sides = _strided(sides, POOLING_STRIDE)
+        elif layer.name == "layer4.0.conv1":
+            sides, maps = (ALIGNED_SIDE, ALIGNED_SIDE), regions
+        if "downsample" not in layer.name:  # whose maps the convolutions before it have made as small already
+            sides = _strided(sides, layer.stride)
+        yield layer, regions if layer.part == "heads" else maps * sides[0] * sides[1]
+
+
 def check(config: Config) -> None:
     """Raise UsageError where the network cannot be trained as configured."""
     if config.batch_size != 1:
@@ -117,6 +131,10 @@ def _kept(part: str, points: int) -> int:
         for layer in layers()
         if layer.part == part
     )
+
+
+def _strided(sides: tuple[int, int], stride: int) -> tuple[int, int]:
+    return ceil(sides[0] / stride), ceil(sides[1] / stride)
 
 
 def _layers() -> Iterator[Layer]:

@@ -6,7 +6,7 @@ batch normalization begins with scale 1. `tbdprof.suite.resnet50.architecture` h
 sums over them.
 """
 
-from tbdprof.suite.workload import Option, Spec
+from tbdprof.suite.workload import Option, Options, Spec
 
 SPEC = Spec(
     name="resnet50",
@@ -30,6 +30,7 @@ SPEC = Spec(
     ),
     fixed_bytes=3 * 4 * 25_557_032,  # weights, their gradients and momentum
     sample_bytes=lambda options: sample_bytes(int(options["image_size"])),
+    sample_flops=lambda options, _framework: sample_flops(options),
 )
 
 CLASSES = 1000
@@ -45,6 +46,13 @@ def sample_bytes(image_size: int) -> int:
     Exact at 224 pixels; elsewhere in proportion to the image's area.
     """
     return (85_311_392 + 602_112) * image_size**2 // 224**2 + 8
+
+
+def sample_flops(options: Options) -> int:
+    """Return the FLOPs of a training step for each image, the same in every framework."""
+    from tbdprof.suite.resnet50.architecture import step_flops  # which is built on the facts here
+
+    return step_flops(str(options["variant"]), int(options["image_size"]))
 
 
 def learning_rate(batch_size: int) -> float:

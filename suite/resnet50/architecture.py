@@ -83,6 +83,12 @@ def layers(variant: str = "v1.5", image_size: int = 224) -> tuple[Convolution | 
     return (*_convolutions(variant, image_size), Dense("fc", FEATURES, CLASSES))
 
 
+def step_flops(variant: str = "v1.5", image_size: int = 224) -> int:
+    """Return the FLOPs of a training step for each image; the first convolution needs no gradient of its input."""
+    first, *_ = every = layers(variant, image_size)
+    return 2 * (3 * sum(layer.macs for layer in every) - first.macs)
+
+
 def strides(variant: str, stride: int) -> tuple[int, int]:
     """Return the strides of a block's first 1×1 and of its 3×3 convolution."""
     return (stride, 1) if variant == "v1" else (1, stride)

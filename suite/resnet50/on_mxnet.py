@@ -1,14 +1,19 @@
 """ResNet-50 in MXNet's Gluon."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
+from numpy.typing import NDArray
 
 from tbdprof.errors import UsageError
-from tbdprof.suite.inputs import image_batch
+from tbdprof.suite.classification import Scores, batches
+from tbdprof.suite.inputs import ImageBatch, feed
 from tbdprof.suite.resnet50 import (
     CLASSES,
     MOMENTUM,
@@ -22,6 +27,8 @@ from tbdprof.suite.resnet50.architecture import EXPANSION, FEATURES, STAGES, STE
 from tbdprof.suite.workload import Config, Spec
 
 DTYPES = {"fp32": "float32", "fp64": "float64"}
+
+Batch = tuple[mx.nd.NDArray, mx.nd.NDArray]  # images, labels
 
 
 class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
@@ -100,48 +107,72 @@ def blocks(inputs: int, stage: Stage, variant: str, prefix: str) -> nn.HybridSeq
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """ResNet-50 and the one batch it is trained on."""
+    """ResNet-50 and the batches it is trained on."""
 
     spec: Spec
     config: Config
     model: ResNet50
     optimizer: gluon.Trainer
-    inputs: tuple[mx.nd.NDArray, mx.nd.NDArray]  # images, labels
+    inputs: tuple[mx.nd.NDArray, ...]  # images and labels, where one batch is kept
+    batches: Iterator[Batch]
     cross_entropy: gluon.loss.SoftmaxCrossEntropyLoss
 
-    def loss(self) -> mx.nd.NDArray:
-        """Return the batch's mean cross entropy."""
-        images, labels = self.inputs
-        return self.cross_entropy(self.model(images), labels).mean()
-
     def step(self) -> float:
-        """Train on the batch once, without waiting for it; return how many images it has."""
+        """Train on the next batch once, without waiting for it; return how many images it has."""
+        images, labels = next(self.batches)
+        self.update(images, labels)
+        return self.config.batch_size
+
+    def train(self, batch: ImageBatch) -> float:
+        """Train on a batch once; return its mean cross entropy."""
+        return float(self.update(*on_device(batch, self.config)).asscalar())
+
+    def predict(self, images: NDArray[np.float32]) -> Scores:
+        """Return the scores of images, with the running statistics."""
+        scores: Scores = self.model(as_array(images, self.config)).asnumpy()
+        return scores
+
+    def update(self, images: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
+        """Train on a batch once; return its mean cross entropy before that."""
         with autograd.record():
-            loss = self.loss()
+            loss = self.loss(images, labels)
         loss.backward()
         self.optimizer.step(1)  # the loss is a mean already
-        return self.config.batch_size
+        return loss
+
+    def loss(self, images: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
+        """Return a batch's mean cross entropy."""
+        return self.cross_entropy(self.model(images), labels).mean()
 
 
 def build(spec: Spec, config: Config) -> Workload:
-    """Return ResNet-50 with its initial weights, its optimizer and a batch on the device."""
+    """Return ResNet-50 with its initial weights, its optimizer and its batches on the device."""
     check(config)
     if config.precision not in DTYPES:
         raise UsageError(
             f"{spec.name} in MXNet runs in {' or '.join(DTYPES)}: {config.precision} needs --framework torch"
         )
-    context, dtype = _context(config.device), DTYPES[config.precision]
     model = ResNet50(str(config.options["variant"]))
-    model.cast(dtype)
-    model.initialize(mx.init.Zero(), ctx=context)
+    model.cast(DTYPES[config.precision])
+    model.initialize(mx.init.Zero(), ctx=_context(config.device))
     initialize(model, config.seed)
     model.hybridize()
     settings = {"learning_rate": learning_rate(config.batch_size), "momentum": MOMENTUM, "wd": WEIGHT_DECAY}
     trainer = gluon.Trainer(model.collect_params(), "sgd", settings)
-    batch = image_batch(config.batch_size, int(config.options["image_size"]), CLASSES, config.seed)
-    images = mx.nd.array(batch.images, context, dtype)
-    labels = mx.nd.array(batch.labels, context, dtype)
-    return Workload(spec, config, model, trainer, (images, labels), gluon.loss.SoftmaxCrossEntropyLoss())
+    drawn = batches(config, int(config.options["image_size"]), CLASSES)
+    fed = feed(drawn, partial(on_device, config=config), kept=config.data is None)
+    inputs = next(fed) if config.data is None else ()
+    return Workload(spec, config, model, trainer, inputs, fed, gluon.loss.SoftmaxCrossEntropyLoss())
+
+
+def on_device(batch: ImageBatch, config: Config) -> Batch:
+    """Return a batch as MXNet's arrays."""
+    return as_array(batch.images, config), as_array(batch.labels, config)
+
+
+def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:
+    """Return images or labels in the model's data type."""
+    return mx.nd.array(values, _context(config.device), DTYPES[config.precision])
 
 
 def initialize(model: ResNet50, seed: int) -> None:

@@ -32,6 +32,13 @@ def sample_bytes(options: Options) -> int:
     return 4 * (187_994 * int(options["width"]) + 49_250)
 
 
+def sample_flops(options: Options, framework: str) -> int:
+    """Return the FLOPs of a training step for each picture of a batch, as a framework makes them."""
+    from tbdprof.suite.wgan.products import step_flops  # which is built on the facts here
+
+    return step_flops(int(options["width"]), int(options["critic_steps"]), framework)
+
+
 def learning_rate(width: int) -> float:
     """Return the learning rate at a width: the paper's 1e-4 at 64."""
     return 1e-4 * WIDTH / width
@@ -54,4 +61,5 @@ SPEC = Spec(
     ),
     fixed_bytes=4 * 4 * (8_540_483 + 7_491_841),  # weights, their gradients, Adam's two moments
     sample_bytes=sample_bytes,
+    sample_flops=sample_flops,
 )

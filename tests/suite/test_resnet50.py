@@ -1,14 +1,31 @@
-"""ResNet-50 is the network it is said to be: its figures are sums over its layers, in both frameworks."""
+"""ResNet-50 is the network it is said to be: its figures are sums over its layers, in every framework."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import mxnet as mx
 import numpy as np
 import pytest
+import tensorflow as tf
 import torch
 
 from tbdprof import suite
 from tbdprof.errors import UsageError
-from tbdprof.suite.resnet50 import SPEC, architecture, initial, learning_rate, on_mxnet, on_torch, sample_bytes
+from tbdprof.suite import imagenet
+from tbdprof.suite.inputs import ImageBatch, image_batch
+from tbdprof.suite.resnet50 import (
+    SPEC,
+    architecture,
+    initial,
+    learning_rate,
+    on_mxnet,
+    on_tensorflow,
+    on_torch,
+    sample_bytes,
+)
 from tbdprof.suite.resnet50.architecture import Convolution, Dense, layers
+from tbdprof.suite.workload import Learner
 
 SMALL = suite.configure(SPEC, batch_size=2, options={"image_size": 64})
 
@@ -21,6 +38,11 @@ def in_torch() -> on_torch.Workload:
 @pytest.fixture(scope="module")
 def in_mxnet() -> on_mxnet.Workload:
     return on_mxnet.build(SPEC, SMALL)
+
+
+@pytest.fixture(scope="module")
+def in_tensorflow() -> on_tensorflow.Workload:
+    return on_tensorflow.build(SPEC, SMALL)
 
 
 def convolutions(variant: str = "v1.5", image_size: int = 224) -> list[Convolution]:
@@ -82,7 +104,7 @@ def test_torch_saves_what_the_layers_say(in_torch: on_torch.Workload) -> None:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss = in_torch.loss()
+        loss = in_torch.loss(*in_torch.inputs)
     of_the_batch = 4 * 53_120 + 4  # each normalization's mean and deviation, and the loss's weight
 
     assert loss.ndim == 0
@@ -127,30 +149,57 @@ def test_the_parameters_in_mxnet(in_mxnet: on_mxnet.Workload) -> None:
     assert sum(parameter.data().size for parameter in every if parameter.grad_req == "null") == 53_120
 
 
-def test_the_weights_have_one_name_in_both_frameworks(in_torch: on_torch.Workload, in_mxnet: on_mxnet.Workload) -> None:
+def test_the_parameters_in_tensorflow(in_tensorflow: on_tensorflow.Workload) -> None:
+    model = in_tensorflow.model
+
+    assert sum(int(tf.size(weight)) for weight in model.trainable_variables) == 25_557_032
+    assert sum(int(tf.size(buffer)) for buffer in model.non_trainable_variables) == 53_120
+    assert {variable.dtype for variable in model.variables} == {"float32"}
+
+
+def test_the_weights_have_one_name_in_every_framework(
+    in_torch: on_torch.Workload, in_mxnet: on_mxnet.Workload, in_tensorflow: on_tensorflow.Workload
+) -> None:
     named_by_torch = {name for name, _ in in_torch.model.named_parameters()}
     named_by_mxnet = set(in_mxnet.model._collect_params_with_prefix())
+    named_by_tensorflow = {variable.path for variable in in_tensorflow.model.variables}
     drawn = {f"{layer.name}.weight" for layer in layers()}
 
     assert drawn < named_by_torch
     assert drawn < named_by_mxnet
+    assert {f"resnet50/{layer.name.replace('.', '/')}/kernel" for layer in layers()} < named_by_tensorflow
     assert "layer3.5.conv2.weight" in drawn
     assert "layer3.5.bn2.gamma" in named_by_mxnet
+    assert "resnet50/layer3/5/bn2/gamma" in named_by_tensorflow
     assert any(name.endswith("_layer3_bottleneck5_conv1_weight") for name in in_mxnet.model.collect_params())
 
 
-def test_both_frameworks_begin_with_the_same_bits(in_torch: on_torch.Workload, in_mxnet: on_mxnet.Workload) -> None:
+def test_torch_and_mxnet_begin_with_the_same_bits(in_torch: on_torch.Workload, in_mxnet: on_mxnet.Workload) -> None:
     of_mxnet = in_mxnet.model._collect_params_with_prefix()
     for name, parameter in in_torch.model.named_parameters():
         assert parameter.detach().numpy().tobytes() == value_of(of_mxnet, name).tobytes(), name
 
 
-def test_both_frameworks_train_on_the_same_bits(in_torch: on_torch.Workload, in_mxnet: on_mxnet.Workload) -> None:
+def test_tensorflow_begins_with_the_same_bits_inputs_first(
+    in_torch: on_torch.Workload, in_tensorflow: on_tensorflow.Workload
+) -> None:
+    kernels = {variable.path: variable.numpy() for variable in in_tensorflow.model.trainable_variables}
+    for layer in layers():
+        values = kernels[f"resnet50/{layer.name.replace('.', '/')}/kernel"]
+        outputs_first = values.transpose((3, 2, 0, 1)) if values.ndim == 4 else values.T
+        assert np.array_equal(outputs_first, in_torch.model.get_parameter(f"{layer.name}.weight").detach().numpy())
+
+
+def test_every_framework_trains_on_the_same_bits(
+    in_torch: on_torch.Workload, in_mxnet: on_mxnet.Workload, in_tensorflow: on_tensorflow.Workload
+) -> None:
     images, labels = in_torch.inputs
     images_of_mxnet, labels_of_mxnet = (array.asnumpy() for array in in_mxnet.inputs)
+    images_of_tensorflow, labels_of_tensorflow = (tensor.numpy() for tensor in in_tensorflow.inputs)
 
     assert images.numpy().tobytes() == images_of_mxnet.tobytes()
-    assert labels.tolist() == labels_of_mxnet.tolist()
+    assert images.numpy().tobytes() == images_of_tensorflow.transpose((0, 3, 1, 2)).tobytes()
+    assert labels.tolist() == labels_of_mxnet.tolist() == labels_of_tensorflow.tolist()
 
 
 def test_the_draws_are_normal_of_the_stated_deviation_and_the_seeds_alone() -> None:
@@ -163,21 +212,58 @@ def test_the_draws_are_normal_of_the_stated_deviation_and_the_seeds_alone() -> N
     assert next(initial.weights(1))[1].tobytes() != draws["conv1.weight"].tobytes()
 
 
-def test_the_learning_rate_is_linear_in_the_batch(in_torch: on_torch.Workload, in_mxnet: on_mxnet.Workload) -> None:
+def test_the_learning_rate_is_linear_in_the_batch(
+    in_torch: on_torch.Workload, in_mxnet: on_mxnet.Workload, in_tensorflow: on_tensorflow.Workload
+) -> None:
     assert learning_rate(256) == 0.1
     assert learning_rate(4) == 0.0015625
     assert in_torch.optimizer.param_groups[0]["lr"] == in_mxnet.optimizer.learning_rate == 0.1 * 2 / 256
+    assert float(in_tensorflow.optimizer.learning_rate) == pytest.approx(0.1 * 2 / 256, rel=1e-7)
 
 
-@pytest.mark.parametrize("framework", suite.frameworks("resnet50"))
-def test_a_step_consumes_the_batch_and_training_lowers_the_loss(framework: str) -> None:
-    workload = suite.build("resnet50", framework, SMALL)
-    first = loss_of(workload)
-    consumed = [workload.step() for _ in range(3)]
+@dataclass(frozen=True)
+class Reader:
+    """A data set's batches and what they were asked for."""
 
-    assert consumed == [2, 2, 2]
-    assert 5 < first < 10
-    assert loss_of(workload) < first
+    asked: list[tuple[object, ...]] = field(default_factory=list)
+    given: list[ImageBatch] = field(default_factory=list)
+
+    def batches(self, *settings: object) -> Iterator[ImageBatch]:
+        self.asked.append(settings)
+        while True:
+            self.given.append(image_batch(2, 64, 1000, seed=len(self.given)))
+            yield self.given[-1]
+
+
+@pytest.fixture(scope="module", params=suite.frameworks("resnet50"))
+def reading(request: pytest.FixtureRequest) -> Iterator[tuple[Learner, Reader]]:
+    reader = Reader()
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(imagenet, "batches", reader.batches)
+        config = suite.configure(SPEC, batch_size=2, options={"image_size": 64}, data=Path("in"))
+        yield suite.build("resnet50", request.param, config), reader
+
+
+def test_every_step_takes_a_new_batch_of_a_data_set(reading: tuple[Learner, Reader]) -> None:
+    workload, reader = reading
+    before = len(reader.given)
+    consumed = [workload.step() for _ in range(2)]
+
+    assert reader.asked == [(Path("in"), 2, 64, 1000, 0)]
+    assert (before, len(reader.given), consumed) == (0, 2, [2, 2])
+    assert tuple(workload.inputs) == ()
+
+
+def test_training_on_a_batch_lowers_its_loss_and_predicting_changes_nothing(reading: tuple[Learner, Reader]) -> None:
+    workload, _ = reading
+    batch = image_batch(2, 64, 1000, seed=5)
+    losses = [workload.train(batch) for _ in range(4)]
+    scores = workload.predict(batch.images)
+
+    assert 5 < losses[0] < 10
+    assert losses[-1] < losses[0]
+    assert (scores.shape, scores.dtype) == ((2, 1000), np.float32)
+    assert np.array_equal(scores, workload.predict(batch.images))
 
 
 def test_bf16_computes_in_bf16_and_keeps_fp32_weights() -> None:
@@ -188,6 +274,16 @@ def test_bf16_computes_in_bf16_and_keeps_fp32_weights() -> None:
 
     assert dtypes == [torch.bfloat16]
     assert {parameter.dtype for parameter in workload.model.parameters()} == {torch.float32}
+
+
+def test_tensorflow_computes_bf16_in_its_mixed_policy() -> None:
+    config = suite.configure(SPEC, batch_size=2, precision="bf16", options={"image_size": 64})
+    workload = on_tensorflow.build(SPEC, config)
+    scores = workload.predict(image_batch(2, 64, 1000, seed=0).images)
+
+    assert {variable.dtype for variable in workload.model.variables} == {"float32"}
+    assert workload.model.layer2(tf.zeros((1, 16, 16, 256)), training=False).dtype == tf.bfloat16
+    assert scores.dtype == np.float32
 
 
 def test_mxnet_refuses_bf16_in_one_line() -> None:
@@ -216,12 +312,3 @@ def value_of(parameters: dict[str, mx.gluon.Parameter], name: str) -> np.ndarray
     is_norm = f"{layer}.gamma" in parameters
     gluon_kind = {"weight": "gamma", "bias": "beta"}[kind] if is_norm else kind
     return parameters[f"{layer}.{gluon_kind}"].data().asnumpy()
-
-
-def loss_of(workload: on_torch.Workload | on_mxnet.Workload) -> float:
-    """Return the loss in training mode."""
-    if isinstance(workload, on_torch.Workload):
-        with torch.no_grad():
-            return float(workload.loss())
-    with mx.autograd.train_mode():
-        return float(workload.loss().asscalar())

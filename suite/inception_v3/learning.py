@@ -1,0 +1,11 @@
+"""How Inception-v3 shows that it learns: at 299 pixels, its least, on ten directions and colors of stripes."""
+
+from tbdprof.suite.classification import learn
+from tbdprof.suite.learning import Build, Check, Learned, Setting, Told
+
+
+def _run(build: Build, setting: Setting, told: Told) -> Learned:
+    return learn(CHECK, build, setting, told, rate_of=8)
+
+
+CHECK = Check(_run, options={"image_size": 299, "dropout": "off"}, batch_size=8, steps=80)

@@ -1,0 +1,11 @@
+"""How ResNet-50 shows that it learns: at 64 pixels, on ten directions and colors of stripes."""
+
+from tbdprof.suite.classification import learn
+from tbdprof.suite.learning import Build, Check, Learned, Setting, Told
+
+
+def _run(build: Build, setting: Setting, told: Told) -> Learned:
+    return learn(CHECK, build, setting, told, rate_of=4)
+
+
+CHECK = Check(_run, options={"variant": "v1.5", "image_size": 64}, batch_size=16, steps=120)

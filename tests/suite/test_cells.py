@@ -1,0 +1,116 @@
+"""Every model in every framework: its report is complete and adds up, and observing changes no bit of the training."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tbdprof import suite
+
+ROOT = Path(__file__).parent.parent.parent
+PROGRAM = Path(__file__).parent / "cells" / "cell.py"
+WINDOWS = [[name, "complete"] for name in ("warmup", "clean", "memory", "clean", "kernels", "clean")]
+# The smallest at which each is still the whole network.
+TINY: dict[str, dict[str, Any]] = {
+    "resnet50": {"batch_size": 2, "image_size": 64},
+    "inception_v3": {"batch_size": 2},
+    "faster_rcnn": {"image_size": 96, "proposals_before": 200, "proposals_after": 50, "regions": 8},
+    "wgan": {"batch_size": 1, "critic_steps": 1},
+}
+CELLS = [(model, framework) for model in suite.names() for framework in suite.frameworks(model)]
+
+
+@cache
+def cell(model: str, framework: str, *hows: str) -> dict[str, Any]:
+    """Return what runs of a cell told, by how they were observed; they run side by side, one thread each."""
+    started = {how: _start(model, framework, how) for how in hows}
+    ended = {how: (process.communicate(timeout=240), process.returncode) for how, process in started.items()}
+    for (_, err), code in ended.values():
+        assert code == 0, err
+    return {how: json.loads(out.splitlines()[-1]) for how, ((out, _), _) in ended.items()}
+
+
+def _start(model: str, framework: str, how: str) -> subprocess.Popen[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    words = [sys.executable, str(PROGRAM), model, framework, how, json.dumps(TINY.get(model, {}))]
+    return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def observed(model: str, framework: str) -> dict[str, Any]:
+    """Return what the observed run of a cell told."""
+    told: dict[str, Any] = cell(model, framework, "observed", "unobserved")["observed"]
+    return told
+
+
+def different(ones: dict[str, str], others: dict[str, str]) -> Sequence[str]:
+    """Return the names of the arrays that differ."""
+    assert ones.keys() == others.keys()
+    return [name for name in ones if ones[name] != others[name]]
+
+
+every_cell = pytest.mark.parametrize(("model", "framework"), CELLS)
+
+
+def test_each_convolutional_model_is_written_for_each_framework() -> None:
+    assert {(model, framework) for model in TINY for framework in ("torch", "mxnet", "tensorflow")} <= set(CELLS)
+
+
+@every_cell
+def test_an_observed_run_trains_the_same_bits(model: str, framework: str) -> None:
+    runs = cell(model, framework, "observed", "unobserved")
+
+    assert runs["observed"]["windows"] == WINDOWS
+    assert different(runs["observed"]["left"], runs["unobserved"]["left"]) == []
+
+
+def test_a_weight_moved_by_one_unit_in_the_last_place_is_noticed() -> None:
+    nudged = cell("resnet50", "torch", "nudged")["nudged"]
+
+    assert len(different(nudged["left"], observed("resnet50", "torch")["left"])) > 200
+
+
+@every_cell
+def test_memory_adds_up_to_the_allocators_own_total(model: str, framework: str) -> None:
+    report = observed(model, framework)["report"]
+    memory = report["memory"]
+
+    assert report["run"]["complete"] is True
+    assert memory["mismatches"] == 0, memory["violations"]
+    assert memory["roles_at_peak"]["unknown"] == memory["roles_max"]["unknown"] == 0
+    assert memory["independent_peak_bytes"] == memory["allocator_peak_bytes"]
+    assert sum(memory["at_peak"].values()) == memory["independent_peak_bytes"]
+
+
+@every_cell
+def test_weights_gradients_and_state_are_arithmetic(model: str, framework: str) -> None:
+    told = observed(model, framework)
+    memory, spec = told["report"]["memory"], suite.find(model)
+
+    assert told["parameters"] == spec.parameters
+    assert memory["at_optimizer_step"]["weight"] == told["held_bytes"]
+    assert (
+        memory["at_optimizer_step"]["optimizer_state"] == memory["roles_max"]["optimizer_state"] == told["state_bytes"]
+    )
+    if framework != "tensorflow" and model != "wgan":  # which frees its gradients one by one; which has two optimizers
+        assert memory["at_optimizer_step"]["gradient"] == 4 * spec.parameters
+
+
+@every_cell
+def test_time_is_told_by_operator(model: str, framework: str) -> None:
+    report = observed(model, framework)["report"]
+
+    spec = suite.find(model)
+    options = suite.configure(
+        spec, options={name: value for name, value in TINY[model].items() if name != "batch_size"}
+    ).options
+    assert report["run"]["flops_per_sample"] == spec.sample_flops(options, framework)
+    phases = report["time"]["phases"]
+    assert sum(phase["seconds"] for phase in phases.values()) == pytest.approx(report["time"]["step_s"])
+    assert all(phases[name]["busy_seconds"] > 0 for name in ("forward", "backward", "update"))
