@@ -60,7 +60,7 @@ def decode(deltas: tf.Tensor, references: tf.Tensor) -> tf.Tensor:
 
 def clip(boxes: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
     """Return boxes cut off at the image's edges; a pixel remains of those beyond, and of the smallest."""
-    edges = tf.cast(size[::-1], boxes.dtype)
+    edges = tf.cast(tf.stack([size[1], size[0]]), boxes.dtype)
     low = tf.minimum(tf.nn.relu(boxes[:, :2]), edges - 1)
     return tf.concat([low, tf.minimum(tf.maximum(boxes[:, 2:], low + 1), edges)], 1)
 
