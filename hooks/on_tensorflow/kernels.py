@@ -14,6 +14,7 @@ from tbdprof.hooks.on_tensorflow.watch import Watch
 from tbdprof.records import Operation, Phase, Strings
 
 _BEGIN = "kernels"
+_CHEAP = "this build of TensorFlow tells no level of its traces: operators it has come to think cheap are left out"
 _LOST = "TensorFlow's profiler lost {} events"
 _UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
 _UNKNOWN = "{} of {} operators ran in functions that are not known: they are in no layer and no phase"
@@ -61,6 +62,8 @@ class KernelsWindow:
         if trace is None:
             return Drained({}, self._marks, self._missing)
         ran = [*self._operators(trace), *xla.instructions(trace, self._graphs)]
+        if trace.leaves_out:
+            self._missing["cheap kernels"] = _CHEAP
         if trace.dropped:
             self._missing["kernels"] = _LOST.format(trace.dropped)
         products = [each for each in ran if each.node.operation in _PRODUCTS]

@@ -9,11 +9,12 @@ All times are `time.monotonic_ns()` of this process; the events of one trace, ma
 are put in order by it. `thread` is TensorFlow's own number of a thread, the same in all events of one trace.
 """
 
+import ctypes
 import shutil
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import tensorflow as tf
@@ -25,6 +26,9 @@ from tbdprof.records import AllocationKind
 
 MARK = "tbdprof "  # what the names of marks begin with in the trace
 _SHARED_MEMORY = Path("/dev/shm")
+_LIBRARY = "libtensorflow_framework.so.2"
+_LEVEL = "_ZN3tsl8profiler8internal13g_trace_levelE"  # tsl::profiler::internal::g_trace_level, a std::atomic<int>
+_VERBOSE = 3  # tsl::profiler::TraceMeLevel::kVerbose
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,7 @@ class Trace:
     hlo_ops: list[HloEvent] = field(default_factory=list)
     hlo_protos: dict[str, bytes] = field(default_factory=dict)  # serialized xla.HloProto by name of the module
     dropped: int = 0  # events the profiler says it lost
+    leaves_out: bool = False  # operators that TensorFlow has come to think cheap are not told
 
 
 class Session:
@@ -111,6 +116,7 @@ class Session:
     def __init__(self) -> None:
         self._folder: Path | None = None
         self._offset_ns = 0
+        self._leaves_out = False
 
     def start(self) -> None:
         """Begin; raises UnavailableError where another session of this process is open."""
@@ -124,6 +130,7 @@ class Session:
         except BaseException:
             shutil.rmtree(folder)
             raise
+        self._leaves_out = not _tell_of_cheap_operators()
         self._folder, self._offset_ns = folder, wall_offset_ns()
 
     def mark(self, name: str) -> int:
@@ -138,11 +145,27 @@ class Session:
             return Trace()
         try:
             tf.profiler.experimental.stop()
-            return _read(folder, self._offset_ns)
+            return replace(_read(folder, self._offset_ns), leaves_out=self._leaves_out)
         except tf.errors.UnavailableError as error:
             raise UnavailableError("another profiler ended the session") from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tell_of_cheap_operators() -> bool:
+    """Have the open session trace every operator; return whether that could be had.
+
+    The executor lowers its estimate of an operator's cost with each run and traces what it thinks cheap at a higher
+    level than sessions have, which take no other (TensorFlow 2.21 ignores `ProfilerOptions`): after some ninety runs
+    most operators of a small net would be gone. The level is one number in TensorFlow's library; the session's end sets
+    it back.
+    """
+    try:
+        library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib()) / _LIBRARY))
+        ctypes.c_int.in_dll(library, _LEVEL).value = _VERBOSE
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _read(folder: Path, offset_ns: int) -> Trace:

@@ -8,4 +8,4 @@ def _run(build: Build, setting: Setting, told: Told) -> Learned:
     return learn(CHECK, build, setting, told, rate_of=8)
 
 
-CHECK = Check(_run, options={"image_size": 299, "dropout": "off"}, batch_size=8, steps=80)
+CHECK = Check(_run, options={"image_size": 299, "dropout": "off"}, batch_size=8, steps=120)

@@ -33,12 +33,13 @@ def where(name: str) -> Where:
 def as_table() -> str:
     """Return the list for a terminal."""
     table = Table()
-    for column in ("model", "task", "data set", "unit", "dominant layer", "parameters", *FRAMEWORKS):
-        table.add_column(column, justify="right" if column == "parameters" else "left")
+    for column in ("model", "task", "data set", "parameters", *FRAMEWORKS):
+        whole = column not in ("task", "data set")
+        table.add_column(column, justify="right" if column == "parameters" else "left", no_wrap=whole)
     reasons: dict[str, str] = {}
     for name in suite.names():
         spec = suite.find(name)
-        facts = (spec.name, spec.task, spec.dataset, spec.unit, spec.dominant_layer, f"{spec.parameters:,}")
+        facts = (spec.name, spec.task, spec.dataset, f"{spec.parameters:,}")
         cells = where(name)
         table.add_row(*facts, *("yes" if reason is None else "no" for reason in cells.values()))
         reasons.update({framework: reason for framework, reason in cells.items() if reason is not None})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -131,7 +132,7 @@ def resnet50(batch_size: int, *images: int) -> tuple[nn.Module, torch.optim.Opti
     config = suite.configure(suite.find("resnet50"), batch_size=batch_size, options={"image_size": 64})
     workload: Any = suite.build("resnet50", "torch", config)
     if images:
-        workload = replace(workload, inputs=(torch.randn(batch_size, 3, *images), workload.inputs[1]))
+        workload = replace(workload, batches=repeat((torch.randn(batch_size, 3, *images), workload.inputs[1])))
     return workload.model, workload.optimizer, workload.step
 
 
