@@ -6,12 +6,19 @@ its statistics, scale and shift (He et al., appendix A), and the first convoluti
 not trained. Both networks are trained in one step, in which proposals are constants (Ren et al., section 3.2,
 "approximate joint training").
 
-What differs from the paper: regions are cut out by ROIAlign (He et al., 2017, arXiv:1703.06870); anchors that cross
-the image's boundary are trained on (as in Lin et al., 2017, arXiv:1612.03144, section 4.1), because in a small image
-every anchor does; no proposal is dropped for being small, but clipping leaves it a pixel; images are 300 pixels on
-the shorter side by default, for the sake of CPUs: the paper's 600, and 1,000 at most on the longer, are
-`--image-size 600`. All that is trained decays, biases too. `tbdprof.suite.faster_rcnn.architecture` holds the layers;
-the figures here are sums over them.
+What differs from the paper, most of all: there the shared stages come trained on ImageNet. Nothing is downloaded here,
+so that all weights are drawn at random, and what is frozen (the first convolution and stage, every statistic, scale and
+shift) stays as it was drawn: what a step computes and holds is the same, what it learns is less.
+
+Also: regions are cut out by ROIAlign (He et al., 2017, arXiv:1703.06870); anchors that cross the image's boundary are
+trained on (as in Lin et al., 2017, arXiv:1612.03144, section 4.1), because in a small image every anchor does; no
+proposal is dropped for being small, but clipping leaves it a pixel; images are 300 pixels on the shorter side by
+default, for the sake of CPUs: the paper's 600, and 1,000 at most on the longer, are `--image-size 600`. All that is
+trained decays, biases too, and at one learning rate (the authors' code doubles that of biases). Every region that
+overlaps no object by half may be sampled as background, as in the authors' joint training. A loss is the mean over
+what was sampled.
+
+`tbdprof.suite.faster_rcnn.architecture` holds the layers; the figures here are sums over them.
 """
 
 from math import ceil

@@ -18,7 +18,7 @@ def weights(seed: int) -> Iterator[tuple[str, NDArray[np.float32]]]:
     1 / fan-in, as no ReLU follows them alone. The other layers are normal of deviation 0.01, the regions' deltas of
     0.001 (Ren et al., section 3.1.3; Girshick, section 2.3), with bias 0. Every batch normalization begins, and stays,
     with mean 0, variance 1 and shift 0, and scale 1, but for a branch's last: 1 / √(blocks in its stage), without
-    which the maps would grow with every block, as nothing normalizes them. A user with trained weights loads those.
+    which the maps would grow with every block, as nothing normalizes them.
     """
     generator = np.random.default_rng((seed, _WEIGHTS))
     for layer in layers():
