@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tbdprof.errors import UsageError
+from tbdprof.suite.loading import readable
 from tbdprof.suite.workload import Spec
 
 SYNTHETIC = "synthetic"
@@ -48,5 +49,7 @@ def look(spec: Spec, folder: Path) -> None:
         raise UsageError(f"{spec.name} cannot read {spec.dataset} yet: leave out --data, or give {SYNTHETIC}")
     if known is not None:
         importlib.import_module(f"tbdprof.suite.{known.reader}").look(folder)
-    elif not folder.is_dir():
-        raise UsageError(f"no folder {folder}: give --data the folder of {spec.dataset}, or {SYNTHETIC}")
+        return
+    with readable(folder):
+        if not folder.is_dir():
+            raise UsageError(f"no folder {folder}: give --data the folder of {spec.dataset}, or {SYNTHETIC}")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tbdprof.errors import DataError
 from tbdprof.suite.inputs import Pictures
-from tbdprof.suite.loading import Draft, check_folder, order, prefetch, wrong_kind
+from tbdprof.suite.loading import Draft, check_folder, order, prefetch, readable, remedy, wrong_kind
 
 EXPECTED = "downsampled ImageNet's train_data_batch_1.npz, train_data_batch_2.npz and so on"
 NAME = re.compile(r"train_data_batch_(\d+)\.npz")
@@ -99,15 +99,17 @@ def read(file: Path) -> Bytes:
 def _files(folder: Path) -> list[Path]:
     """Return the files, sorted by their number."""
     check_folder(folder)
-    numbered = [(int(match[1]), path) for path in folder.iterdir() if (match := NAME.fullmatch(path.name))]
+    with readable(folder):
+        numbered = [(int(match[1]), path) for path in folder.iterdir() if (match := NAME.fullmatch(path.name))]
     if not numbered:
         raise wrong_kind(folder, EXPECTED)
     return [path for _, path in sorted(numbered)]
 
 
 def _broken(file: Path, error: Exception) -> DataError:
-    reason = " ".join(str(error).split()) or type(error).__name__
-    return DataError(f"{file} cannot be read: {reason}; restore it, or remove it")
+    told = isinstance(error, OSError) and error.strerror  # without the path, which the text of the error repeats
+    reason = " ".join((told or str(error)).split()) or type(error).__name__
+    return DataError(f"{file} cannot be read: {reason}; {remedy(error)}, or remove it")
 
 
 def _without_data(file: Path, names: Sequence[str]) -> DataError:

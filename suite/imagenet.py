@@ -19,7 +19,7 @@ from PIL import Image
 from tbdprof.errors import UsageError
 from tbdprof.suite.images import SUFFIXES, decode, normalized
 from tbdprof.suite.inputs import ImageBatch
-from tbdprof.suite.loading import Draft, check_folder, generator, prefetch, shuffled, wrong_kind
+from tbdprof.suite.loading import Draft, check_folder, generator, prefetch, readable, shuffled, wrong_kind
 
 EXPECTED = "a folder of images a class, DIR/train/CLASS/*.JPEG or DIR/CLASS/*.JPEG"
 AREA = (0.08, 1.0)
@@ -98,8 +98,9 @@ def _class_folders(folder: Path) -> list[Path]:
     """Return the folders of the classes, sorted by name."""
     check_folder(folder)
     train = folder / "train"
-    top = train if train.is_dir() else folder
-    found = sorted(each for each in top.iterdir() if each.is_dir() and not each.name.startswith("."))
+    with readable(folder):
+        top = train if train.is_dir() else folder
+        found = sorted(each for each in top.iterdir() if each.is_dir() and not each.name.startswith("."))
     if not found or {"Annotations", "JPEGImages"} <= {each.name for each in found}:
         raise wrong_kind(top, EXPECTED)
     if all(next(_images(each), None) is None for each in found):
@@ -109,7 +110,7 @@ def _class_folders(folder: Path) -> list[Path]:
 
 def _images(folder: Path) -> Iterator[str]:
     """Yield the paths of a folder's images, as text, which takes a third of the memory."""
-    with os.scandir(folder) as entries:
+    with readable(folder), os.scandir(folder) as entries:
         for entry in entries:
             if os.path.splitext(entry.name)[1].lower() in SUFFIXES and not entry.name.startswith("."):  # noqa: PTH122
                 yield entry.path

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -95,18 +96,37 @@ def generator(seed: int, number: int) -> np.random.Generator:
     return np.random.default_rng((seed, _SAMPLE, number))
 
 
+@contextmanager
+def readable(folder: Path) -> Iterator[None]:
+    """Turn what the system refuses in the block, as permission to list a folder, into a UsageError that names it."""
+    try:
+        yield
+    except OSError as error:
+        refused = error.filename or folder
+        raise UsageError(
+            f"cannot read {refused}: {error.strerror}; make it readable, or give --data another folder"
+        ) from error
+
+
+def remedy(error: Exception) -> str:
+    """Return what to do about a file that cannot be read."""
+    return "make it readable" if isinstance(error, PermissionError) else "restore it"
+
+
 def check_folder(folder: Path) -> None:
-    """Raise UsageError where there is no such folder, or nothing in it."""
-    if not folder.exists():
-        raise UsageError(f"no folder {folder}: give --data the folder of the data set, or synthetic")
-    if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder: give --data the folder of the data set")
-    if not any(folder.iterdir()):
-        raise UsageError(f"{folder} is empty: give --data the folder of the data set")
+    """Raise UsageError where there is no such folder, nothing in it, or no permission to list it."""
+    with readable(folder):
+        if not folder.exists():
+            raise UsageError(f"no folder {folder}: give --data the folder of the data set, or synthetic")
+        if not folder.is_dir():
+            raise UsageError(f"{folder} is no folder: give --data the folder of the data set")
+        if not any(folder.iterdir()):
+            raise UsageError(f"{folder} is empty: give --data the folder of the data set")
 
 
 def wrong_kind(folder: Path, expected: str) -> UsageError:
     """Return the error for a folder that holds something else than a data set's files."""
-    names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
+    with readable(folder):
+        names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return UsageError(f"{folder} should hold {expected}, but holds {', '.join(names[:LISTED]) or 'nothing'}{more}")

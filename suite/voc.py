@@ -22,7 +22,7 @@ from PIL import Image
 from tbdprof.errors import DataError
 from tbdprof.suite.images import decode, normalized
 from tbdprof.suite.inputs import DetectionBatch
-from tbdprof.suite.loading import Draft, check_folder, generator, prefetch, shuffled, wrong_kind
+from tbdprof.suite.loading import Draft, check_folder, generator, prefetch, readable, remedy, shuffled, wrong_kind
 
 EXPECTED = "Pascal VOC's Annotations/, JPEGImages/ and ImageSets/Main/trainval.txt, or a folder VOC2007/ with them"
 CLASSES = (  # in the order of the development kit; 0 is the background
@@ -92,9 +92,9 @@ def annotation(root: Path, name: str) -> Annotation:
         tree = ET.parse(file).getroot()
     except OSError as error:
         raise DataError(
-            f"cannot read {file}: {error.strerror}; restore it, or take {name} out of trainval.txt"
+            f"cannot read {file}: {error.strerror}; {remedy(error)}, or take {name} out of trainval.txt"
         ) from error
-    except ET.ParseError as error:
+    except (ET.ParseError, LookupError, ValueError) as error:  # the latter two: of an encoding that it names
         raise DataError(f"{file} is no XML: {error}; restore it, or take {name} out of trainval.txt") from error
     width, height = (int(_number(file, tree, f"size/{side}")) for side in ("width", "height"))
     objects = tree.findall("object")
@@ -148,14 +148,21 @@ def _root(folder: Path) -> Path:
     check_folder(folder)
     for root in (folder, folder / "VOC2007", folder / "VOCdevkit" / "VOC2007"):
         wanted = (root / "Annotations", root / "JPEGImages", root / "ImageSets" / "Main" / "trainval.txt")
-        if all(path.exists() for path in wanted):
-            return root
+        with readable(root):
+            if all(path.exists() for path in wanted):
+                return root
     raise wrong_kind(folder, EXPECTED)
 
 
 def _names(root: Path) -> list[str]:
     file = root / "ImageSets" / "Main" / "trainval.txt"
-    names = [line.split()[0] for line in file.read_text().splitlines() if line.strip()]
+    try:
+        text = file.read_text("utf-8")
+    except OSError as error:
+        raise DataError(f"cannot read {file}: {error.strerror}; {remedy(error)}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is no text in UTF-8: restore it") from error
+    names = [line.split()[0] for line in text.splitlines() if line.strip()]
     if not names:
         raise DataError(f"{file} names no image: restore it")
     return names

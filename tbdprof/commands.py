@@ -56,6 +56,8 @@ def _run_model(words: Sequence[str], asked: dict[str, Any], *, as_json: bool, qu
         raise UsageError(f"no model given: choose one of {', '.join(suite.names())}, or a script after --")
     _check_framework(model, asked["framework"])
     _check_options(suite.find(model), options)
+    if not asked["data"]:  # which a Path takes for the current folder
+        raise UsageError(f"--data is empty: give the folder of the data set, or {SYNTHETIC}")
     asked["data"] = None if asked["data"] == SYNTHETIC else Path(asked["data"])
     request = drive.Request(model=model, options=options, **asked)
     path = request.path()

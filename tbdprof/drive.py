@@ -1,5 +1,6 @@
 """Drive a model of the suite through the profiler: prepare, build, warm up, record."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -138,7 +139,10 @@ def _record(
 
 def _options(config: Config) -> dict[str, str | int]:
     """Return the model's options, and what it read: the folder's name alone, as its path would tell of the user."""
-    return dict(config.options) | ({} if config.data is None else {"data": config.data.resolve().name})
+    if config.data is None:
+        return dict(config.options)
+    given = Path(os.path.abspath(config.data))  # noqa: PTH100 (resolve() would tell what a link points at)
+    return dict(config.options) | {"data": given.name}
 
 
 def _plan(request: Request, hook: FrameworkHook) -> Plan:

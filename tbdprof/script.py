@@ -26,7 +26,8 @@ STARTUP = Path(__file__).parent / "startup"
 AS_SCRIPT = "to profile a script, type: tbdprof run --"
 NOTHING_RECORDED = (
     "nothing was recorded: no process of the script took an optimizer step in torch, mxnet or tensorflow, "
-    "or its Python lacks what tbdprof needs, or a launcher kept tbdprof's PYTHONPATH from it"
+    "or its Python lacks what tbdprof needs, or a launcher kept tbdprof's PYTHONPATH from it; "
+    "put tbdprof.profile around the loop"
 )
 SCHEDULE = ("steps", "warmup", "max_warmup", "repeat")
 

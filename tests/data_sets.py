@@ -1,9 +1,13 @@
 """Small data sets in their true formats."""
 
+import errno
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
 Color = tuple[int, int, int]
@@ -17,6 +21,32 @@ def image_folder(folder: Path, classes: Mapping[str, Sequence[Color]], size: tup
         for number, color in enumerate(colors):
             Image.new("RGB", size, color).save(folder / name / f"{name}_{number}.JPEG", quality=100)
     return folder
+
+
+def denied(path: object) -> PermissionError:
+    """Return what the system raises where someone may not read."""
+    return PermissionError(errno.EACCES, "Permission denied", str(path))
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
+    """Refuse to list a folder, as the system would anyone but root; return the line that is to tell of it."""
+    iterdir, scandir = Path.iterdir, os.scandir
+
+    def refuse(path: Path) -> None:
+        if path == folder:
+            raise denied(path)
+
+    def listed(path: Path) -> Any:
+        refuse(path)
+        return iterdir(path)
+
+    def scanned(path: Any = ".") -> Any:
+        refuse(Path(path))
+        return scandir(path)
+
+    monkeypatch.setattr(Path, "iterdir", listed)
+    monkeypatch.setattr(os, "scandir", scanned)
+    return f"cannot read {folder}: Permission denied; make it readable, or give --data another folder"
 
 
 def grays(*levels: int) -> list[Color]:

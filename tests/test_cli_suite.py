@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import toy as models
-from data_sets import grays, image_folder
+from data_sets import forbid, grays, image_folder
 from fakes import FakeClock, FakeHook
 
 from tbdprof import drive, suite
@@ -104,6 +104,14 @@ def test_a_run_on_real_data_tells_how_long_it_waited_and_the_folders_name_alone(
     assert 0 < document["throughput"]["data_wait"] < 1
 
 
+def test_a_link_is_told_by_its_own_name_and_what_it_points_at_is_not(tbdprof: Command, reader: Path):
+    Path("link").symlink_to(reader)
+
+    assert tbdprof(*RUN, "--data", "./link/.")[0] == 0
+    assert load(Path("a.tbd")).run.options["data"] == "link"
+    assert reader.name.encode() not in Path("a.tbd").read_bytes()
+
+
 def test_a_synthetic_run_waits_for_no_data_and_tells_so(tbdprof: Command, toy: None):
     tbdprof(*RUN, "--data", "synthetic")
 
@@ -190,6 +198,22 @@ def test_a_folder_that_cannot_be_the_data_set_is_refused_before_anything_is_begu
     assert list(Path().iterdir()) == []
 
 
+def test_a_folder_of_no_name_is_refused(tbdprof: Command, reader: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(reader)
+
+    said = "tbdprof: --data is empty: give the folder of the data set, or synthetic\n"
+    assert tbdprof(*RUN, "--data", "") == (2, "", said)
+
+
+def test_a_folder_that_may_not_be_listed_is_refused_in_one_line(
+    tbdprof: Command, reader: Path, monkeypatch: pytest.MonkeyPatch
+):
+    line = forbid(monkeypatch, reader / "n3")
+
+    assert tbdprof(*RUN, "--data", str(reader)) == (2, "", f"tbdprof: {line}\n")
+    assert PreparedHook.settings == []
+
+
 def test_a_data_set_without_a_reader_is_refused(tbdprof: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     facts = models.FACTS.replace('dataset="none"', 'dataset="Atari 2600"')
     with models.toy(tmp_path / "models", monkeypatch, __init__=facts):
@@ -202,6 +226,10 @@ def test_a_data_set_nobody_knows_is_read_by_its_model(tbdprof: Command, toy: Non
 
     said = "tbdprof: no folder gone: give --data the folder of none, or synthetic\n"
     assert tbdprof(*RUN, "--data", "gone") == (2, "", said)
+    long = "n" * 300  # no file system takes it, and asking whether it is a folder is an error, or not, by the Python
+    code, out, said = tbdprof(*RUN, "--data", long)
+    assert (code, out, said.count("\n")) == (2, "", 1)
+    assert long in said
     assert tbdprof(*RUN, "--data", str(tmp_path / "mine"))[0] == 0
 
 

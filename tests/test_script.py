@@ -143,6 +143,7 @@ def test_a_script_that_never_trains_is_told_so(ending: str, trains: bool, code: 
 
     assert done.returncode == code
     assert done.stderr == f"tbdprof: {NOTHING_RECORDED}\n"
+    assert done.stderr.endswith("; put tbdprof.profile around the loop\n")
     assert not Path("a.tbd").exists()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_sets import downsampled
+from data_sets import denied, downsampled, forbid
 
 from tbdprof.errors import DataError, UsageError
 from tbdprof.suite import downsampled_imagenet as reader
@@ -90,6 +90,30 @@ def test_a_folder_of_another_kind_is_refused(tmp_path: Path, names: list[str], f
         )
 
 
+def test_a_folder_that_may_not_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    line = forbid(monkeypatch, downsampled(tmp_path, [range(3)]))
+
+    for ask in (reader.look, lambda folder: reader.batches(folder, 1, 0)):
+        with pytest.raises(UsageError) as refused:
+            ask(tmp_path)
+        assert str(refused.value) == line
+
+
+def test_a_file_that_may_not_be_read_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = downsampled(tmp_path, [range(3)]) / FILE
+
+    def refuse(path: object) -> None:
+        raise denied(path)
+
+    monkeypatch.setattr(reader.zipfile, "ZipFile", refuse)
+    monkeypatch.setattr(reader.np, "load", refuse)
+
+    for ask in (reader.look, lambda _: reader.read(file)):
+        with pytest.raises(DataError) as told:
+            ask(tmp_path)
+        assert str(told.value) == f"{file} cannot be read: Permission denied; make it readable, or remove it"
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
@@ -98,6 +122,7 @@ def test_a_folder_of_another_kind_is_refused(tmp_path: Path, names: list[str], f
             "cannot be read: File is not a zip file; restore it",
         ),
         (lambda file: file.write_bytes(b""), "cannot be read: File is not a zip file; restore it"),
+        (lambda file: file.unlink() or file.mkdir(), "cannot be read: Is a directory; restore it"),
         (lambda file: np.savez(file, pictures=np.zeros(3)), "has no array `data` but pictures.npy: restore it"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_sets import grays, image_folder
+from data_sets import forbid, grays, image_folder
 from PIL import Image
 
 from tbdprof.collect import host
@@ -187,6 +187,17 @@ def test_what_is_no_such_folder_is_refused_before_anything_is_read(tmp_path: Pat
         with pytest.raises(UsageError) as refused:
             ask(folder)
         assert str(refused.value).replace(str(folder), "DIR") == line
+
+
+@pytest.mark.parametrize("part", ["", "train", "train/n3"])
+def test_a_folder_that_may_not_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str):
+    a_class_each(tmp_path / "train")
+    line = forbid(monkeypatch, tmp_path / part)
+
+    for ask in (imagenet.look, lambda folder: imagenet.batches(folder, 4, 8, 10, 0)):
+        with pytest.raises(UsageError) as refused:
+            ask(tmp_path)
+        assert str(refused.value) == line
 
 
 def test_a_file_in_the_folders_place_is_refused(tmp_path: Path):

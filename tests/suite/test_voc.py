@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_sets import Object, voc
+from data_sets import Object, denied, forbid, voc
 
 from tbdprof.collect import host
 from tbdprof.errors import DataError, UsageError
@@ -111,6 +111,50 @@ def test_a_folder_of_another_kind_is_refused_with_what_it_holds(tmp_path: Path):
         assert str(refused.value) == f"{tmp_path} should hold {reader.EXPECTED}, but holds train/"
 
 
+def test_a_folder_that_may_not_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    line = forbid(monkeypatch, voc(tmp_path, {"1": [DOG]}))
+
+    for ask in (reader.look, taken):
+        with pytest.raises(UsageError) as refused:
+            ask(tmp_path)
+        assert str(refused.value) == line
+
+
+@pytest.mark.parametrize(
+    ("put", "line"),
+    [
+        (Path.mkdir, "cannot read FILE: Is a directory; restore it"),
+        (lambda file: file.write_bytes(b"00000\xff\n"), "FILE is no text in UTF-8: restore it"),
+        (lambda file: file.write_text("000005\n", "utf-16"), "FILE is no text in UTF-8: restore it"),
+    ],
+)
+def test_a_list_of_images_that_is_no_text_is_named(tmp_path: Path, put: Callable[[Path], object], line: str):
+    file = voc(tmp_path, {"000005": [DOG]}) / "ImageSets/Main/trainval.txt"
+    file.unlink()
+    put(file)
+
+    with pytest.raises(DataError) as told:
+        taken(tmp_path)
+
+    assert str(told.value).replace(str(file), "FILE") == line
+
+
+def test_files_that_may_not_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = voc(tmp_path, {"1": [DOG]})
+
+    def refuse(path: object, *_: object) -> None:
+        raise denied(path)
+
+    monkeypatch.setattr(reader.ET, "parse", refuse)
+    with pytest.raises(
+        DataError, match=r"1\.xml: Permission denied; make it readable, or take 1 out of trainval\.txt$"
+    ):
+        taken(folder)
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(DataError, match=r"trainval\.txt: Permission denied; make it readable$"):
+        taken(folder)
+
+
 def write(text: str) -> Callable[[Path], object]:
     return lambda file: file.write_text(text)
 
@@ -126,6 +170,8 @@ def replace(old: str, new: str) -> Callable[[Path], object]:
         (write("<annotation>"), "FILE is no XML: "),
         (lambda file: os.truncate(file, 200), "FILE is no XML: "),
         (write(""), "FILE is no XML: "),
+        (write('<?xml version="1.0" encoding="utf-32"?><annotation/>'), "FILE is no XML: multi-byte encodings "),
+        (write('<?xml version="1.0" encoding="none"?><annotation/>'), "FILE is no XML: unknown encoding: none"),
         (write("<annotation/>"), "FILE has no size/width, where a number is needed: restore it"),
         (replace("object>", "thing>"), "FILE has no object: annotate one, or take 2 out of trainval.txt"),
         (
