@@ -1,11 +1,13 @@
 """Profile Keras's own loop: a callback for `fit`."""
 
 import atexit
+import gc
+import weakref
 from typing import Any
 
 import keras
 
-from tbdprof.own_loop import profile
+from tbdprof.own_loop import profile, unattended
 from tbdprof.profiler import Profiler
 
 BATCHES = "batches"
@@ -23,7 +25,9 @@ class TbdprofCallback(keras.callbacks.Callback):  # type: ignore[misc]
         prints: whether the report of the callback's own profiler is printed.
         options: those of `tbdprof.profile`.
 
-    Where Keras runs several batches at once (`steps_per_execution`), these are a step together.
+    Where Keras runs several batches at once (`steps_per_execution`), these are a step together. A `fit` that raises
+    does not tell its callbacks: the callback's own profiler is stopped when the exception was handled, or another
+    profiler begins.
     """
 
     def __init__(
@@ -44,7 +48,10 @@ class TbdprofCallback(keras.callbacks.Callback):  # type: ignore[misc]
         count = {"unit": BATCHES} if self._batch_size is None else {"batch_size": self._batch_size}
         self.profiler = profile(self.model, **{**count, **self._options})
         self.profiler.start()
-        atexit.register(self.profiler.stop)  # a `fit` that raises does not end
+        unattended.add(self.profiler)
+        atexit.register(self.profiler.stop)
+        for run in _runs_of(self):
+            weakref.finalize(run, _leave, self.profiler).atexit = False
 
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
         """Keep where an execution begins."""
@@ -58,8 +65,7 @@ class TbdprofCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_end(self, logs: object = None) -> None:
         """Stop the callback's own profiler and print its report."""
         if self._is_own and self.profiler is not None:
-            atexit.unregister(self.profiler.stop)
-            self.profiler.stop()
+            _leave(self.profiler)
             if self._prints:
                 print(self.profiler)  # noqa: T201 - what it is for
 
@@ -68,3 +74,16 @@ class TbdprofCallback(keras.callbacks.Callback):  # type: ignore[misc]
         if self._batch_size is not None:
             return float(batches * self._batch_size)
         return float(batches) if self._is_own else None
+
+
+def _leave(profiler: Profiler) -> None:
+    """Stop a callback's own profiler, which does nothing where it was stopped."""
+    unattended.discard(profiler)
+    atexit.unregister(profiler.stop)
+    profiler.stop()
+
+
+def _runs_of(callback: keras.callbacks.Callback) -> list[Any]:
+    """Return the list of callbacks that each `fit` of this callback's makes for itself: it goes when the `fit` goes."""
+    lists = [each for each in gc.get_objects() if issubclass(type(each), keras.callbacks.CallbackList)]
+    return [each for each in lists if any(known is callback for known in each.callbacks)]

@@ -1,6 +1,7 @@
 """Profile anyone's own training loop: find the framework, attach its hook, hand out a profiler."""
 
 import sys
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -17,6 +18,7 @@ from tbdprof.recording import claim
 from tbdprof.records import Run
 
 _prepared: dict[str, FrameworkHook] = {}
+unattended: weakref.WeakSet[Profiler] = weakref.WeakSet()  # of loops that do not say when they end by an exception
 
 
 class OwnLoopProfiler(Profiler):
@@ -27,7 +29,10 @@ class OwnLoopProfiler(Profiler):
         self._joining = joining
 
     def start(self) -> None:
-        """Join the framework and begin with the warm-up."""
+        """Join the framework and begin with the warm-up; what a loop left running is stopped."""
+        for left in list(unattended):
+            left.stop()
+        unattended.clear()
         try:
             self._plan = self._joining(self._hook)
             super().start()

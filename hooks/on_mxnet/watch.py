@@ -11,8 +11,8 @@ from mxnet.gluon import Block, HybridBlock, Trainer
 
 from tbdprof.hooks.on_mxnet import layout, owners
 from tbdprof.hooks.on_mxnet.allocator import Allocator
-from tbdprof.hooks.on_mxnet.patches import Patches, Replaced
 from tbdprof.hooks.on_mxnet.phases import Interval, Phases, is_pythons_thread
+from tbdprof.hooks.patches import Patches, Replaced
 from tbdprof.records import Phase
 
 # Why a group of functions is replaced.

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 # Every block through the allocator that GPUs have, which tells of each; and no talk of how TensorFlow was built.
 _EVERY_BLOCK = {"TF_CPU_ALLOCATOR_USE_BFC": "1"}
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
-_LATE = "counting began after TensorFlow had allocated: run it with `tbdprof run` to count from the first allocation"
+_LATE = (
+    "counting began after TensorFlow had allocated: run it with `tbdprof run`, or call "
+    '`tbdprof.prepare("tensorflow")` before TensorFlow is imported, to count from the first allocation'
+)
 _UNWATCHED = "TensorFlow is not watched"
 _SINCE_JOINED = "profile() was called, after TensorFlow had allocated"
 

@@ -163,7 +163,8 @@ def _node(asked: Asked, phase: Phase) -> Node:
         is_backward=phase is Phase.BACKWARD,
     )
     kind, work = works.told(computed)
-    return Node(phase, asked.layer, kind, work, [list(array.shape or ()) for array in inputs], source=asked.type)
+    shapes = [list(array.shape or ()) for array in inputs]
+    return Node(phase, asked.layer or None, kind, work, shapes, source=asked.type)
 
 
 def _number(tensor: Any) -> int:

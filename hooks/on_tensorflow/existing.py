@@ -1,9 +1,10 @@
 """What was allocated when a memory window began.
 
-Nobody can ask TensorFlow's allocator for its blocks. Known are: what was followed from the first allocation on until
-the end of the first steps (`Follower`); what the window itself sees freed, which it is told of in full; and what Python
-can see then. A block that was followed where the window sees another made first has gone in between. A variable
-that lies elsewhere than when it was followed is given a new buffer (`owners.renew`), so that the old one is seen freed.
+On a CPU the allocator writes down its blocks (`snapshot`): they are what was there, but for those the window saw made
+before that. Else known are: what was followed from the first allocation on until the end of the first steps
+(`Follower`); what the window itself sees freed, which it is told of in full; and what Python can see then. A block that
+was followed where the window sees another made first has gone in between. A variable that lies elsewhere than when it
+was followed is given a new buffer (`owners.renew`), so that the old one is seen freed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -104,9 +105,28 @@ def existing(
     return [*sure, *_fitting([*unseen, *others], left)]
 
 
+def held(
+    events: Sequence[MemoryEvent],
+    followed: Mapping[int, Block],
+    seen: Mapping[int, Owned],
+    blocks: Mapping[int, Block],
+) -> list[Block]:
+    """Return the blocks of one allocator that were there before its events, from those it held amid them."""
+    first: dict[int, MemoryEvent] = {}
+    for event in events:
+        first.setdefault(event.address, event)
+    told = [_freed(event, followed, seen) for event in first.values() if event.kind == AllocationKind.FREED]
+    return [*told, *(_known(block, followed, seen) for block in blocks.values() if block.address not in first)]
+
+
 def _freed(event: MemoryEvent, followed: Mapping[int, Block], seen: Mapping[int, Owned]) -> Block:
-    """Return the block that was freed; what was followed there tells more of it, if it is the same."""
-    block, known = _block(event), followed.get(event.address)
+    """Return the block that was freed."""
+    return _known(_block(event), followed, seen)
+
+
+def _known(block: Block, followed: Mapping[int, Block], seen: Mapping[int, Owned]) -> Block:
+    """Return a block with what else is known of it; what was followed there tells more, if it is the same."""
+    known = followed.get(block.address)
     if known is not None and (known.requested_bytes, known.allocated_bytes) == (
         block.requested_bytes,
         block.allocated_bytes,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tbdprof.collect import host
@@ -54,7 +55,8 @@ def settings() -> Mapping[str, str]:
     """Return what else decides how TensorFlow computes."""
     inter = tf.config.threading.get_inter_op_parallelism_threads() or len(os.sched_getaffinity(0))
     tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
-    return {"inter-op threads": str(inter), "tf32": str(bool(tf32)).lower()}
+    policy = str(keras.config.dtype_policy().name)
+    return {"inter-op threads": str(inter), "tf32": str(bool(tf32)).lower(), "keras dtype policy": policy}
 
 
 def device_of(watched: owners.Watched) -> str | None:

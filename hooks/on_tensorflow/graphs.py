@@ -52,11 +52,6 @@ class Node:
     adds_to: str | None = None
     source: str = ""
 
-    @property
-    def gradient_of(self) -> str | None:
-        """Return the parameter whose full gradient it puts out, None: none's."""
-        return self.gradients[0] if self.gradients else None
-
 
 UNKNOWN = Node(Phase.OUTSIDE, None, Operation.OTHER)
 
@@ -120,16 +115,26 @@ class Graphs:
         reading = self._reading(function)
         return reading is not None and self._place(reading, node) is not None
 
-    def product_before(self, node: str, function: str, known: Set[str]) -> Node | None:
-        """Return the nearest product that leads to a node and is not known by its name, None where there is none."""
+    def called(self, node: str, function: str) -> str | None:
+        """Return the name of the function that a node of another one calls, None where it is no such call."""
         reading = self._reading(function)
         place = None if reading is None else self._place(reading, node)
-        level = [] if place is None else list(place.operator.inputs)
-        for _ in range(_BEFORE):
-            for each in (tensor.op for tensor in level):
+        within = None if place is None else self._called(place.operator, "")
+        return None if within is None else within.name
+
+    def product_before(self, node: str, function: str, known: Set[str]) -> Node | None:
+        """Return the product that a node is or that leads to it, the nearest one that is not known by its name."""
+        reading = self._reading(function)
+        place = None if reading is None else self._place(reading, node)
+        if reading is None or place is None:
+            return None
+        level, tensors = [place.operator], list(place.operator.inputs)
+        for _ in range(_BEFORE + 1):
+            for each in level:
                 if works.operation(each.type) in (Operation.CONVOLUTION, Operation.MATMUL) and each.name not in known:
-                    return self.find(each.name, each.type, function)
-            level = [before for tensor in level for before in leading_to(tensor)]
+                    return self._node(reading, Place(place.reading, each, place.above), each.type, None)
+            level = [tensor.op for tensor in tensors]
+            tensors = [before for tensor in tensors for before in leading_to(tensor)]
         return None
 
     def is_open(self, function: str) -> bool:
@@ -154,8 +159,9 @@ class Graphs:
         if reading is None:
             return None
         place = self._place(reading, node)
-        if place is None:
-            return self._by_name(reading, node, op)
+        return self._by_name(reading, node, op) if place is None else self._node(reading, place, op, given)
+
+    def _node(self, reading: Reading, place: Place, op: str, given: Given | int | None) -> Node:
         phase, (product, has_bias) = self._phase(place), first_of(place.operator, op)
         first = Place(place.reading, product, place.above)
         operator = first.reading.sized(product, given)
@@ -175,7 +181,7 @@ class Graphs:
     def _by_name(self, reading: Reading, node: str, op: str) -> Node:
         """Say what a name alone tells, of a node that none of the graph's operators had."""
         phase = Phase.BACKWARD if TAPE in node else self._default(reading)
-        return Node(phase, reading.layer_of_scope(node), works.operation(plain(op)))
+        return Node(phase, reading.layer_of_scope(node) or None, works.operation(plain(op)))
 
     def _reading(self, name: str) -> Reading | None:
         if name not in self._readings:
@@ -228,14 +234,15 @@ class Graphs:
                         yield from self._within(each)
 
     def _layer(self, place: Place) -> str | None:
+        """Return the layer of a place; what a model itself does, whose path is "", is in none."""
         chain = ((place.reading, place.operator), *reversed(place.above))
-        own = next((layer for reading, each in chain if (layer := reading.layer(each)) is not None), None)
+        own = next((layer for reading, each in chain if (layer := reading.layer(each))), None)
         if own is not None or not place.above:
             return own
         # What a loop's gradients are of is named in their names, and stands in another function.
         readings = [within for reading, _ in place.above for within in self._within(reading)]
         layers = (each.layer_of_scope(place.operator.name) for each in readings)
-        return next((layer for layer in layers if layer is not None), None)
+        return next((layer for layer in layers if layer), None)
 
     def _gradients(
         self, place: Place, op: str, marks: dict[tuple[str, str], list[str]]

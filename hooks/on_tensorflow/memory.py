@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks import Drained
-from tbdprof.hooks.on_tensorflow import eager, owners
+from tbdprof.hooks.on_tensorflow import eager, owners, snapshot
 from tbdprof.hooks.on_tensorflow.existing import Block
 from tbdprof.hooks.on_tensorflow.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.tables import BEGIN, Recorded, build
@@ -47,7 +47,9 @@ class MemoryWindow:
             self._session.mark(BEGIN)
             self._recorded.total_bytes = allocated_bytes(device)
             if followed:
-                owners.renew(watch.watched, {address for blocks in followed.values() for address in blocks})
+                whole = self._recorded.held = snapshot.take() if device == "cpu" else None
+                known = [whole.blocks] if whole is not None else followed.values()
+                owners.renew(watch.watched, {address for blocks in known for address in blocks})
             watch.open_window(self._session, reads_owners=True)
             watch.read(owners.everything(watch.watched))
         except BaseException:

@@ -106,10 +106,16 @@ def slots(optimizer: Any) -> Iterator[tuple[str, Any, Any]]:
             for variable, state in zip(trained, value, strict=True):
                 if state is not None:
                     told.add(id(state))
-                    yield attribute.strip("_").removesuffix("s"), variable, state
+                    yield _slot(variable, state) or attribute.strip("_"), variable, state
     for state in getattr(optimizer, "variables", ()):
         if id(state) not in told:
             yield str(state.name), None, state
+
+
+def _slot(variable: Any, state: Any) -> str:
+    """Return what Keras added to a variable's path to name its state, "" where that is named otherwise."""
+    before = f"{path_of(variable).replace('/', '_')}_"
+    return state.name.removeprefix(before) if state.name.startswith(before) else ""
 
 
 def everything(watched: Watched) -> list[Owned]:
@@ -120,7 +126,7 @@ def everything(watched: Watched) -> list[Owned]:
     for number, optimizer in enumerate(watched.optimizers()):
         whole = optimizer.name if number == 0 else f"{optimizer.name}{number}"
         for slot, variable, state in slots(optimizer):
-            name = f"{whole}.{slot}" if variable is None else f"{names[id(plain(variable))]}/{slot}"
+            name = f"{whole}/{slot}" if variable is None else f"{names[id(plain(variable))]}/{slot}"
             rows.append(of_variable(Role.OPTIMIZER_STATE, name, plain(state)))
     for number, each in enumerate(watched.inputs()):
         read = of_variable if isinstance(each, tf.Variable) else of_tensor

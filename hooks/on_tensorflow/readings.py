@@ -24,7 +24,8 @@ _SAME_MEMORY = frozenset(
     {"Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient", "EnsureShape"}
 )
 _ASSIGNING = ("Assign", "ResourceApply", "ResourceScatter")
-_BACKWARD_FUNCTION = "__backward_"
+_FUNCTION_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_BACKWARD_FUNCTION, _FORWARD_FUNCTION = "__backward_", "__forward_"  # as TensorFlow names what it takes gradients of
 
 
 class Reading:
@@ -66,6 +67,8 @@ class Reading:
         found = self.layer_of_scope(operator.name)
         if found is None and operator.type == "AddN":
             return around([layer for each in summands(operator) if (layer := self.layer(each)) is not None])
+        if found is None and (forward := _forward_call(operator)) is not None:
+            return self.layer(forward)
         return found
 
     def layer_of_scope(self, name: str) -> str | None:
@@ -220,6 +223,13 @@ def leading_to(tensor: Any) -> Iterator[Any]:
                 yield before.inputs[1]
     else:
         yield from operator.inputs
+
+
+def _forward_call(operator: Any) -> Any:
+    """Return the call whose gradient another call is: that takes what it put out, None where it is no such call."""
+    takes = operator.inputs if operator.type in _FUNCTION_CALLS else ()
+    calls = (tensor.op for tensor in takes if tensor.op.type in _FUNCTION_CALLS)
+    return next((call for call in calls if call.get_attr("f").name.startswith(_FORWARD_FUNCTION)), None)
 
 
 def origin(tensor: Any) -> Any:

@@ -9,6 +9,7 @@ from tbdprof.hooks.on_tensorflow.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.sizes import Given
 from tbdprof.hooks.on_tensorflow.trace import MemoryEvent, OpEvent, Trace
 
+_ENDS = ("_Arg", "_Retval")  # what a function is given and returns
 NO_CALLS: Mapping[str, Sequence[Given]] = MappingProxyType({})
 
 
@@ -52,10 +53,9 @@ class Runs:
         if op.is_eager or op.step in self._named:
             return 0 if op.is_eager else op.step
         place = bisect_right(self._starts, op.start_ns)
-        for each in reversed(self._functions[:place]):
-            if each.end_ns >= op.start_ns and self._graphs.has(op.node, each.name):
-                return each.step
-        return 0
+        then = [each for each in reversed(self._functions[:place]) if each.end_ns >= op.start_ns]
+        ends = [each.step for each in then if op.op in _ENDS]  # no graph has these by name
+        return next((each.step for each in then if self._graphs.has(op.node, each.name)), next(iter(ends), 0))
 
     def _told(self, calls: Mapping[str, Sequence[Given]]) -> dict[int, Given | int | None]:
         """Return what each run of an open function was given: its k-th call made its k-th run."""

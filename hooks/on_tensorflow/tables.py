@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tbdprof.hooks.on_tensorflow import eager
-from tbdprof.hooks.on_tensorflow.existing import Block, existing
+from tbdprof.hooks.on_tensorflow.existing import Block, existing, held
 from tbdprof.hooks.on_tensorflow.graphs import Graphs, Node
 from tbdprof.hooks.on_tensorflow.meaning import Meanings
 from tbdprof.hooks.on_tensorflow.naming import Named
 from tbdprof.hooks.on_tensorflow.owners import Owned, device_text
 from tbdprof.hooks.on_tensorflow.runs import Runs
+from tbdprof.hooks.on_tensorflow.snapshot import Snapshot
 from tbdprof.hooks.on_tensorflow.spans import Spans
 from tbdprof.hooks.on_tensorflow.trace import MarkEvent, MemoryEvent, Trace
 from tbdprof.hooks.on_tensorflow.watch import READ, STEP
@@ -22,6 +23,7 @@ LOADED = "tf.data"  # what owns a batch while it is loaded
 NEVER = 1 << 62  # later than all of an order
 SMALLEST_TOLD = 256 << 10  # of the allocator that TensorFlow has on a CPU where it was not told otherwise
 PLAIN = "mklcpu"
+EARLIER = 'run with `tbdprof run`, or `tbdprof.prepare("tensorflow")` comes before TensorFlow is imported'
 _LARGE_ONLY = "TensorFlow began with an allocator that tells of CPU blocks of 256 KiB or more alone"
 _UNKNOWN = "of {} executions of {} operators the phase was taken from their names ({}, …)"
 
@@ -37,6 +39,7 @@ class Recorded:
     asked: Sequence[eager.Asked] = ()  # since the mark `BEGIN`, on its thread
     seen: Mapping[int, Owned] = field(default_factory=dict)
     total_bytes: int | None = None
+    held: Snapshot | None = None  # what the allocator held at the mark `BEGIN`, None where it does not tell
     trace: Trace = field(default_factory=Trace)
     reads: Sequence[Sequence[Owned]] = ()
     end_ns: int = 0
@@ -85,11 +88,24 @@ class _Rows:
         told = [event for event in self._recorded.trace.memory if device_of(event.allocator) == self._recorded.device]
         names = [event.allocator for event in told]
         followed = self._recorded.followed.get(names[0], {}) if names else {}
-        total_bytes = _total_before(told[0]) if told else self._recorded.total_bytes
-        for block in existing(told, followed, self._visible(names), total_bytes):
+        for block, is_tensor in self._before(told, names, followed):
             self._ahead += [] if block.is_tensor else [block]
             sizes = (block.requested_bytes, block.allocated_bytes)
-            self._enter(0, AllocationKind.EXISTING, -1, block.address, sizes, 0, -1, block.is_tensor or -1, block.shape)
+            self._enter(
+                0, AllocationKind.EXISTING, -1, block.address, sizes, 0, -1, 1 if is_tensor else -1, block.shape
+            )
+
+    def _before(
+        self, told: Sequence[MemoryEvent], names: Sequence[str], followed: Mapping[int, Block]
+    ) -> list[tuple[Block, bool]]:
+        """Return what was there before all that is told, and whether it is a tensor's."""
+        whole = self._recorded.held
+        if whole is None or whole.allocator not in names:
+            total_bytes = _total_before(told[0]) if told else self._recorded.total_bytes
+            blocks = existing(told, followed, self._visible(names), total_bytes)
+            return [(block, block.is_tensor) for block in blocks]
+        # All was waited for, so that no operator's scratch is among them.
+        return [(block, True) for block in held(told, followed, self._visible(names), whole.blocks)]
 
     def happen(self, sequence: int, event: MemoryEvent) -> None:
         """Enter an allocation or a free, and whom it belongs to where its operator tells."""
@@ -232,7 +248,7 @@ def _missing(trace: Trace, meanings: Meanings) -> dict[str, str]:
     if any(event.allocator == PLAIN for event in trace.memory):
         missing["allocations"] = _LARGE_ONLY
     if not trace.memory:
-        missing["memory"] = f"no block was told of: {_LARGE_ONLY}, unless it is run with `tbdprof run`"
+        missing["memory"] = f"no block was told of: {_LARGE_ONLY}, unless it is {EARLIER}"
     if trace.dropped:
         missing["trace"] = f"TensorFlow's profiler reported {trace.dropped} errors of its own"
     if meanings.unknown:

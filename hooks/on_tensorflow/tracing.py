@@ -57,6 +57,7 @@ class Tracing:
         self._local = threading.local()
         self._undo: list[Callable[[], None]] = []
         self._modules: set[type] = set()
+        # Asked for the layer of a gradient in eager mode; None where no window is open.
         self.on_gradient: Callable[[str, Sequence[Any], Sequence[Any]], str | None] | None = None
 
     def notes(self, graph: object) -> Notes | None:
@@ -106,6 +107,8 @@ class Tracing:
 
         @wraps(original)
         def wrapped(thing: Any, *args: Any, **named: Any) -> Any:
+            if self._passes():
+                return original(thing, *args, **named)
             return around(lambda: original(thing, *args, **named), thing, *args, **named)
 
         def put_back() -> None:
@@ -121,11 +124,17 @@ class Tracing:
         original = backprop._gradient_function  # noqa: SLF001 - the one way from a tape to what it takes gradients of
 
         def wrapped(op_name: str, attributes: Any, count: int, inputs: Any, outputs: Any, *rest: Any) -> Any:
+            if self._passes():
+                return original(op_name, attributes, count, inputs, outputs, *rest)
             with self._gradient_of(op_name, inputs, outputs, str(rest[-1] or "")):
                 return original(op_name, attributes, count, inputs, outputs, *rest)
 
         pywrap_tfe.TFE_Py_RegisterGradientFunction(wrapped)
         self._undo.append(lambda: pywrap_tfe.TFE_Py_RegisterGradientFunction(original))
+
+    def _passes(self) -> bool:
+        """Tell whether there is nothing to note: no window asks, and no function is being traced."""
+        return self.on_gradient is None and tf.executing_eagerly()
 
     def _gradient(self, original: Callable[[], Any], tape: Any, target: Any, sources: Any, *_: Any, **__: Any) -> Any:
         before = self.here.phase

@@ -6,9 +6,10 @@ has it where one instruction computes it, else by what the instruction itself mu
 count.
 """
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -18,7 +19,8 @@ from tensorflow.compiler.xla.service import hlo_pb2
 from tbdprof.hooks.on_tensorflow.graphs import Graphs, Node
 from tbdprof.hooks.on_tensorflow.kernel_spans import Ran
 from tbdprof.hooks.on_tensorflow.products import product
-from tbdprof.hooks.on_tensorflow.trace import FunctionEvent, Trace
+from tbdprof.hooks.on_tensorflow.runs import Runs
+from tbdprof.hooks.on_tensorflow.trace import HloEvent, OpEvent, Trace
 from tbdprof.records import Operation, Phase
 from tbdprof.work import Work
 
@@ -31,7 +33,28 @@ _OPERATIONS = {
 }
 _PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL)
 _PRECISIONS = {"F32": "fp32", "F64": "fp64", "BF16": "bf16", "F16": "fp16"}
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _FOLLOWED = 4  # instructions from one without a name to the one it is computed for
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """A function that was compiled, or the call of one within another function."""
+
+    function: str
+    call: str = ""  # the node that calls it, "" where Python does
+    op: str = ""
+
+    def within(self, operator: str) -> str:
+        """Return the name of one of its operators as the function has it that is not compiled."""
+        return f"{self.call}/{operator}" if self.call else operator
+
+    def around(self, graphs: Graphs) -> Node:
+        """Return what the call says of everything in it: its phase and its layer; Python's own says nothing."""
+        found = graphs.find(self.call, self.op, self.function) if self.call else None
+        if found is None:
+            return Node(Phase.OUTSIDE, None, Operation.COMPILED)
+        return Node(found.phase, found.layer, Operation.COMPILED, source=found.source)
 
 
 class Program:
@@ -104,42 +127,75 @@ class Program:
 def instructions(trace: Trace, graphs: Graphs) -> Iterator[Ran]:
     """Yield the instructions that ran, with what they mean."""
     programs = {name: Program(told) for name, told in trace.hlo_protos.items()}
-    known: dict[tuple[str, str], Node] = {}
+    callers, known = _Callers(trace, graphs), dict[tuple[str, str, _Region | None], Node]()
     for event in trace.hlo_ops:
-        key = event.module, event.name
+        key = event.module, event.name, callers.region(event)
         if key not in known:
-            known[key] = _node(programs.get(event.module), event.name, _region(event.module, trace), graphs)
+            known[key] = _node(programs.get(event.module), event.name, key[2], graphs)
         yield Ran(event.name.partition(".")[0], event.thread, event.start_ns, event.end_ns, known[key])
 
 
-def _region(module: str, trace: Trace) -> FunctionEvent | None:
-    """Return a call of the function that a program was compiled from: its name begins with the function's."""
-    compiled = (each for each in trace.functions if each.is_compiled)
-    return next((each for each in compiled if module.startswith(each.name.replace("_", "a", 1))), None)
+class _Callers:
+    """The calls that ran compiled regions: of Python, and of functions that were not compiled themselves."""
+
+    def __init__(self, trace: Trace, graphs: Graphs) -> None:
+        compiled = {each.name for each in trace.functions if each.is_compiled}
+        self._by_python = {name: _Region(name) for name in compiled}
+        self._calls: defaultdict[str, list[tuple[OpEvent, _Region]]] = defaultdict(list)
+        self._functions: dict[str, str | None] = {}  # by module
+        runs = Runs(trace, graphs)
+        for op in trace.ops if trace.hlo_ops else ():
+            function = runs.function(op) if op.op in _CALLS else None
+            called = None if function is None else graphs.called(op.node, function)
+            if function is not None and called is not None:
+                self._calls[called].append((op, _Region(function, op.node, op.op)))
+
+    def region(self, event: HloEvent) -> _Region | None:
+        """Return the region an instruction ran in: the call of it that began last before, None where none is known."""
+        function = self._function(event.module)
+        if function is None or function in self._by_python:
+            return None if function is None else self._by_python[function]
+        calls = self._calls[function]
+        place = bisect_right(calls, event.start_ns, key=lambda call: call[0].start_ns)
+        return calls[max(place - 1, 0)][1]
+
+    def _function(self, module: str) -> str | None:
+        """Return the function a program was compiled from, whose name begins the program's."""
+        if module not in self._functions:
+            known = (each for each in (*self._by_python, *self._calls) if module.startswith(_program(each)))
+            self._functions[module] = next(known, None)
+        return self._functions[module]
 
 
-def _node(program: Program | None, name: str, region: FunctionEvent | None, graphs: Graphs) -> Node:
+def _program(function: str) -> str:
+    """Return what XLA's name of a function's program begins with."""
+    return f"{function.replace('_', 'a', 1)}__"
+
+
+def _node(program: Program | None, name: str, region: _Region | None, graphs: Graphs) -> Node:
+    around = Node(Phase.OUTSIDE, None, Operation.COMPILED) if region is None else region.around(graphs)
     instruction = None if program is None else program.instruction(name)
     if program is None or instruction is None:
-        return Node(Phase.OUTSIDE, None, Operation.COMPILED)
+        return around
     kind = program.computes(instruction)
     operator, op_type = program.operator(instruction)
-    found = graphs.find(operator, op_type, region.name) if operator and region is not None else None
+    found = graphs.find(region.within(operator), op_type, region.function) if operator and region is not None else None
+    if found is not None and around.source and found.source in ("", around.source):
+        found = None  # the function has no such operator: the call's name begins its name
     if kind in _PRODUCTS:
-        return _product(program, instruction, found, None if region is None else region.name, graphs)
+        return _product(program, instruction, found or around, None if found is None else region, graphs)
     if found is None:
-        return Node(Phase.OUTSIDE, None, kind)
+        return replace(around, operation=kind)
     operation = kind if kind is not Operation.OTHER or found.operation in _PRODUCTS else found.operation
     return replace(found, operation=operation, work=None, shapes=None, gradients=(), adds_to=None)
 
 
-def _product(program: Program, instruction: Any, found: Node | None, region: str | None, graphs: Graphs) -> Node:
+def _product(program: Program, instruction: Any, found: Node, region: _Region | None, graphs: Graphs) -> Node:
     """Say what a product is: where XLA gave it no name, the one that leads to what takes it and has no other."""
-    if found is not None and region is not None and not instruction.metadata.op_name:
-        found = graphs.product_before(program.operator(instruction)[0], region, program.named) or found
-    work = None if found is None or not program.is_alone(instruction) else found.work
-    if found is None:
-        return Node(Phase.OUTSIDE, None, program.computes(instruction), program.work(instruction))
+    if region is not None and not instruction.metadata.op_name:
+        taker = region.within(program.operator(instruction)[0])
+        found = graphs.product_before(taker, region.function, program.named) or found
+    work = found.work if program.is_alone(instruction) else None
     if work is None or work.operation not in _PRODUCTS:
         work = program.work(instruction)
     return replace(found, operation=work.operation, work=work, shapes=None, gradients=(), adds_to=None)

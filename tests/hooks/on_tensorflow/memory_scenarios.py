@@ -18,6 +18,7 @@ from tbdprof.records import Phase, Role, SpanKind
 PLAN = Plan(warmup=2, steps=2, windows=("clean", "memory"))
 BATCH, SIDE, CLASSES = 8, 16, 10
 KEPT_FLOATS = 5000  # a tensor of these is planted where it does not belong
+LATE_FLOATS, LATE_STEP = 700, 4  # a constant of a function that is first called in the clean window
 Json = dict[str, Any]
 Step = Callable[[], Any]
 
@@ -61,7 +62,10 @@ def train_step(model: Any, optimizer: Any, images: Any, labels: Any, planted: St
 
 
 def observe(
-    make: Callable[[], tuple[Any, Any, Step, list[Any]]], *, prepared: bool, after: Callable[[], None] | None = None
+    make: Callable[[], tuple[Any, Any, Step, list[Any]]],
+    *,
+    prepared: bool,
+    after: Callable[[], Callable[[], None]] | None = None,
 ) -> Json:
     """Return what the profiler told of a loop; `make` returns the model, the optimizer, the step and kept inputs."""
     hook = load("tensorflow")
@@ -70,13 +74,14 @@ def observe(
     else:
         hook.attach()
     model, optimizer, step, inputs = make()
+    done = after() if after is not None else None
     hook.watch([model], [] if optimizer is None else [optimizer], inputs)
     profiler = Profiler(hook, new_run("net", "tensorflow"), PLAN)
     with profiler:
         while profiler.active:
             loss = step()
-            if after is not None:
-                after()
+            if done is not None:
+                done()
             profiler.step(BATCH)
     del loss
     return {**told(profiler.recording), "parameters": sizes(model)}
@@ -169,6 +174,87 @@ def fit() -> Json:
     return {**told(profiler.recording), "parameters": sizes(model)}
 
 
+def calls_a_function_late() -> Callable[[], None]:
+    """Return what is to be done after each step; once it calls a function whose constants no Python code holds."""
+    import numpy as np
+    import tensorflow as tf
+
+    steps: list[None] = []
+    add = tf.function(lambda number: number + np.arange(LATE_FLOATS, dtype=np.float32))
+
+    def after() -> None:
+        steps.append(None)
+        if len(steps) == LATE_STEP:
+            add(tf.constant(1.0))
+
+    return after
+
+
+def raised() -> Json:
+    """Return which of two profilers go on after each of two fits that raised, and how the recordings ended."""
+    import keras
+    import numpy as np
+
+    from tbdprof.on_tensorflow import TbdprofCallback
+
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    batches = np.zeros((6, 4), np.float32), np.zeros((6, 1), np.float32)
+
+    class Raising(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+            if batch == 2:
+                raise KeyError(batch)
+
+    def fit(callback: TbdprofCallback) -> KeyError | None:
+        try:
+            model.fit(*batches, batch_size=1, verbose=0, callbacks=[callback, Raising()])
+        except KeyError as error:
+            return error
+        return None
+
+    def goes_on(callback: TbdprofCallback) -> bool:
+        return callback.profiler is not None and callback.profiler.active
+
+    first, second = TbdprofCallback(prints=False), TbdprofCallback(prints=False)
+    kept = fit(first)
+    active = [goes_on(first)]
+    fit(second)
+    active += [goes_on(first), goes_on(second)]
+    profilers = [each.profiler for each in (first, second) if each.profiler is not None]
+    ends = [each.recording.run.ended_by for each in profilers]
+    steps = [len(each.recording.windows[0].table("step")) for each in profilers]
+    return {"raised": repr(kept), "active": active, "ended_by": ends, "steps": steps, "restored": is_as_it_was()}
+
+
+def asked_of_layers() -> Json:
+    """Return how often a layer's path is asked for: called in eager mode outside windows, and while it is traced."""
+    import tensorflow as tf
+
+    from tbdprof.hooks.on_tensorflow.layers import Layers
+    from tbdprof.hooks.on_tensorflow.tracing import Tracing
+
+    model, (images, _) = net(), batch()
+    asked: list[object] = []
+
+    class Asked(Layers):
+        def path(self, layer: object) -> str | None:
+            asked.append(layer)
+            return super().path(layer)
+
+    tracing = Tracing(Asked())
+    tracing.begin()
+    try:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(images))
+        tape.gradient(loss, model.trainable_variables)
+        eager = len(asked)
+        tf.function(model).get_concrete_function(images)
+    finally:
+        tracing.end()
+    return {"eager": eager, "traced": len(asked) - eager, "layers": 1 + len(model.layers)}
+
+
 def is_as_it_was() -> bool:
     """Tell whether nothing of TensorFlow's or Keras's is replaced."""
     import keras
@@ -198,12 +284,14 @@ def main() -> None:
 
         return built
 
-    results["momentum"] = observe(with_optimizer(make(momentum)), prepared=True)
+    results["momentum"] = observe(with_optimizer(make(momentum)), prepared=True, after=calls_a_function_late)
     results["restored"] = is_as_it_was()
     results["plain"] = observe(with_optimizer(make("keras.optimizers.SGD(0.1)")), prepared=False)
     results["adam"] = observe(with_optimizer(make("keras.optimizers.Adam(amsgrad=True)")), prepared=False)
     results["eager"] = observe(with_optimizer(make(momentum), is_eager=True), prepared=False)
     results["fit"] = fit()
+    results["raised"] = raised()
+    results["asked of layers"] = asked_of_layers()
     results.update(planted(make(momentum)))
     json.dump(results, sys.stdout)
 
@@ -236,7 +324,7 @@ def planted(optimizer: Callable[[], Any]) -> Json:
     return {
         "lookup": observe(lookup, prepared=False),
         "map": observe(with_map, prepared=False),
-        "cache": observe(eager, prepared=False, after=lambda: cache.append(tf.random.normal((KEPT_FLOATS,)))),
+        "cache": observe(eager, prepared=False, after=lambda: lambda: cache.append(tf.random.normal((KEPT_FLOATS,)))),
     }
 
 

@@ -175,6 +175,51 @@ def compiled() -> Any:
     return recorded(*net_step(jit_compile=True))
 
 
+@tf.function(jit_compile=True)
+def product(given: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(given, weight)
+
+
+class Shared(layers.Layer):
+    """A layer that calls a compiled function which others call, too."""
+
+    def build(self, shape: tuple[int, ...]) -> None:
+        self.kernel = self.add_weight(shape=(shape[-1], shape[-1]), name="kernel")
+
+    def call(self, given: tf.Tensor) -> tf.Tensor:
+        return product(given, tf.convert_to_tensor(self.kernel))
+
+
+def regions() -> Any:
+    """Compiled regions in a function that is not compiled: Keras has grouped convolutions compiled on a CPU."""
+    given = keras.Input((10, 10, 6))
+    maps = layers.Conv2D(6, 3, groups=2, use_bias=False, name="grouped")(
+        layers.Conv2D(6, 1, use_bias=False, name="mixed")(given)
+    )
+    hidden = layers.Dense(8, name="narrow")(layers.Flatten()(maps))
+    model = keras.Model(given, layers.Dense(CLASSES, name="out")(Shared(name="two")(Shared(name="one")(hidden))))
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build(model.trainable_variables)
+    return recorded(model, optimizer, trained(model, optimizer, tf.ones((BATCH, 10, 10, 6)), tf.constant([0, 1, 2, 3])))
+
+
+def root() -> Any:
+    """A model that computes something itself, by Adam."""
+    given = keras.Input((6,))
+    model = keras.Model(given, layers.Dense(CLASSES, name="out")(given) * 2.0 + 1.0)
+    optimizer = keras.optimizers.Adam(0.1)
+    optimizer.build(model.trainable_variables)
+    return recorded(model, optimizer, trained(model, optimizer, tf.ones((BATCH, 6)), tf.constant([0, 1, 2, 3])))
+
+
+def root_eagerly() -> Any:
+    tf.config.run_functions_eagerly(True)
+    try:
+        return root()
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
 def of_modules() -> Any:
     two, given = Two(), tf.ones((3, 6))
 
@@ -336,6 +381,9 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "before": traced_before,
     "eager": in_eager_mode,
     "compiled": compiled,
+    "regions": regions,
+    "root": root,
+    "root_eagerly": root_eagerly,
     "modules": of_modules,
     "loop": of_a_loop,
     "recomputed": recomputed,

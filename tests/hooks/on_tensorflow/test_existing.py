@@ -66,3 +66,33 @@ def test_what_was_made_and_freed_lives_no_more() -> None:
     events = [event(MADE, 1000, 1, 256), event(MADE, 2000, 1, 256, dtype=0), event(FREED, 1000, 1, 256)]
     (left,) = existing.live(events)["bfc"].values()
     assert (left.address, left.is_tensor) == (2000, True)
+
+
+def held(events: list[Any], followed: list[Any], there: dict[int, Any], blocks: list[Any]) -> list[Any]:
+    by_address = [{each.address: each for each in some} for some in (followed, blocks)]
+    return sorted(existing.held(events, by_address[0], there, by_address[1]), key=lambda each: each.address)
+
+
+def of_allocator(address: int, requested: int, allocated: int) -> Any:
+    return existing.Block(address, requested, allocated, "", is_tensor=False)
+
+
+def test_what_the_allocator_holds_was_there_but_for_what_was_made_meanwhile() -> None:
+    blocks = [of_allocator(1000, 200, 256), of_allocator(2000, 10, 256)]
+    assert held([event(MADE, 2000, 10, 256)], [], {}, blocks) == blocks[:1]
+
+
+def test_what_the_allocator_no_longer_holds_was_there_if_it_was_freed_meanwhile() -> None:
+    made_again = [event(FREED, 1000, 200, 256), event(MADE, 1000, 10, 256)]
+    (only,) = held(made_again, [], {}, [of_allocator(1000, 10, 256)])
+    assert only.requested_bytes == 200
+
+
+def test_what_was_followed_says_more_of_a_block_that_is_held_if_it_is_the_same() -> None:
+    blocks = [of_allocator(1000, 200, 256), of_allocator(2000, 10, 256), of_allocator(3000, 8, 256)]
+    known = [block(1000, 200, 256), block(2000, 20, 256)]
+    assert [each.is_tensor for each in held([], known, seen(3000, 8), blocks)] == [True, False, True]
+
+
+def test_what_was_followed_and_is_not_held_has_gone() -> None:
+    assert held([], [block(1000, 200, 256)], {}, []) == []

@@ -50,6 +50,27 @@ def test_after_every_event_all_of_the_allocators_total_is_known(results: Results
     assert told["peak"] == told["independent_peak"] <= told["whole_run_peak"]
 
 
+def test_joined_late_the_report_names_both_ways_to_count_from_the_first_allocation(results: Results) -> None:
+    told = results("plain")["independent_total"]
+    assert "`tbdprof run`" in told
+    assert '`tbdprof.prepare("tensorflow")`' in told
+
+
+def test_a_fit_that_raises_leaves_no_profiler_once_the_error_is_gone_or_another_begins(results: Results) -> None:
+    told = results("raised")
+    assert told["raised"] == "KeyError(2)"
+    assert told["active"] == [True, False, False]  # the first error is kept, and so is its fit
+    assert told["ended_by"] == 2 * ["the loop ended first"]
+    assert told["steps"] == [3, 3]  # what raises is called after the profiler's callback
+    assert told["restored"] is True
+
+
+def test_in_eager_mode_layers_are_asked_for_in_windows_alone(results: Results) -> None:
+    told = results("asked of layers")
+    assert told["eager"] == 0
+    assert told["traced"] >= told["layers"]
+
+
 def test_weights_and_kept_inputs_are_the_arithmetics(results: Results) -> None:
     told = results("momentum")
     assert told["roles"]["WEIGHT"] == told["parameters"]["trained"]

@@ -109,6 +109,34 @@ def test_a_compiled_function_has_the_products_of_the_one_that_is_not_compiled(to
     assert regions[0]["products"] is None
 
 
+def test_a_region_compiled_within_a_function_is_of_the_phase_and_the_layer_it_is_called_in(told: Any) -> None:
+    """Two layers share one program, so that only the call tells whose an instruction is."""
+    products = Counter(
+        (row["phase"], row["layer"], row["products"])
+        for row in rows(told, "regions")
+        if row["operation"] in PRODUCTS and row["layer"] in ("grouped", "one", "two")
+    )
+    grouped, shared = 2 * BATCH * 8 * 8 * 6 * 3 * 3 * 3, 2 * BATCH * 8 * 8
+
+    assert products == {
+        ("FORWARD", "grouped", grouped): 1,
+        ("BACKWARD", "grouped", grouped): 2,  # the weight's and the maps'
+        **{("FORWARD", layer, shared): 1 for layer in ("one", "two")},
+        **{("BACKWARD", layer, shared): 2 for layer in ("one", "two")},
+    }
+    mixed, narrow, out = 2 * BATCH * 100 * 6 * 6, 2 * BATCH * 8 * 8 * 6 * 8, 2 * BATCH * 8 * 5
+    assert flops(told, "regions") == 2 * mixed + 3 * (grouped + narrow + 2 * shared + out)
+
+
+@pytest.mark.parametrize("name", ["root", "root_eagerly"])
+def test_what_a_model_itself_does_and_what_its_optimizer_does_is_in_no_layer(told: Any, name: str) -> None:
+    layers = {(row["phase"], row["layer"]) for row in rows(told, name)}
+
+    assert {layer for _, layer in layers} == {"out", None}
+    assert {layer for phase, layer in layers if phase == "UPDATE"} == {None}
+    assert ("FORWARD", None) in layers
+
+
 def test_eager_mode_computes_the_gradient_for_the_image_too(told: Any) -> None:
     stem = 2 * 3 * 3 * 3 * 6 * 3 * 3 * BATCH  # 3×3 places from 8×8 at a stride of 2
 
