@@ -95,10 +95,11 @@ def test_weights_gradients_and_state_are_arithmetic(model: str, framework: str) 
 
     assert told["parameters"] == spec.parameters
     assert memory["at_optimizer_step"]["weight"] == told["held_bytes"]
-    assert (
-        memory["at_optimizer_step"]["optimizer_state"] == memory["roles_max"]["optimizer_state"] == told["state_bytes"]
-    )
-    if framework != "tensorflow" and model != "wgan":  # which frees its gradients one by one; which has two optimizers
+    assert told["state_at_the_end"] == told["state_bytes"]
+    if framework == "tensorflow":  # which frees gradients one by one, and makes 0.2 % of them in other maps' memory
+        assert 0.99 * 4 * spec.parameters < told["gradients_of_a_step"] <= 4 * spec.parameters
+    elif model != "wgan":  # whose two optimizers take turns
+        assert memory["at_optimizer_step"]["optimizer_state"] == told["state_bytes"]
         assert memory["at_optimizer_step"]["gradient"] == 4 * spec.parameters
 
 

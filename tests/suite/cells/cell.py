@@ -19,6 +19,8 @@ from tbdprof.hooks import Setting, load
 from tbdprof.own_loop import listed, new_run
 from tbdprof.plan import Plan
 from tbdprof.profiler import Profiler
+from tbdprof.recording import Recording
+from tbdprof.records import Role
 from tbdprof.report import json_report
 
 MODEL, FRAMEWORK, HOW = sys.argv[1:4]
@@ -67,9 +69,22 @@ def main() -> None:
             if not each.is_buffer
         ),
     }
+    told |= owned(profiler.recording)
     told["state_bytes"] = sum(value.nbytes for value in STATES[FRAMEWORK](workload))
     hook.close()
     print(json.dumps(told))
+
+
+def owned(recording: Recording) -> dict[str, int]:
+    """Return the optimizer state at the end of the memory window, and the gradients told in its last step, in bytes."""
+    (window,) = recording.named("memory")
+    owners, marks = window.table("owner"), window.table("step")["last_sequence"]
+    state = owners[owners["role"] == Role.OPTIMIZER_STATE]
+    gradients = owners[(owners["role"] == Role.GRADIENT) & (owners["sequence"] > marks[-2])]
+    return {
+        "state_at_the_end": int(state["bytes"][state["sequence"] == state["sequence"].max()].sum()),
+        "gradients_of_a_step": int(sum({row["name"]: row["bytes"] for row in gradients}.values())),
+    }
 
 
 def seeded_torch() -> None:
