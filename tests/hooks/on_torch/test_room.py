@@ -29,7 +29,8 @@ def test_twice_as_much_as_was_free_is_added_and_stays_free(library: ctypes.CDLL)
 
     after = library.mallinfo2()
     assert before.fordblks >= PIECES * room._PIECE_BYTES
-    assert after.fordblks >= 2.9 * before.fordblks
+    added = min(2 * before.fordblks, room._MOST_BYTES)  # other tests of this process may have left much free
+    assert after.fordblks >= before.fordblks + 0.95 * added
     set_aside.give_back()
     assert library.mallinfo2().fordblks <= after.fordblks
     set_aside.give_back()  # does nothing the second time

@@ -186,7 +186,7 @@ def nudge(workload: Any) -> None:
 
     with torch.no_grad():
         weight = next(each for each in listed(workload.model)[0].parameters() if each.requires_grad)
-        weight.view(-1)[0] = float(np.nextafter(weight.view(-1)[0].item(), np.float32(2)))
+        weight.view(-1)[0] = float(np.nextafter(np.float32(weight.view(-1)[0].item()), np.float32(2)))
 
 
 main()
