@@ -28,6 +28,7 @@ from tbdprof.suite.faster_rcnn.architecture import check
 from tbdprof.suite.faster_rcnn.detections import Detections, detections
 from tbdprof.suite.faster_rcnn.on_mxnet_network import FasterRCNN, Outputs
 from tbdprof.suite.inputs import DetectionBatch, feed
+from tbdprof.suite.on_mxnet import context_of
 from tbdprof.suite.workload import Config, Spec
 
 DTYPES = {"fp32": "float32", "fp64": "float64"}
@@ -124,7 +125,7 @@ def build(spec: Spec, config: Config) -> Workload:
     before, after, regions = (int(config.options[name]) for name in ("proposals_before", "proposals_after", "regions"))
     model = FasterRCNN(before, after, regions)
     model.cast(DTYPES[config.precision])
-    model.initialize(mx.init.Zero(), ctx=_context(config.device))
+    model.initialize(mx.init.Zero(), ctx=context_of(config))
     initialize(model, config.seed)
     model.hybridize()
     settings = {"learning_rate": LEARNING_RATE, "momentum": MOMENTUM, "wd": WEIGHT_DECAY}
@@ -141,7 +142,7 @@ def on_device(example: targets.Example, config: Config) -> Example:
 
 def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:
     """Return numbers in the model's data type, whole ones too."""
-    return nd.array(values, _context(config.device), DTYPES[config.precision])
+    return nd.array(values, context_of(config), DTYPES[config.precision])
 
 
 def initialize(model: FasterRCNN, seed: int) -> None:
@@ -150,10 +151,3 @@ def initialize(model: FasterRCNN, seed: int) -> None:
     for name, values in initial.weights(seed):
         gluon_name = name if values.ndim > 1 else name.replace("weight", "gamma")
         parameters[gluon_name].set_data(nd.array(values))
-
-
-def _context(device: str) -> mx.Context:
-    kind, _, number = device.partition(":")
-    if kind == "cuda" or (kind == "auto" and mx.context.num_gpus()):
-        return mx.gpu(int(number or 0))
-    return mx.cpu()

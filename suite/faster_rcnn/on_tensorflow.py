@@ -27,6 +27,7 @@ from tbdprof.suite.faster_rcnn.architecture import check
 from tbdprof.suite.faster_rcnn.detections import Detections, detections
 from tbdprof.suite.faster_rcnn.on_tensorflow_network import FasterRCNN, Outputs
 from tbdprof.suite.inputs import DetectionBatch, feed
+from tbdprof.suite.on_tensorflow import device_of, dtype_of
 from tbdprof.suite.workload import Config, Spec
 
 POLICIES = {"fp32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
@@ -76,8 +77,8 @@ class Workload:
         """Return what is found in one image."""
         size = (images.shape[2], images.shape[3])
         before, after = TESTED_BEFORE, min(TESTED_AFTER, int(self.config.options["proposals_after"]))
-        with tf.device(_device(self.config.device)):
-            every = tf.cast(anchors.anchors(*map_sides(*size)), _dtype(self.config))
+        with tf.device(device_of(self.config)):
+            every = tf.cast(anchors.anchors(*map_sides(*size)), dtype_of(self.config))
             maps, proposals = self.model.proposed(channels_last(images, self.config), every, before, after)
             regions = tf.boolean_mask(proposals.boxes, proposals.valid)
             found = (regions, *self.model.detect(maps, regions))
@@ -88,7 +89,7 @@ def build(spec: Spec, config: Config) -> Workload:
     """Return Faster R-CNN with its initial weights, its optimizer and its images on the device."""
     check(config)
     before, after, regions = (int(config.options[name]) for name in ("proposals_before", "proposals_after", "regions"))
-    with tf.device(_device(config.device)):
+    with tf.device(device_of(config)):
         model = FasterRCNN(before, after, regions, POLICIES[config.precision])
         model.make_weights()
         initialize(model, config.seed)
@@ -102,9 +103,9 @@ def build(spec: Spec, config: Config) -> Workload:
 def train_step(model: FasterRCNN, optimizer: keras.optimizers.SGD, config: Config) -> TrainStep:
     """Return the function that trains on an image once and returns its loss before that."""
 
-    @tf.function(input_signature=[signature(_dtype(config))], jit_compile=False)  # type: ignore[untyped-decorator]
+    @tf.function(input_signature=[signature(dtype_of(config))], jit_compile=False)  # type: ignore[untyped-decorator]
     def step(example: Example) -> tf.Tensor:
-        with tf.device(_device(config.device)):
+        with tf.device(device_of(config)):
             with tf.GradientTape() as tape:
                 loss = total_loss(model, example)
             weights = model.trainable_variables
@@ -173,27 +174,16 @@ def initialize(model: FasterRCNN, seed: int) -> None:
 
 def on_device(example: targets.Example, config: Config) -> Example:
     """Return what training needs as tensors, in memory that is TensorFlow's own: a mere constant may share numpy's."""
-    with tf.device(_device(config.device)):
+    with tf.device(device_of(config)):
         values = {name: as_tensor(getattr(example, name), config) for name in Example._fields[1:]}
         return Example(channels_last(example.images, config), **values)
 
 
 def as_tensor(values: NDArray[np.generic], config: Config) -> tf.Tensor:
     """Return numbers in the type of boxes, whole ones as 32 bits."""
-    return tf.cast(values, _dtype(config) if np.issubdtype(values.dtype, np.floating) else tf.int32)
+    return tf.cast(values, dtype_of(config) if np.issubdtype(values.dtype, np.floating) else tf.int32)
 
 
 def channels_last(images: NDArray[np.float32], config: Config) -> tf.Tensor:
     """Return images in the model's data type, channels last."""
-    return tf.transpose(tf.cast(images, _dtype(config)), (0, 2, 3, 1))
-
-
-def _device(name: str) -> str:
-    kind, _, number = name.partition(":")
-    if kind == "cuda" or (kind == "auto" and tf.config.list_physical_devices("GPU")):
-        return f"/GPU:{number or 0}"
-    return "/CPU:0"
-
-
-def _dtype(config: Config) -> tf.DType:
-    return tf.float64 if config.precision == "fp64" else tf.float32
+    return tf.transpose(tf.cast(images, dtype_of(config)), (0, 2, 3, 1))

@@ -28,6 +28,7 @@ from tbdprof.suite.faster_rcnn.architecture import check
 from tbdprof.suite.faster_rcnn.detections import Detections, detections
 from tbdprof.suite.faster_rcnn.on_torch_network import FasterRCNN, Outputs
 from tbdprof.suite.inputs import DetectionBatch, feed
+from tbdprof.suite.on_torch import device_of, dtype_of
 from tbdprof.suite.workload import Config, Spec
 
 
@@ -95,7 +96,7 @@ class Workload:
 
     def autocast(self) -> torch.autocast:
         """Return the context in which a run in bf16 computes in it."""
-        kind = _device(self.config.device).type
+        kind = device_of(self.config).type
         return torch.autocast(kind, torch.bfloat16, enabled=self.config.precision == "bf16")
 
 
@@ -126,7 +127,7 @@ def build(spec: Spec, config: Config) -> Workload:
     before, after, regions = (int(config.options[name]) for name in ("proposals_before", "proposals_after", "regions"))
     model = FasterRCNN(before, after, regions)
     initialize(model, config.seed)
-    model.to(_device(config.device), _dtype(config))
+    model.to(device_of(config), dtype_of(config))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(trained, lr=LEARNING_RATE, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
     fed = feed(targets.examples(config), partial(on_device, config=config), kept=config.data is None)
@@ -141,8 +142,8 @@ def on_device(example: targets.Example, config: Config) -> Example:
 
 def as_tensor(values: NDArray[Any], config: Config) -> Tensor:
     """Return numbers in the model's data type, whole ones as they are, copied into memory that is torch's own."""
-    dtype = _dtype(config) if np.issubdtype(values.dtype, np.floating) else torch.int64
-    return torch.tensor(values, dtype=dtype, device=_device(config.device))
+    dtype = dtype_of(config) if np.issubdtype(values.dtype, np.floating) else torch.int64
+    return torch.tensor(values, dtype=dtype, device=device_of(config))
 
 
 @torch.no_grad()
@@ -153,13 +154,3 @@ def initialize(model: FasterRCNN, seed: int) -> None:
             nn.init.zeros_(module.bias)
     for name, values in initial.weights(seed):
         model.get_parameter(name).copy_(torch.from_numpy(values))
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
-
-
-def _dtype(config: Config) -> torch.dtype:
-    return torch.float64 if config.precision == "fp64" else torch.float32

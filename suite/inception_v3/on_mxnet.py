@@ -42,6 +42,7 @@ from tbdprof.suite.inception_v3.architecture import (
     outputs,
 )
 from tbdprof.suite.inputs import ImageBatch, feed
+from tbdprof.suite.on_mxnet import context_of
 from tbdprof.suite.workload import Config, Spec
 
 DTYPES = {"fp32": "float32", "fp64": "float64"}
@@ -178,7 +179,7 @@ def build(spec: Spec, config: Config) -> Workload:
     mx.random.seed(config.seed)  # dropout draws from MXNet's own generator
     model = InceptionV3(DROPOUT if config.options["dropout"] == "on" else 0.0, prefix="inception_v3_")
     model.cast(DTYPES[config.precision])
-    model.initialize(mx.init.Zero(), ctx=_context(config.device))
+    model.initialize(mx.init.Zero(), ctx=context_of(config))
     initialize(model, config.seed)
     model.hybridize()
     settings = {"learning_rate": learning_rate(config.batch_size), "momentum": MOMENTUM, "wd": WEIGHT_DECAY}
@@ -196,7 +197,7 @@ def on_device(batch: ImageBatch, config: Config) -> Batch:
 
 def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:
     """Return images or labels in the model's data type."""
-    return mx.nd.array(values, _context(config.device), DTYPES[config.precision])
+    return mx.nd.array(values, context_of(config), DTYPES[config.precision])
 
 
 def initialize(model: InceptionV3, seed: int) -> None:
@@ -204,10 +205,3 @@ def initialize(model: InceptionV3, seed: int) -> None:
     parameters = model._collect_params_with_prefix()  # noqa: SLF001 - the only way to structural names
     for name, values in initial.weights(seed):
         parameters[name].set_data(mx.nd.array(values))
-
-
-def _context(device: str) -> mx.Context:
-    kind, _, number = device.partition(":")
-    if kind == "cuda" or (kind == "auto" and mx.context.num_gpus()):
-        return mx.gpu(int(number or 0))
-    return mx.cpu()

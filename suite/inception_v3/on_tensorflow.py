@@ -33,6 +33,7 @@ from tbdprof.suite.inception_v3.architecture import (
     check,
 )
 from tbdprof.suite.inputs import ImageBatch, feed
+from tbdprof.suite.on_tensorflow import device_of, dtype_of
 from tbdprof.suite.workload import Config, Spec
 
 POLICIES = {"fp32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
@@ -140,7 +141,7 @@ class Workload:
 
     def predict(self, images: NDArray[np.float32]) -> Scores:
         """Return the scores of images, with the running statistics and without dropout."""
-        with tf.device(_device(self.config.device)):
+        with tf.device(device_of(self.config)):
             scores, _ = self.model(channels_last(images, self.config), training=False)
         found: Scores = at_least_float32(scores).numpy()
         return found
@@ -150,7 +151,7 @@ def build(spec: Spec, config: Config) -> Workload:
     """Return Inception-v3 with its initial weights, its optimizer and its batches on the device."""
     check(config)
     dropout = DROPOUT if config.options["dropout"] == "on" else 0.0
-    with tf.device(_device(config.device)):
+    with tf.device(device_of(config)):
         model = InceptionV3(dropout, config.seed, POLICIES[config.precision])
         model(keras.Input((None, None, 3)))  # makes the weights and computes nothing
         initialize(model, config.seed)
@@ -159,7 +160,7 @@ def build(spec: Spec, config: Config) -> Workload:
     drawn = batches(config, int(config.options["image_size"]), CLASSES)
     fed = feed(drawn, partial(on_device, config=config), kept=config.data is None)
     inputs = next(fed) if config.data is None else ()
-    return Workload(spec, config, model, optimizer, inputs, fed, train_step(model, optimizer, _device(config.device)))
+    return Workload(spec, config, model, optimizer, inputs, fed, train_step(model, optimizer, device_of(config)))
 
 
 def train_step(model: InceptionV3, optimizer: keras.optimizers.SGD, device: str) -> TrainStep:
@@ -203,18 +204,10 @@ def initialize(model: InceptionV3, seed: int) -> None:
 
 def on_device(batch: ImageBatch, config: Config) -> Batch:
     """Return a batch as tensors, in memory that is TensorFlow's own: a mere constant may share numpy's."""
-    with tf.device(_device(config.device)):
+    with tf.device(device_of(config)):
         return channels_last(batch.images, config), tf.cast(batch.labels, tf.int32)
 
 
 def channels_last(images: NDArray[np.float32], config: Config) -> tf.Tensor:
     """Return images in the model's data type, channels last."""
-    dtype = tf.float64 if config.precision == "fp64" else tf.float32
-    return tf.transpose(tf.cast(images, dtype), (0, 2, 3, 1))
-
-
-def _device(name: str) -> str:
-    kind, _, number = name.partition(":")
-    if kind == "cuda" or (kind == "auto" and tf.config.list_physical_devices("GPU")):
-        return f"/GPU:{number or 0}"
-    return "/CPU:0"
+    return tf.transpose(tf.cast(images, dtype_of(config)), (0, 2, 3, 1))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tbdprof.errors import UsageError
 from tbdprof.suite.classification import Scores, batches
 from tbdprof.suite.inputs import ImageBatch, feed
+from tbdprof.suite.on_mxnet import context_of
 from tbdprof.suite.resnet50 import (
     CLASSES,
     MOMENTUM,
@@ -154,7 +155,7 @@ def build(spec: Spec, config: Config) -> Workload:
         )
     model = ResNet50(str(config.options["variant"]))
     model.cast(DTYPES[config.precision])
-    model.initialize(mx.init.Zero(), ctx=_context(config.device))
+    model.initialize(mx.init.Zero(), ctx=context_of(config))
     initialize(model, config.seed)
     model.hybridize()
     settings = {"learning_rate": learning_rate(config.batch_size), "momentum": MOMENTUM, "wd": WEIGHT_DECAY}
@@ -172,7 +173,7 @@ def on_device(batch: ImageBatch, config: Config) -> Batch:
 
 def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:
     """Return images or labels in the model's data type."""
-    return mx.nd.array(values, _context(config.device), DTYPES[config.precision])
+    return mx.nd.array(values, context_of(config), DTYPES[config.precision])
 
 
 def initialize(model: ResNet50, seed: int) -> None:
@@ -180,10 +181,3 @@ def initialize(model: ResNet50, seed: int) -> None:
     parameters = model._collect_params_with_prefix()  # noqa: SLF001 - the only way to structural names
     for name, values in initial.weights(seed):
         parameters[name].set_data(mx.nd.array(values))
-
-
-def _context(device: str) -> mx.Context:
-    kind, _, number = device.partition(":")
-    if kind == "cuda" or (kind == "auto" and mx.context.num_gpus()):
-        return mx.gpu(int(number or 0))
-    return mx.cpu()

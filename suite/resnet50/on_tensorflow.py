@@ -11,6 +11,7 @@ from tensorflow import keras
 
 from tbdprof.suite.classification import Scores, batches
 from tbdprof.suite.inputs import ImageBatch, feed
+from tbdprof.suite.on_tensorflow import device_of, dtype_of
 from tbdprof.suite.resnet50 import (
     CLASSES,
     MOMENTUM,
@@ -137,7 +138,7 @@ class Workload:
 
     def predict(self, images: NDArray[np.float32]) -> Scores:
         """Return the scores of images, with the running statistics."""
-        with tf.device(_device(self.config.device)):
+        with tf.device(device_of(self.config)):
             scores = at_least_float32(self.model(channels_last(images, self.config), training=False))
         found: Scores = scores.numpy()
         return found
@@ -146,7 +147,7 @@ class Workload:
 def build(spec: Spec, config: Config) -> Workload:
     """Return ResNet-50 with its initial weights, its optimizer and its batches on the device."""
     check(config)
-    with tf.device(_device(config.device)):
+    with tf.device(device_of(config)):
         model = ResNet50(str(config.options["variant"]), POLICIES[config.precision])
         model(keras.Input((None, None, 3)))  # makes the weights and computes nothing
         initialize(model, config.seed)
@@ -155,7 +156,7 @@ def build(spec: Spec, config: Config) -> Workload:
     drawn = batches(config, int(config.options["image_size"]), CLASSES)
     fed = feed(drawn, partial(on_device, config=config), kept=config.data is None)
     inputs = next(fed) if config.data is None else ()
-    return Workload(spec, config, model, optimizer, inputs, fed, train_step(model, optimizer, _device(config.device)))
+    return Workload(spec, config, model, optimizer, inputs, fed, train_step(model, optimizer, device_of(config)))
 
 
 def train_step(model: ResNet50, optimizer: keras.optimizers.SGD, device: str) -> TrainStep:
@@ -194,18 +195,10 @@ def initialize(model: ResNet50, seed: int) -> None:
 
 def on_device(batch: ImageBatch, config: Config) -> Batch:
     """Return a batch as tensors, in memory that is TensorFlow's own: a mere constant may share numpy's."""
-    with tf.device(_device(config.device)):
+    with tf.device(device_of(config)):
         return channels_last(batch.images, config), tf.cast(batch.labels, tf.int32)
 
 
 def channels_last(images: NDArray[np.float32], config: Config) -> tf.Tensor:
     """Return images in the model's data type, channels last."""
-    dtype = tf.float64 if config.precision == "fp64" else tf.float32
-    return tf.transpose(tf.cast(images, dtype), (0, 2, 3, 1))
-
-
-def _device(name: str) -> str:
-    kind, _, number = name.partition(":")
-    if kind == "cuda" or (kind == "auto" and tf.config.list_physical_devices("GPU")):
-        return f"/GPU:{number or 0}"
-    return "/CPU:0"
+    return tf.transpose(tf.cast(images, dtype_of(config)), (0, 2, 3, 1))

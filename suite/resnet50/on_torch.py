@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from tbdprof.suite.classification import Scores, batches
 from tbdprof.suite.inputs import ImageBatch, feed
+from tbdprof.suite.on_torch import device_of, dtype_of
 from tbdprof.suite.resnet50 import (
     CLASSES,
     MOMENTUM,
@@ -141,7 +142,7 @@ class Workload:
 
     def autocast(self) -> torch.autocast:
         """Return the context in which a run in bf16 computes in it."""
-        kind = _device(self.config.device).type
+        kind = device_of(self.config).type
         return torch.autocast(kind, torch.bfloat16, enabled=self.config.precision == "bf16")
 
 
@@ -150,7 +151,7 @@ def build(spec: Spec, config: Config) -> Workload:
     check(config)
     model = ResNet50(str(config.options["variant"]))
     initialize(model, config.seed)
-    model.to(_device(config.device), _dtype(config))
+    model.to(device_of(config), dtype_of(config))
     optimizer = torch.optim.SGD(
         model.parameters(), lr=learning_rate(config.batch_size), momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
     )
@@ -162,12 +163,12 @@ def build(spec: Spec, config: Config) -> Workload:
 
 def on_device(batch: ImageBatch, config: Config) -> Batch:
     """Return a batch as tensors, copied into memory that is torch's own."""
-    return as_tensor(batch.images, config), torch.tensor(batch.labels, device=_device(config.device))
+    return as_tensor(batch.images, config), torch.tensor(batch.labels, device=device_of(config))
 
 
 def as_tensor(images: NDArray[np.float32], config: Config) -> Tensor:
     """Return images in the model's data type."""
-    return torch.tensor(images, dtype=_dtype(config), device=_device(config.device))
+    return torch.tensor(images, dtype=dtype_of(config), device=device_of(config))
 
 
 def at_least_float32(scores: Tensor) -> Tensor:
@@ -181,13 +182,3 @@ def initialize(model: ResNet50, seed: int) -> None:
     for name, values in initial.weights(seed):
         model.get_parameter(name).copy_(torch.from_numpy(values))
     nn.init.zeros_(model.fc.bias)
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
-
-
-def _dtype(config: Config) -> torch.dtype:
-    return torch.float64 if config.precision == "fp64" else torch.float32

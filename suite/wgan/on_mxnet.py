@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tbdprof.errors import UsageError
 from tbdprof.suite.inputs import Pictures, feed
+from tbdprof.suite.on_mxnet import context_of
 from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, NOISE, NORM_EPSILON, PENALTY, initial, learning_rate
 from tbdprof.suite.wgan.architecture import START, channels
 from tbdprof.suite.wgan.on_mxnet_critic import Critic, Penalty
@@ -198,11 +199,4 @@ def on_device(values: NDArray[np.float32], config: Config) -> mx.nd.NDArray:
 
 def placement(config: Config) -> dict[str, Any]:
     """Return where a run's arrays are and of what type."""
-    return {"ctx": _context(config.device), "dtype": DTYPES[config.precision]}
-
-
-def _context(device: str) -> mx.Context:
-    kind, _, number = device.partition(":")
-    if kind == "cuda" or (kind == "auto" and mx.context.num_gpus()):
-        return mx.gpu(int(number or 0))
-    return mx.cpu()
+    return {"ctx": context_of(config), "dtype": DTYPES[config.precision]}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tensorflow import keras
 
 from tbdprof.suite.inputs import Pictures, feed
+from tbdprof.suite.on_tensorflow import device_of, dtype_of
 from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, NOISE, PENALTY, SIDE, initial, learning_rate
 from tbdprof.suite.wgan.architecture import START
 from tbdprof.suite.wgan.on_tensorflow_networks import Critic, Generator
@@ -48,13 +49,13 @@ class Workload:
 
     def noise(self) -> tf.Tensor:
         """Return standard normal noise for a batch."""
-        with tf.device(_device(self.config.device)):
-            return self.random.normal((self.config.batch_size, NOISE), dtype=_dtype(self.config))
+        with tf.device(device_of(self.config)):
+            return self.random.normal((self.config.batch_size, NOISE), dtype=dtype_of(self.config))
 
     def coefficients(self) -> tf.Tensor:
         """Return a uniform number from 0 to 1 for each picture of a batch."""
-        with tf.device(_device(self.config.device)):
-            return self.random.uniform((self.config.batch_size, 1, 1, 1), dtype=_dtype(self.config))
+        with tf.device(device_of(self.config)):
+            return self.random.uniform((self.config.batch_size, 1, 1, 1), dtype=dtype_of(self.config))
 
     def train(self, batch: Pictures) -> float:
         """Train the critic once on each batch size of pictures, then the generator; return the critic's last loss."""
@@ -67,7 +68,7 @@ class Workload:
     def predict(self, inputs: Pictures | NDArray[np.float32]) -> NDArray[Any]:
         """Return the critic's scores of pictures, or what the generator makes of noise (any number, 128)."""
         generator, critic = self.model
-        dtype = _dtype(self.config)
+        dtype = dtype_of(self.config)
         if isinstance(inputs, Pictures):
             answer = critic(channels_last(inputs.images, self.config))
         else:
@@ -78,7 +79,7 @@ class Workload:
 
 def build(spec: Spec, config: Config) -> Workload:
     """Return WGAN-GP with its initial weights, its optimizers and its batches on the device."""
-    device, width, policy = _device(config.device), int(config.options["width"]), POLICIES[config.precision]
+    device, width, policy = device_of(config), int(config.options["width"]), POLICIES[config.precision]
     with tf.device(device):
         generator, critic = Generator(width, policy), Critic(width, policy)
         generator(keras.Input((NOISE,)))  # makes the weights and computes nothing
@@ -177,20 +178,9 @@ def from_torch(name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 def channels_last(images: NDArray[np.float32], config: Config) -> tf.Tensor:
     """Return pictures as a tensor on the device, channels last."""
-    with tf.device(_device(config.device)):
-        return tf.transpose(tf.cast(images, _dtype(config)), (0, 2, 3, 1))
+    with tf.device(device_of(config)):
+        return tf.transpose(tf.cast(images, dtype_of(config)), (0, 2, 3, 1))
 
 
 def _mean(scores: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(tf.cast(scores, tf.float32) if scores.dtype == tf.bfloat16 else scores)
-
-
-def _dtype(config: Config) -> tf.DType:
-    return tf.float64 if config.precision == "fp64" else tf.float32
-
-
-def _device(name: str) -> str:
-    kind, _, number = name.partition(":")
-    if kind == "cuda" or (kind == "auto" and tf.config.list_physical_devices("GPU")):
-        return f"/GPU:{number or 0}"
-    return "/CPU:0"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tbdprof.suite.inputs import Pictures, feed
+from tbdprof.suite.on_torch import device_of, dtype_of
 from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, NOISE, NORM_EPSILON, PENALTY, initial, learning_rate
 from tbdprof.suite.wgan.architecture import START, channels
 from tbdprof.suite.wgan.pictures import batches
@@ -225,7 +226,7 @@ def build(spec: Spec, config: Config) -> Workload:
     synthetic = config.data is None
     own = feed(batches(config), lambda batch: on_device(batch.images, config), kept=synthetic)
     kept = (next(own),) if synthetic else ()
-    random = torch.Generator(_device(config.device)).manual_seed(config.seed)
+    random = torch.Generator(device_of(config)).manual_seed(config.seed)
     return Workload(spec, config, model, optimizer, kept, own, random)
 
 
@@ -246,11 +247,4 @@ def on_device(values: NDArray[np.float32], config: Config) -> Tensor:
 
 def placement(config: Config) -> Placement:
     """Return where a run's tensors are and of what type."""
-    dtype = torch.float64 if config.precision == "fp64" else torch.float32
-    return {"device": _device(config.device), "dtype": dtype}
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
+    return {"device": device_of(config), "dtype": dtype_of(config)}

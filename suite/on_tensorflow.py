@@ -1,0 +1,18 @@
+"""Where a model of the suite lies in TensorFlow, and in which data type."""
+
+import tensorflow as tf
+
+from tbdprof.suite.workload import Config
+
+
+def device_of(config: Config) -> str:
+    """Return the device that was asked for; "auto" is a GPU where there is one."""
+    kind, _, number = config.device.partition(":")
+    if kind == "cuda" or (kind == "auto" and tf.config.list_physical_devices("GPU")):
+        return f"/GPU:{number or 0}"
+    return "/CPU:0"
+
+
+def dtype_of(config: Config) -> tf.DType:
+    """Return the data type of weights; bf16 is a policy's, over weights in float32."""
+    return tf.float64 if config.precision == "fp64" else tf.float32
