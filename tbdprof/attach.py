@@ -120,6 +120,7 @@ class Attachment:
             self._profiler.stop("the script ended first")
 
     def _new_profiler(self) -> "Profiler":
+        from tbdprof import instruments
         from tbdprof.own_loop import new_run, script_name
         from tbdprof.plan import plan_for
         from tbdprof.profiler import Profiler
@@ -127,8 +128,10 @@ class Attachment:
         name = script_name() or "script"
         with _own_packages():
             run = new_run(name, self._framework, script=name)
-        plan = plan_for(self._hook.facts().device, **self._order["schedule"])
-        return Profiler(self._hook, run, plan, path=Path(self._order["path"]))
+        device = self._hook.facts().device
+        found = instruments.of(device, self._framework)
+        plan = plan_for(device, windows=found.windows, **self._order["schedule"])
+        return Profiler(self._hook, run, plan, path=Path(self._order["path"]), instruments=found)
 
 
 class ImportWatcher(MetaPathFinder):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from tbdprof import suite
-from tbdprof.analysis.throughput import DATA_WAIT
+from tbdprof import instruments, suite
 from tbdprof.collect import host
+from tbdprof.counters import DATA_WAIT
 from tbdprof.errors import DataError, DeviceMemoryError, UsageError
 from tbdprof.hooks import FrameworkHook, Setting, load
 from tbdprof.own_loop import listed, new_run
@@ -127,7 +127,9 @@ def _record(
         options=_options(config),
     )
     waited = {DATA_WAIT: lambda: loading.waited.seconds}
-    profiler = Profiler(hook, facts, _plan(request, hook), path=path, progress=progress, counters=waited)
+    found = instruments.of(hook.facts().device, request.framework, waited)
+    plan = _plan(request, hook, found.windows)
+    profiler = Profiler(hook, facts, plan, path=path, progress=progress, instruments=found)
     profiler.find_peaks()
     workload = suite.build(spec.name, request.framework, config)
     hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))
@@ -145,14 +147,14 @@ def _options(config: Config) -> dict[str, str | int]:
     return dict(config.options) | {"data": given.name}
 
 
-def _plan(request: Request, hook: FrameworkHook) -> Plan:
-    device = hook.facts().device
+def _plan(request: Request, hook: FrameworkHook, windows: tuple[str, ...]) -> Plan:
     return plan_for(
-        device,
+        hook.facts().device,
         steps=request.steps,
         warmup=request.warmup,
         max_warmup=request.max_warmup,
         repeat=request.repeat,
+        windows=windows,
     )
 
 

@@ -9,9 +9,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+from tbdprof import instruments
 from tbdprof.collect import host
 from tbdprof.errors import UsageError
 from tbdprof.hooks import FRAMEWORKS, FrameworkHook, Setting, load
+from tbdprof.instruments import Instruments
 from tbdprof.plan import Plan, plan_for
 from tbdprof.profiler import Profiler
 from tbdprof.recording import claim
@@ -34,7 +36,7 @@ class OwnLoopProfiler(Profiler):
             left.stop()
         unattended.clear()
         try:
-            self._plan = self._joining(self._hook)
+            self._plan, self._instruments = self._joining(self._hook, self.recording.run.framework)
             super().start()
         except BaseException:
             self._hook.close()
@@ -60,12 +62,14 @@ class Joining:
     is_prepared: bool
     schedule: Mapping[str, int | None]
 
-    def __call__(self, hook: FrameworkHook) -> Plan:
-        """Have the hook watch, and return the plan for its device."""
+    def __call__(self, hook: FrameworkHook, framework: str) -> tuple[Plan, Instruments]:
+        """Have the hook watch, and return the plan and the instruments for its device."""
         if not self.is_prepared:
             hook.attach()
         hook.watch(self.models, self.optimizers)
-        return plan_for(hook.facts().device, **self.schedule)  # type: ignore[arg-type]
+        device = hook.facts().device
+        found = instruments.of(device, framework)
+        return plan_for(device, windows=found.windows, **self.schedule), found  # type: ignore[arg-type]
 
 
 def prepare(framework: str) -> None:

@@ -5,7 +5,9 @@ from typing import Protocol
 
 from tbdprof.steady import BLOCKS
 
+SAMPLED = "sampled"  # a kernels window beside which hardware counters are sampled
 WINDOWS = ("clean", "memory", "clean", "kernels", "clean")
+WITH_SAMPLED = (*WINDOWS, SAMPLED, "clean")
 MINIMUM_WARMUP = 3  # steps
 BLOCKS_PER_WINDOW = 5
 
@@ -37,8 +39,8 @@ class Plan:
         return max(1, self.steps // BLOCKS_PER_WINDOW)
 
     def watched(self, window: str) -> tuple[int, int]:
-        """Return how many steps a memory or a kernels window has, and how many each of its blocks."""
-        return (self.kernel_steps, self.kernel_block_steps) if window == "kernels" else (self.memory_steps, 1)
+        """Return how many steps a window that is no clean one has, and how many each of its blocks."""
+        return (self.memory_steps, 1) if window == "memory" else (self.kernel_steps, self.kernel_block_steps)
 
 
 def plan_for(
@@ -48,6 +50,7 @@ def plan_for(
     warmup: int | None = None,
     max_warmup: int | None = None,
     repeat: int = 1,
+    windows: tuple[str, ...] = WINDOWS,
 ) -> Plan:
     """Return the plan for a device type: a GPU's clean windows have 50 steps and last 10 s, a CPU's 10 steps."""
     if device.startswith("cuda"):
@@ -59,9 +62,10 @@ def plan_for(
             clean_s=0.0 if steps else 10.0,
             kernel_steps=20,
             kernel_block_steps=5,
+            windows=windows,
             repeat=repeat,
         )
-    return Plan(warmup, max_warmup, steps=steps or 10, repeat=repeat)
+    return Plan(warmup, max_warmup, steps=steps or 10, windows=windows, repeat=repeat)
 
 
 class Progress(Protocol):

@@ -10,17 +10,17 @@ they compute. After the last window everything that was changed in the framework
 import math
 import os
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 
-from tbdprof import steady
+from tbdprof import collecting, steady
 from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.analysis.throughput import MACHINE_CPU, PROCESS_CPU
-from tbdprof.collect import host
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks import FrameworkHook
-from tbdprof.plan import MINIMUM_WARMUP, Plan, Progress, silent
+from tbdprof.instruments import Instruments
+from tbdprof.plan import MINIMUM_WARMUP, SAMPLED, Plan, Progress, silent
 from tbdprof.recorder import Recorder
 from tbdprof.recording import STILL_RUNNING, Recording, Window, save
 from tbdprof.records import Run, Table, table
@@ -28,7 +28,6 @@ from tbdprof.report.terminal import render
 
 NEVER_STARTED = Run("", "").ended_by
 STEPS = "steps"
-NO_COUNTERS: Mapping[str, Callable[[], float]] = MappingProxyType({})
 
 Course = Generator[None, float, None]
 StepRow = tuple[int, int, int, int, float, int]
@@ -49,13 +48,13 @@ class Profiler:
         path: Path | None = None,
         progress: Progress = silent,
         clock: Callable[[], int] = time.monotonic_ns,
-        counters: Mapping[str, Callable[[], float]] = NO_COUNTERS,
+        instruments: Instruments | None = None,
     ) -> None:
         self._hook = hook
         self._plan = plan
         self._progress = progress
         self._clock = clock
-        self._counters = counters  # of the loop's own, read at the edges of clean windows
+        self._instruments = instruments or Instruments()
         self._process = os.getpid()
         self._index = 0
         self._block = 0
@@ -117,6 +116,7 @@ class Profiler:
             raise UsageError("this profiler was used already: make a new one for another loop")
         self._recorder.update(ended_by=STILL_RUNNING)
         self._recorder = Recorder(self.recording.run, self._path)
+        self.recording.missing.update(self._instruments.missing)
         self.find_peaks()
         self._course = self._stages()
         next(self._course)
@@ -169,8 +169,10 @@ class Profiler:
             self._tell_facts()
             self._recorder.update(whole_run_peak_bytes=self._hook.whole_run_peak_bytes)
         finally:
-            self._hook.close()
-            self._recorder.close()
+            with ExitStack() as ends:
+                ends.callback(self._recorder.close)
+                ends.callback(self._hook.close)
+                ends.callback(collecting.close, self._instruments.collectors)
 
     def _tell_facts(self) -> None:
         facts = self._hook.facts()
@@ -232,36 +234,36 @@ class Profiler:
 
     def _clean(self) -> Course:
         plan, begun, first = self._plan, self._clock(), self._index
-        with self._recorder.window("clean") as window:
-            self._sample_host(window)
+        collectors = self._instruments.collectors
+        with self._recorder.window("clean") as window, collecting.on(collectors, window, self._recorder):
             while self._index - first < plan.steps or self._clock() - begun < plan.clean_s * 1e9:
                 self._hook.synchronize()
                 rows = list[StepRow]()
                 while len(rows) < plan.block_steps:
                     rows.append((yield from self._take_step("clean", first, plan.steps)))
                 self._end_block(window, rows)
-            self._sample_host(window)
 
     def _watched(self, name: str) -> Course:
-        """Record a memory or a kernels window, which waits at the ends of its blocks."""
+        """Record a window of memory or kernels, which waits at the ends of its blocks."""
         steps, block_steps = self._plan.watched(name)
         try:
             self._hook.synchronize()
-            self._hook.start(name)
+            self._hook.start("kernels" if name == SAMPLED else name)
         except UnavailableError as error:
             self.recording.missing[name] = str(error)
             return
         first, rows = self._index, list[StepRow]()
         with self._recorder.window(name) as window:
             try:
-                while self._index - first < steps:
-                    row = yield from self._take_step(name, first, steps)
-                    ends_block = (self._index - first) % block_steps == 0
-                    if ends_block:
-                        self._hook.synchronize()
-                    self._hook.mark_step()
-                    rows.append((*row[:3], self._clock(), *row[4:]))
-                    self._block += ends_block
+                with collecting.on(self._instruments.collectors, window, self._recorder):
+                    while self._index - first < steps:
+                        row = yield from self._take_step(name, first, steps)
+                        ends_block = (self._index - first) % block_steps == 0
+                        if ends_block:
+                            self._hook.synchronize()
+                        self._hook.mark_step()
+                        rows.append((*row[:3], self._clock(), *row[4:]))
+                        self._block += ends_block
             finally:
                 self._block += bool(rows) and rows[-1][1] == self._block
                 self._hook.stop()
@@ -288,15 +290,6 @@ class Profiler:
         steps["end_ns"][-1] = self._clock()
         self._block += 1
         self._recorder.append(window, {"step": steps})
-
-    def _sample_host(self, window: Window) -> None:
-        strings, now = self.recording.strings, self._clock()
-        rows = [
-            (strings.add(PROCESS_CPU), -1, now, host.process_cpu_seconds()),
-            (strings.add(MACHINE_CPU), -1, now, host.machine_busy_cpu_seconds()),
-            *((strings.add(name), -1, now, read()) for name, read in self._counters.items()),
-        ]
-        self._recorder.append(window, {"sample": table("sample", list[tuple[object, ...]](rows))})
 
 
 def _step_table(rows: Sequence[StepRow]) -> Table:

@@ -10,6 +10,7 @@ a little-endian array compressed by zlib. `docs/recording.md` describes the tabl
 History of the format (`PRAGMA user_version`):
   1  first: run, missing, window, text, column_block.
   2  kernels, the work of a span, the device's peaks.
+  3  samples of a stretch of time, counts of single kernels, the thread and the graph that launched a kernel.
 """
 
 import json
@@ -28,7 +29,7 @@ import numpy as np
 from tbdprof.errors import RecordingFormatError, UsageError
 from tbdprof.records import KINDS, Optimizer, Parameter, Peaks, Run, Strings, Table, Tables
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 APPLICATION_ID = 0x54424450  # "TBDP"
 STILL_RUNNING = "it is still running"
 KILLED = "the process was killed"
@@ -49,7 +50,7 @@ CREATE TABLE column_block (
 
 @dataclass(slots=True)
 class Window:
-    """A stretch of steps recorded in one way: "warmup", "clean", "memory" or "kernels"."""
+    """A stretch of steps recorded in one way: "warmup" or one of `tbdprof.plan`'s."""
 
     ordinal: int
     name: str

@@ -8,7 +8,7 @@ hundred thousand, so each kind is one numpy structured dtype and a window holds 
 a window share it, and nothing is ever joined by comparing clocks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -141,6 +141,8 @@ KERNEL = np.dtype(
         ("registers", "i4"),  # a thread, -1: not told
         ("shared_bytes", "i8"),  # a block, -1: not told
         ("moved_bytes", "i8"),  # copies and sets, -1: not told
+        ("thread", "i8"),  # of the host, that launched it, -1: not told
+        ("graph", "i8"),  # the captured graph it is a node of, -1: none
     ]
 )
 
@@ -187,7 +189,23 @@ STEP = np.dtype(
     ]
 )
 
-SAMPLE = np.dtype([("counter", "i4"), ("device", "i4"), ("time_ns", "i8"), ("value", "f8")])
+SAMPLE = np.dtype(
+    [
+        ("counter", "i4"),  # text: one of `tbdprof.counters`
+        ("device", "i4"),
+        ("time_ns", "i8"),
+        ("value", "f8"),
+        ("start_ns", "i8"),  # the value is of the time from here to `time_ns`; -1: of that instant
+    ]
+)
+
+COUNT = np.dtype(
+    [
+        ("kernel", "i8"),  # place among the kernels of the window
+        ("counter", "i4"),  # text: one of `tbdprof.counters`
+        ("value", "f8"),
+    ]
+)
 
 KINDS: Mapping[str, np.dtype[np.void]] = {
     "span": SPAN,
@@ -196,6 +214,7 @@ KINDS: Mapping[str, np.dtype[np.void]] = {
     "step": STEP,
     "sample": SAMPLE,
     "kernel": KERNEL,
+    "count": COUNT,
 }
 
 
@@ -226,9 +245,10 @@ class Strings:
         return self._texts[count:]
 
 
-def table(kind: str, rows: list[tuple[object, ...]]) -> Table:
-    """Return rows, each in the order of the kind's fields, as that kind's array."""
-    return np.array(rows, dtype=KINDS[kind])
+def table(kind: str, rows: Sequence[tuple[object, ...]]) -> Table:
+    """Return rows, each in the order of the kind's fields, as that kind's array; fields left out at the end are -1."""
+    left_out = len(KINDS[kind].names or ()) - len(rows[0]) if rows else 0
+    return np.array([(*row, *(-1,) * left_out) for row in rows], dtype=KINDS[kind])
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +282,7 @@ class Peaks:
     flops_per_s: Mapping[str, float]  # by precision: fp32, tf32, fp64, bf16, fp16, fp8
     bytes_per_s: float | None  # of its memory
     sources: Mapping[str, str]  # by precision, and "memory"
+    clock_hz: float | None = None  # the clock the figures hold for, None: they were measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,5 +314,7 @@ class Run:
     settled: bool | None = None  # None: nothing was judged
     settled_by: str = ""
     whole_run_peak_bytes: int | None = None
+    device_bytes: int | None = None  # memory of the device, as its driver tells it
+    context_bytes: int | None = None  # what a process that only makes a context takes of it
     complete: bool = False
     ended_by: str = "it never started"  # why it is not complete, empty where it is

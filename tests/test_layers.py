@@ -21,11 +21,12 @@ LAYERS = (
     ("attach", "on_tensorflow"),
     ("own_loop",),
     ("profiler",),
+    ("instruments", "collecting"),
     ("report",),
     ("hooks", "suite", "analysis", "doctor", "recorder"),
     ("collect", "recording", "plan"),
     ("devices", "work"),
-    ("records", "errors", "units", "steady"),
+    ("records", "counters", "errors", "units", "steady"),
 )
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 

@@ -107,7 +107,7 @@ def damaged(path: Path, how: str) -> None:
         ("random", "is not a tbdprof recording"),
         ("truncated", "is damaged"),
         ("overwritten", "is damaged"),
-        ("newer", "newer tbdprof (format 99, this one reads up to 2)"),
+        ("newer", "newer tbdprof (format 99, this one reads up to 3)"),
         ("other", "not a tbdprof recording"),
     ],
 )
@@ -164,6 +164,17 @@ def test_a_real_recording_of_format_1_still_reads():
     assert memory.roles_max[Role.OPTIMIZER_STATE] == 2 * 4 * 212 + 4 * 4
     assert memory.roles_at_peak[Role.INPUT] == 32 * 8 * 4
     assert memory.mismatches == 0
+    assert summary.missing_now == {}
+
+
+def test_a_real_recording_of_format_2_still_reads():
+    summary = summarize(files.load(FIXTURES / "format-2.tbd"))
+
+    assert summary.memory is not None
+    assert summary.utilization is not None
+    assert summary.memory.allocator_peak_bytes == summary.memory.independent_peak_bytes == 10_660
+    forward = 2 * (8 * 12 + 12 * 8)
+    assert summary.utilization.flops_per_sample == 3 * forward - 2 * 8 * 12  # the input needs no gradient
     assert summary.missing_now == {}
 
 

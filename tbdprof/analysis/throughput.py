@@ -10,14 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tbdprof.analysis.time_blocks import Floats, mean_ratio_interval, of_windows, ratio_interval
+from tbdprof.counters import DATA_WAIT, MACHINE_CPU, PROCESS_CPU
 from tbdprof.recording import Recording, Window
 from tbdprof.records import Run
 
 WIDE = 2.0  # an interval whose ends are further apart than this factor tells nothing
 DRIFT = 0.05  # clean windows whose intervals are apart and whose rates differ by more than this disagree
-PROCESS_CPU = "process_cpu_seconds"
-MACHINE_CPU = "machine_busy_cpu_seconds"
-DATA_WAIT = "data_wait_seconds"
 
 
 @dataclass(frozen=True, slots=True)

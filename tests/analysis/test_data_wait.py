@@ -5,7 +5,10 @@ from fakes import FakeClock, FakeHook
 from make import run
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.analysis.throughput import DATA_WAIT, data_wait
+from tbdprof.analysis.throughput import data_wait
+from tbdprof.collect.host_load import OF_HOST, HostLoad
+from tbdprof.counters import DATA_WAIT
+from tbdprof.instruments import Instruments
 from tbdprof.plan import Plan
 from tbdprof.profiler import Profiler
 from tbdprof.recording import Recording
@@ -18,7 +21,8 @@ def profiled(wait_s: float, *, told: bool = True) -> Recording:
     """Return a run whose every step takes 0.1 s beside the time it waits for its batch; watched steps wait longer."""
     hook, waited = FakeHook(clock=FakeClock()), [7.0]  # other loops of the process waited before
     counters = {DATA_WAIT: lambda: waited[0]} if told else {}
-    with Profiler(hook, run(), PLAN, clock=hook.clock, counters=counters) as prof:
+    instruments = Instruments({"clean": [HostLoad({**OF_HOST, **counters}, hook.clock)]})
+    with Profiler(hook, run(), PLAN, clock=hook.clock, instruments=instruments) as prof:
         while prof.active:
             watched = hook.calls.count("stop") < sum(call.startswith("start") for call in hook.calls)
             mine = 5 * wait_s if watched else wait_s

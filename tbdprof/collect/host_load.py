@@ -1,0 +1,48 @@
+"""The load on the host, and counters of the loop's own, read where a window begins and where it ends."""
+
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from tbdprof.collect import Collected, host
+from tbdprof.counters import MACHINE_CPU, PROCESS_CPU
+from tbdprof.records import Strings, table
+
+Counters = Mapping[str, Callable[[], float]]
+
+OF_HOST: Counters = MappingProxyType(
+    {PROCESS_CPU: host.process_cpu_seconds, MACHINE_CPU: host.machine_busy_cpu_seconds}
+)
+
+
+class HostLoad:
+    """Samples counters that grow at the edges of windows; a `Collector`."""
+
+    name = "host"
+
+    def __init__(self, counters: Counters = OF_HOST, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._counters = counters
+        self._clock = clock
+        self._read: list[tuple[str, int, float]] = []
+
+    def start(self, window: str) -> None:
+        """Read the counters."""
+        self._read = []
+        self._sample()
+
+    def stop(self) -> None:
+        """Read the counters again."""
+        self._sample()
+
+    def drain(self, strings: Strings) -> Collected:
+        """Return what was read."""
+        rows = [(strings.add(name), -1, at_ns, value) for name, at_ns, value in self._read]
+        self._read = []
+        return Collected({"sample": table("sample", rows)})
+
+    def close(self) -> None:
+        """Have nothing to give back."""
+
+    def _sample(self) -> None:
+        now = self._clock()
+        self._read += [(name, now, read()) for name, read in self._counters.items()]

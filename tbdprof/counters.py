@@ -1,0 +1,56 @@
+"""The names of the counters that samples and counts are of; each says its unit.
+
+A device's counters are sampled (`Sample`: over time) or counted (`Count`: of one launch of a kernel). Fractions are 0
+to 1, and of time unless the name says otherwise.
+"""
+
+# The host's, and the loop's own; they grow.
+PROCESS_CPU = "process_cpu_seconds"
+MACHINE_CPU = "machine_busy_cpu_seconds"
+DATA_WAIT = "data_wait_seconds"
+
+# The driver's account of a device (NVML).
+ENERGY = "energy_joules"  # grows
+POWER = "power_watts"
+SM_CLOCK = "sm_clock_hz"
+MEMORY_CLOCK = "memory_clock_hz"
+TEMPERATURE = "temperature_celsius"
+DRIVER_BUSY = "driver_busy"  # fraction of the driver's own period in which a kernel of any process ran
+THROTTLE = "clock_reasons"  # bits of nvmlClocksEventReasons
+DEVICE_USED = "device_used_bytes"  # by every process, and by the driver itself
+PROCESS_USED = "process_used_bytes"  # by this process, as the driver tells it
+OTHERS_USED = "others_used_bytes"  # by other processes, as the driver tells it
+ALLOCATOR_RESERVED = "allocator_reserved_bytes"  # what the framework's allocator holds of the device, in use or not
+ALLOCATOR_ALLOCATED = "allocator_allocated_bytes"  # what of it is in use
+
+# Hardware counters over some time (NVML's GPM, prefix gpm_), fractions of the elapsed time or of what was possible.
+GPM_BUSY = "gpm_graphics_busy"
+GPM_SM_ACTIVE = "gpm_sm_active"
+GPM_OCCUPANCY = "gpm_sm_occupancy"
+GPM_FP32 = "gpm_fp32"
+GPM_TENSOR = "gpm_tensor"
+GPM_DRAM = "gpm_dram"
+
+# Hardware counters sampled many times a step (CUPTI's PM sampling, prefix pm_), fractions of the elapsed time.
+PM_BUSY = "pm_graphics_busy"
+PM_SM_ACTIVE = "pm_sm_active"
+PM_FP32 = "pm_fp32_pipe"  # of the FMA pipe, which takes FP32 and some integer arithmetic: an upper bound
+PM_FP32_LITE = "pm_fp32_pipe_lite"  # of the half of it that takes FP32 alone: a lower bound
+PM_TENSOR = "pm_tensor_pipe"
+PM_WARPS = "pm_warps"  # active warps per active cycle of a processor cluster
+PM_DRAM = "pm_dram"
+PM_CLOCK = "pm_sm_clock_hz"
+
+# Counts of one launch of a kernel (Nsight Compute).
+COUNTED_NS = "counted_duration_ns"  # alone on the device, not as in training
+COUNTED_FFMA = "counted_ffma"  # fused multiply-adds of threads in FP32: two FLOPs each
+COUNTED_FADD = "counted_fadd"
+COUNTED_FMUL = "counted_fmul"
+COUNTED_FP32_PIPE = "counted_fp32_pipe"  # fraction of the elapsed time
+COUNTED_TENSOR_PIPE = "counted_tensor_pipe"
+COUNTED_TENSOR_OPS = "counted_tensor_ops"  # floating-point operations of the tensor cores, a multiply-add two
+COUNTED_DRAM_BYTES = "counted_dram_bytes"
+
+# Of the instruments themselves.
+CLOCK_RESIDUAL = "clock_residual_ns"  # how far a device's times may be off after conversion to this clock
+LOST = "lost_records"  # records an instrument says or shows that it lost
