@@ -72,14 +72,12 @@ def test_what_was_recorded_is_kept_where_the_loop_fails():
     collector = FakeCollector()
     hook = FakeHook(clock=FakeClock())
     instruments = Instruments({"memory": [collector]})
-    with (
-        pytest.raises(ZeroDivisionError),
-        Profiler(hook, run(), PLAN, clock=hook.clock, instruments=instruments) as prof,
-    ):
-        for _ in range(8):
-            hook.clock.sleep(0.1)
-            prof.step(8)
-        raise ZeroDivisionError
+    prof = Profiler(hook, run(), PLAN, clock=hook.clock, instruments=instruments)
+    prof.start()
+    for _ in range(8):
+        hook.clock.sleep(0.1)
+        prof.step(8)
+    prof.stop("ZeroDivisionError")
 
     assert collector.calls == ["memory", "stop", "close"]
     assert [len(window.table("sample")) for window in prof.recording.named("memory")] == [1]

@@ -264,7 +264,7 @@ from tbdprof.profiler import Profiler
 def fail(*_):
     raise UnavailableError("the counter is gone")
 
-Profiler._sample_host = fail
+Profiler._end_block = fail
 train(20)
 print("trained")
 """
