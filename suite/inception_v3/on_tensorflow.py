@@ -36,6 +36,7 @@ from tbdprof.suite.inputs import ImageBatch, feed
 from tbdprof.suite.on_tensorflow import device_of, dtype_of
 from tbdprof.suite.workload import Config, Spec
 
+POOLINGS = (keras.layers.MaxPooling2D, keras.layers.AveragePooling2D)
 POLICIES = {"fp32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
 
 Batch = tuple[tf.Tensor, tf.Tensor]  # images, labels
@@ -68,12 +69,26 @@ class Convolution(keras.layers.Layer):  # type: ignore[misc]
         return self.relu(self.norm(self.conv(x), training=training))
 
 
+class Row(keras.layers.Layer):  # type: ignore[misc]
+    """Layers one after the other; where they nest, Keras's Sequential would run each several times to be built."""
+
+    def __init__(self, steps: Chain, *, name: str, dtype: str) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.steps = [layer(element, step, dtype) for step, element in steps.items()]
+
+    def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Return the last layer's maps."""
+        for step in self.steps:
+            x = step(x) if isinstance(step, POOLINGS) else step(x, training=training)
+        return x
+
+
 class Inception(keras.layers.Layer):  # type: ignore[misc]
     """Branches side by side, joined over the channels."""
 
     def __init__(self, branches: Branches, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.branches = [chain(steps, branch, dtype) for branch, steps in branches.chains.items()]
+        self.branches = [Row(steps, name=branch, dtype=dtype) for branch, steps in branches.chains.items()]
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Return the joined maps."""
@@ -85,12 +100,12 @@ class InceptionV3(keras.Model):  # type: ignore[misc]
 
     def __init__(self, dropout: float = DROPOUT, seed: int = 0, dtype: str = "float32") -> None:
         super().__init__(name="inception_v3", dtype=dtype)
-        self.stem = chain(STEM, "stem", dtype)
-        self.lower = chain(LOWER, "lower", dtype)
-        self.upper = chain(UPPER, "upper", dtype)
+        self.stem = Row(STEM, name="stem", dtype=dtype)
+        self.lower = Row(LOWER, name="lower", dtype=dtype)
+        self.upper = Row(UPPER, name="upper", dtype=dtype)
         self.dropout = keras.layers.Dropout(dropout, seed=seed, name="dropout", dtype=dtype)
         self.fc = keras.layers.Dense(CLASSES, kernel_initializer="zeros", name="fc", dtype=dtype)
-        self.auxiliary = chain(AUXILIARY, "auxiliary", dtype)
+        self.auxiliary = Row(AUXILIARY, name="auxiliary", dtype=dtype)
         self.auxiliary_fc = keras.layers.Dense(CLASSES, kernel_initializer="zeros", name="auxiliary_fc", dtype=dtype)
         self.avgpool = keras.layers.GlobalAveragePooling2D(name="avgpool", dtype=dtype)
 
@@ -102,18 +117,13 @@ class InceptionV3(keras.Model):  # type: ignore[misc]
         return self.fc(self.dropout(features, training=training)), self.auxiliary_fc(auxiliary)
 
 
-def chain(steps: Chain, name: str, dtype: str) -> keras.Sequential:
-    """Return layers one after the other."""
-    return keras.Sequential([layer(element, step, dtype) for step, element in steps.items()], name=name)
-
-
 def layer(element: Element, name: str, dtype: str) -> keras.layers.Layer:
     """Return the layer for an element of a chain."""
     if isinstance(element, Branches):
         return Inception(element, name=name, dtype=dtype)
     if isinstance(element, Step):
         return Convolution(element, name=name, dtype=dtype)
-    kind = keras.layers.MaxPooling2D if element.kind == "max" else keras.layers.AveragePooling2D
+    kind = POOLINGS[element.kind != "max"]
     return kind(element.size, element.stride, "same" if element.padded else "valid", name=name, dtype=dtype)
 
 
