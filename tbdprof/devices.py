@@ -87,6 +87,7 @@ def peaks(
         {precision: multiprocessors * rate * clock_hz for precision, rate in rates.items()},
         memory_bytes_per_s,
         {**sources, **untold, "memory": memory},
+        clock_hz,
     )
 
 

@@ -3,9 +3,12 @@
 The FLOPs are analytic: the model's products (bias and per-element arithmetic left out, nothing that is recomputed),
 counted from what the operators were given, over the time in which any kernel ran. A value above 1 is possible and told
 as it is: an algorithm may do fewer operations than the definition (Winograd's), or the peak's probe was disturbed.
+
+A GPU's peak holds at its highest clock. Where the clock was sampled in the kernels windows, the utilization of the peak
+at that clock is told beside it: of what the device could have done at the speed it really ran.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +18,16 @@ from tbdprof.analysis.throughput import Throughput
 from tbdprof.records import Run
 
 FP32 = "fp32"
+ANALYTIC = "analytic"  # the level of figures worked out from the operators' definitions
+
+
+@dataclass(frozen=True, slots=True)
+class AtClock:
+    """The same FLOPs over what the device could have done at the clock that was measured."""
+
+    value: float
+    clock_hz: float  # the mean over the kernels windows
+    peak_clock_hz: float  # the one the peak holds for
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +41,7 @@ class Flop:
     peak_flops_per_s: float
     peak_source: str
     bound: float | None  # the speed-up a value of 1 would bring
+    at_clock: AtClock | None = None  # None: the peak was measured, or the clock was not
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,16 @@ def utilization(kernels: Kernels, spent: StepTime, throughput: Throughput | None
     )
 
 
+def at_clock(found: Utilization, run: Run, clock_hz: float | None) -> Utilization:
+    """Return the utilization with what it is at a clock, where the peak's own is known."""
+    peak_clock_hz = None if run.peaks is None else run.peaks.clock_hz
+    flop = found.flop
+    if flop is None or flop.value is None or not clock_hz or not peak_clock_hz:
+        return found
+    told = replace(flop, at_clock=AtClock(flop.value * peak_clock_hz / clock_hz, clock_hz, peak_clock_hz))
+    return replace(found, flop=told, fp32=None if found.fp32 is None else told)
+
+
 def precision_of(kernels: Kernels, run: Run) -> str | None:
     """Return the precision of most of the products, without any the run's; None: nobody told."""
     told = kernels.precision >= 0
@@ -82,7 +106,7 @@ def _flop(kernels: Kernels, total: float, busy: float, run: Run) -> Flop | None:
     value = total / (peak * active_seconds) if active_seconds else None
     return Flop(
         value=value,
-        level="analytic",
+        level=ANALYTIC,
         precision=precision,
         coverage=kernels.share(kernels.has_products),
         peak_flops_per_s=peak,

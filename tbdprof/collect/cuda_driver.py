@@ -7,10 +7,13 @@ framework does, and tells the multiprocessors of the instance.
 import ctypes
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from tbdprof.errors import UnavailableError
 
 _NAME_BYTES = 256
+_UUID_BYTES = 16
+_BUS_ID_BYTES = 32
 # CUdevice_attribute of cuda.h; clocks in kHz, the bus in bits.
 _CLOCK, _MULTIPROCESSORS, _MEMORY_CLOCK, _MEMORY_BUS, _MAJOR, _MINOR = 13, 16, 36, 37, 75, 76
 
@@ -26,13 +29,19 @@ class Limits:
     memory_bytes_per_s: float | None  # None: not told
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What NVML knows a device by, whatever CUDA_VISIBLE_DEVICES makes of the numbers."""
+
+    uuid: str  # as 00000000-0000-0000-0000-000000000000; an instance of a divided GPU has its own
+    bus_id: str | None  # of its PCI slot, None: not told
+
+
 def limits(index: int, cuda: Any = None) -> Limits:
     """Ask about a device; `cuda` stands in for the driver's library. Raises UnavailableError where it does not tell."""
     try:
-        cuda = ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
-        _check(cuda.cuInit(0))
-        device, name = ctypes.c_int(), ctypes.create_string_buffer(_NAME_BYTES)
-        _check(cuda.cuDeviceGet(ctypes.byref(device), index))
+        cuda, device = _begun(index, cuda)
+        name = ctypes.create_string_buffer(_NAME_BYTES)
         _check(cuda.cuDeviceGetName(name, _NAME_BYTES, device))
         told = {number: _attribute(cuda, number, device) for number in (_MAJOR, _MINOR, _MULTIPROCESSORS, _CLOCK)}
         return Limits(
@@ -44,6 +53,41 @@ def limits(index: int, cuda: Any = None) -> Limits:
         )
     except (OSError, AttributeError) as error:
         raise UnavailableError(f"the CUDA driver does not answer: {error}") from error
+
+
+def identity(index: int, cuda: Any = None) -> Identity:
+    """Ask which device a number stands for; raises UnavailableError where the driver does not tell."""
+    try:
+        cuda, device = _begun(index, cuda)
+        return Identity(_uuid(cuda, device), _bus_id(cuda, device))
+    except (OSError, AttributeError) as error:
+        raise UnavailableError(f"the CUDA driver does not answer: {error}") from error
+
+
+def _begun(index: int, cuda: Any) -> tuple[Any, ctypes.c_int]:
+    """Return the driver's library, ready to be asked, and its handle of a device."""
+    cuda = ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
+    _check(cuda.cuInit(0))
+    device = ctypes.c_int()
+    _check(cuda.cuDeviceGet(ctypes.byref(device), index))
+    return cuda, device
+
+
+def _uuid(cuda: Any, device: ctypes.c_int) -> str:
+    """Return the identifier of what the process computes on; before CUDA 11.4 an instance had that of its card."""
+    given = ctypes.create_string_buffer(_UUID_BYTES)
+    ask = getattr(cuda, "cuDeviceGetUuid_v2", None) or cuda.cuDeviceGetUuid
+    _check(ask(given, device))
+    return str(UUID(bytes=given.raw))
+
+
+def _bus_id(cuda: Any, device: ctypes.c_int) -> str | None:
+    given = ctypes.create_string_buffer(_BUS_ID_BYTES)
+    try:
+        _check(cuda.cuDeviceGetPCIBusId(given, _BUS_ID_BYTES, device))
+    except (OSError, AttributeError):
+        return None
+    return given.value.decode(errors="replace") or None
 
 
 def _bandwidth(cuda: Any, device: ctypes.c_int) -> float | None:
