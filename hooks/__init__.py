@@ -20,7 +20,7 @@ class Setting:
 
     device: str = "auto"  # auto, cpu, cuda, cuda:N
     threads: int | None = None  # None: leave the framework's choice alone
-    precision: str = "fp32"
+    precision: str | None = None  # None: leave the framework's choice alone
     seed: int | None = None
 
 
@@ -121,6 +121,9 @@ class FrameworkHook(Protocol):
 
     def out_of_memory(self, error: BaseException) -> str | None:
         """Return what was asked for, in the framework's words, if the error means out of memory; else None."""
+
+    def give_back_memory(self) -> str | None:
+        """Let go of what the allocator keeps unused, for other processes; return why not where it keeps it."""
 
 
 @dataclass(frozen=True, slots=True)

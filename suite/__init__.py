@@ -14,7 +14,7 @@ from types import ModuleType
 from tbdprof.errors import UsageError
 from tbdprof.suite.workload import Config, Option, Spec, Workload
 
-PRECISIONS: tuple[str, ...] = ("fp32", "fp64", "bf16")
+PRECISIONS: tuple[str, ...] = ("fp32", "tf32", "fp64", "bf16")
 
 
 def names() -> list[str]:
@@ -61,6 +61,8 @@ def configure(
         raise UsageError(f"batch size is {batch_size}: give 1 or more")
     if precision not in PRECISIONS:
         raise UsageError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
+    if precision == "tf32" and device == "cpu":
+        raise UsageError("tf32 is a format of GPUs: choose another --precision, or --device cuda")
     if seed < 0:
         raise UsageError(f"seed is {seed}: give 0 or more")
     return Config(

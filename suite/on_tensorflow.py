@@ -14,5 +14,5 @@ def device_of(config: Config) -> str:
 
 
 def dtype_of(config: Config) -> tf.DType:
-    """Return the data type of weights; bf16 is a policy's, over weights in float32."""
+    """Return the data type of weights; bf16 is a policy's and tf32 the GPU's, over weights in float32."""
     return tf.float64 if config.precision == "fp64" else tf.float32

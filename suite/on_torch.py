@@ -13,5 +13,5 @@ def device_of(config: Config) -> torch.device:
 
 
 def dtype_of(config: Config) -> torch.dtype:
-    """Return the data type of weights; bf16 is autocast's, over weights in float32."""
+    """Return the data type of weights; bf16 is autocast's and tf32 the GPU's, over weights in float32."""
     return torch.float64 if config.precision == "fp64" else torch.float32

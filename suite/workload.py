@@ -47,7 +47,7 @@ class Config:
 
     batch_size: int
     device: str = "cpu"  # cpu, cuda:N
-    precision: str = "fp32"  # fp32, fp64, bf16 (autocast)
+    precision: str = "fp32"  # fp32, tf32 (products, on a GPU), fp64, bf16 (autocast)
     seed: int = 0
     options: Options = field(default_factory=dict)
     data: Path | None = None  # folder of the real data set; None: one synthetic batch, again and again

@@ -3,6 +3,7 @@
 It may be imported while MXNet is not: what imports MXNet is imported within its functions.
 """
 
+import gc
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -82,13 +83,15 @@ class MxnetHook:
         return _SINCE_JOINED if self._joined.late else FIRST
 
     def set_environment(self, setting: Setting) -> None:
-        """Set the number of threads, and give numpy back a name that MXNet reads whenever it runs.
+        """Set the threads and a GPU's precision, and give numpy back a name that MXNet reads whenever it runs.
 
         The name stays: it is what it was for twenty years, and arrays of MXNet may outlive the hook.
         """
         vars(np).setdefault("bool", bool)
         if setting.threads is not None:
             self._environment.set("OMP_NUM_THREADS", str(setting.threads))
+        if setting.precision == "fp32":
+            self._environment.set("NVIDIA_TF32_OVERRIDE", "0")  # read by cuBLAS and cuDNN where they begin
 
     def prepare(self, setting: Setting) -> None:
         """Import MXNet, watch its allocator, have it count, choose device and seed."""
@@ -211,6 +214,19 @@ class MxnetHook:
         if mx is None or not isinstance(error, mx.base.MXNetError):
             return None
         return next((line for line in str(error).splitlines() if _OUT_OF_MEMORY.search(line)), None)
+
+    def give_back_memory(self) -> str | None:
+        """Empty the pools of MXNet's devices."""
+        mx = sys.modules.get("mxnet")
+        if mx is None:
+            return None
+        gc.collect()
+        try:
+            for number in range(mx.context.num_gpus()):
+                mx.gpu(number).empty_cache()
+        except mx.base.MXNetError as error:
+            return str(error).partition("\n")[0]
+        return None
 
     def _join(self) -> None:
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tbdprof.hooks.on_tensorflow import works
+from tbdprof.hooks.on_tensorflow import tf32, works
 from tbdprof.hooks.on_tensorflow.operands import Array, Computed, is_fused, plain
 from tbdprof.records import Operation, Phase
 
@@ -29,6 +29,7 @@ def computed(operator: Any, op: str, phase: Phase, has_bias: bool) -> Computed:
         attributes={name: operator.get_attr(name) for name in _ATTRIBUTES.get(operator.type, ())},
         is_backward=phase is Phase.BACKWARD,
         has_bias=has_bias,
+        in_tf32=tf32.is_on(),
     )
 
 

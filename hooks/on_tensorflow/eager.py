@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import op_callbacks
 
-from tbdprof.hooks.on_tensorflow import works
+from tbdprof.hooks.on_tensorflow import tf32, works
 from tbdprof.hooks.on_tensorflow.graphs import UNKNOWN, Node
 from tbdprof.hooks.on_tensorflow.layers import around
 from tbdprof.hooks.on_tensorflow.operands import Array, Computed
@@ -161,6 +161,7 @@ def _node(asked: Asked, phase: Phase) -> Node:
         outputs=tuple(_array(told) for told in asked.outputs),
         attributes=dict(zip(asked.attributes[::2], asked.attributes[1::2], strict=False)),
         is_backward=phase is Phase.BACKWARD,
+        in_tf32=tf32.is_on(),
     )
     kind, work = works.told(computed)
     shapes = [list(array.shape or ()) for array in inputs]

@@ -50,6 +50,7 @@ class Computed:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     is_backward: bool = False
     has_bias: bool = False  # one is added within it, or the gradient of one computed
+    in_tf32: bool = False  # if it is a product of float32
 
     @property
     def result(self) -> Array:

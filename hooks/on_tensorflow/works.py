@@ -58,7 +58,7 @@ def _product(computed: Computed) -> Work:
         sizes(computed) | bias,
         backward=computed.is_backward,
         moved_bytes=computed.moved_bytes,
-        precision=computed.precision,
+        precision="tf32" if computed.in_tf32 and computed.precision == "fp32" else computed.precision,
     )
 
 

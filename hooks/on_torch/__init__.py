@@ -14,6 +14,7 @@ from tbdprof.hooks import FIRST, Drained, Facts, Setting
 from tbdprof.hooks.environment import Environment
 from tbdprof.hooks.on_torch.importing import import_torch
 from tbdprof.hooks.windows import Windows
+from tbdprof.plan import OUT_OF_MEMORY
 from tbdprof.records import Peaks, Strings
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class _Joined:
     late: str | None
     device: str | None = None  # None: where the watched parameters are
     last_device: str = "cpu"  # where they were when last looked for, at first where they are expected
+    put_precision_back: Callable[[], None] | None = None
 
 
 class TorchHook:
@@ -90,12 +92,12 @@ class TorchHook:
             self._environment.set(name, value)
 
     def prepare(self, setting: Setting) -> None:
-        """Import torch quietly, switch its CPU accounting on, choose device, threads and seed."""
+        """Import torch quietly, switch its CPU accounting on, choose device, threads, a GPU's precision and seed."""
         self.set_environment(setting)
         self._join()
         import torch
 
-        from tbdprof.hooks.on_torch import process
+        from tbdprof.hooks.on_torch import precision, process
 
         joined = self._require()
         try:
@@ -107,6 +109,8 @@ class TorchHook:
         if setting.threads is not None:
             torch.set_num_threads(setting.threads)
             joined.threads_set = setting.threads
+        if setting.precision is not None and device != "cpu":
+            joined.put_precision_back = precision.choose(setting.precision)
         if setting.seed is not None:
             torch.manual_seed(setting.seed)
 
@@ -133,7 +137,7 @@ class TorchHook:
         joined = self._require()
         import torch
 
-        from tbdprof.hooks.on_torch import facts, process
+        from tbdprof.hooks.on_torch import facts, precision, process
 
         device = self._device()
         return Facts(
@@ -143,7 +147,7 @@ class TorchHook:
             threads=torch.get_num_threads(),
             parameters=facts.parameter_list(joined.watch.watched),
             optimizers=facts.optimizer_list(joined.watch.watched),
-            precision_flags=process.precision_flags(),
+            precision_flags=precision.flags(),
         )
 
     def peaks(self, precisions: Sequence[str]) -> Peaks:
@@ -165,13 +169,14 @@ class TorchHook:
         """Begin a session of torch's profiler, and put the markers' hooks on."""
         joined = self._require()
         from tbdprof.hooks.on_torch.kernels import KernelsWindow
-        from tbdprof.hooks.on_torch.memory import MemoryWindow
+        from tbdprof.hooks.on_torch.memory import MemoryWindow, Remains
 
         self._windows.begin(
             window,
             {
                 "memory": lambda: MemoryWindow(joined.watch, counted_from_start=joined.late is None),
-                "kernels": lambda: KernelsWindow(joined.watch),
+                "kernels": lambda: KernelsWindow(joined.watch, self._device()),
+                OUT_OF_MEMORY: lambda: Remains(joined.watch),
             },
         )
 
@@ -202,6 +207,14 @@ class TorchHook:
 
         return process.out_of_memory(error)
 
+    def give_back_memory(self) -> str | None:
+        """Have torch's allocators let go of what is not in use."""
+        if "torch" not in sys.modules:
+            return None
+        from tbdprof.hooks.on_torch import process
+
+        return process.give_back_memory()
+
     def _join(self) -> None:
         late = None if self._is_first or "torch" not in sys.modules else _LATE
         try:
@@ -231,6 +244,8 @@ class TorchHook:
         if joined is None:
             return
         joined.watch.close()
+        if joined.put_precision_back is not None:
+            joined.put_precision_back()
         if joined.flag is not None:
             joined.flag.value = joined.flag_before
         import torch

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from tbdprof.hooks.on_torch.activity import Activity
 from tbdprof.records import Operation, Role
 
 ENGINE_NODE = "autograd::engine::evaluate_function"
@@ -58,6 +59,7 @@ class Existing:
     address: int
     bytes: int
     shape: tuple[int, ...] | None = None  # None: nobody saw a tensor in it
+    requested_bytes: int = -1  # -1: not told, where `bytes` are a rounded block's
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class Region:
     end_ns: int
     number: int  # torch's sequence number, -1: none
     parent: "Region | None" = None
+    correlation: int = 0  # its number among the profiler's events, which calls of CUDA refer to; 0: none
     shapes: Sequence[object] = ()
     tensors: Sequence[SeenTensor] = ()
     operation: Operation = Operation.OTHER  # in kernels windows
@@ -198,6 +201,7 @@ class Trace:
     events: list[tuple[int, Event]] = field(default_factory=list)
     begun: bool = False  # the window's first marker is among the events
     cpu_bytes_at_begin: int = 0  # torch's running total for the CPU
+    activity: Activity | None = None  # of a GPU, in kernels windows
 
 
 def tell_last_runs(events: Sequence[Event]) -> None:

@@ -1,6 +1,7 @@
 """What a recording keeps of torch's models and optimizers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -48,10 +49,12 @@ def optimizer_list(watched: Watched) -> list[Optimizer]:
     return rows
 
 
-def _settings(kind: str, group: Mapping[str, object], optimizer: torch.optim.Optimizer) -> dict[str, float]:
+def _settings(kind: str, group: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> dict[str, float]:
     settings = {name: float(value) for name in _SETTINGS if isinstance(value := group.get(name), int | float)}
     if kind in _WITH_COUNTER:
         counters = [s["step"] for s in optimizer.state.values() if "step" in s]
+        if not _counts_on_its_device(group, counters):
+            return settings  # it is no memory of the device's
         counter = counters[0] if counters else torch.get_default_dtype()
         if isinstance(counter, torch.dtype):
             # The optimizer makes its counter in float64 only where that is the default.
@@ -59,3 +62,12 @@ def _settings(kind: str, group: Mapping[str, object], optimizer: torch.optim.Opt
         elif isinstance(counter, torch.Tensor):
             settings["scalar_bytes"] = float(counter.element_size())
     return settings
+
+
+def _counts_on_its_device(group: Mapping[str, Any], counters: Sequence[object]) -> bool:
+    """Return whether an optimizer's step counters lie where its parameters do: on a GPU only some kinds' do."""
+    places = {parameter.device for parameter in group["params"]}
+    if counters:
+        return not isinstance(counters[0], torch.Tensor) or counters[0].device in places
+    on_host = all(place.type == "cpu" for place in places)
+    return on_host or bool(group.get("fused") or group.get("capturable"))

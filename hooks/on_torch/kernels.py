@@ -1,4 +1,4 @@
-"""A window of kernels: operators with what they compute, and what stands around them; no owner is read."""
+"""A window of kernels: operators and what they compute, what is around them, and what a GPU did; no owner is read."""
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks import Drained
@@ -8,15 +8,22 @@ from tbdprof.hooks.on_torch.trace import Session
 from tbdprof.hooks.on_torch.watch import Watch
 from tbdprof.records import Strings
 
+_TOLD = ("span", "kernel", "sample")
+_NO_CUPTI = "this build of torch cannot tell what a GPU does: it was made without CUPTI"
+
 
 class KernelsWindow:
-    """Follows operators from its making until `stop`; raises UnavailableError where another profiler is active."""
+    """Follows operators, and what a GPU does, from its making until `stop`.
 
-    def __init__(self, watch: Watch) -> None:
+    Raises UnavailableError where another profiler is active.
+    """
+
+    def __init__(self, watch: Watch, device: str) -> None:
         self._watch = watch
+        self._device = device
         self._trace: Trace | None = None
         self._missing: dict[str, str] = {}
-        self._session = Session("kernels")
+        self._session = Session("kernels", device)
         self._is_open = True
         try:
             watch.open_window(reads_owners=False)
@@ -40,8 +47,11 @@ class KernelsWindow:
             self._missing["kernels"] = str(error)
 
     def drain(self, strings: Strings) -> Drained:
-        """Return the spans of operators, layers and phases."""
+        """Return the spans of operators, layers and phases, and the kernels of a GPU."""
         if self._trace is None:
             return Drained({}, [], self._missing)
         tables, marks, missing = build(self._trace, (), counted_from_start=True, strings=strings)
-        return Drained({"span": tables["span"]}, marks, missing)
+        if self._trace.activity is None and self._device != "cpu":
+            self._missing["kernels"] = _NO_CUPTI
+        told = {kind: rows for kind, rows in tables.items() if kind in _TOLD}
+        return Drained(told, marks, {**missing, **self._missing})

@@ -46,6 +46,7 @@ class Spans:
         self._stacks: defaultdict[int, list[_Open]] = defaultdict(list)
         self._forward: dict[int, str] = {}  # thread -> name of the forward phase it is in
         self._derived: dict[int, int] = {}  # a derivative's number -> that of the forward operator it is of
+        self.by_correlation: dict[int, int] = {}  # the profiler's number of a region -> the id of its span
 
     def table_rows(self) -> list[tuple[object, ...]]:
         """Return the closed spans in the order in which they were opened."""
@@ -128,6 +129,8 @@ class Spans:
         stack = self._stacks[thread]
         around = stack[-1] if stack else None
         phase = _phase(origin, around.phase if around is not None else Phase.OUTSIDE)
+        if isinstance(origin, Region) and origin.correlation:
+            self.by_correlation[origin.correlation] = self._ids
         stack.append(
             _Open(
                 id=self._ids,

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tbdprof.hooks import disagreements
+from tbdprof.hooks.on_torch import activity
 from tbdprof.hooks.on_torch.events import (
     Enter,
     Existing,
     Leave,
     Mark,
+    Marked,
     MemoryEvent,
     Owned,
     Point,
@@ -34,6 +36,7 @@ class _Block:
     was_tensor: int  # as in the table
     shape: tuple[int, ...] | None
     is_existing: bool = False
+    requested_bytes: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class Ledger:
             1 if existing.shape is not None else -1,
             existing.shape,
             is_existing=True,
+            requested_bytes=existing.requested_bytes,
         )
         if block.device in self._late:
             self._shift[block.device] += block.bytes
@@ -137,8 +141,15 @@ class Ledger:
         if block is None:
             return
         block.was_tensor = 1
-        if block.shape is None and _fills(tensor.bytes, block):
+        if block.shape is None and _is_whole(tensor.bytes, block):
             block.shape = tensor.shape
+
+    def owned(self, owners: Sequence[Owned]) -> None:
+        """Learn from owners what live blocks were asked for with: a storage's bytes are that."""
+        for owner in owners:
+            block = self._live.get((owner.device, owner.address))
+            if block is not None and block.requested_bytes < 0 and _is_whole(owner.bytes, block):
+                block.requested_bytes = owner.bytes
 
     def table(self, strings: Strings) -> Table:
         """Return what was entered."""
@@ -173,8 +184,9 @@ class Ledger:
         self._rows.append(_Row(sequence, kind, place.thread, block, place.time_ns, place.span, total))
 
 
-def _fills(tensor_bytes: int, block: _Block) -> bool:
-    spare = block.bytes - tensor_bytes
+def _is_whole(asked_bytes: int, block: _Block) -> bool:
+    """Return whether a block may have been asked for with so many bytes, by what the allocator adds to them."""
+    spare = block.bytes - asked_bytes
     if block.device == "cpu":
         return spare == 0
     slack = _LARGE_SLACK_BYTES if block.bytes >= _LARGE_SLACK_BYTES else _SMALL_SLACK_BYTES
@@ -189,7 +201,7 @@ def _allocation(row: _Row, strings: Strings) -> tuple[object, ...]:
         strings.add(block.device),
         row.thread,
         block.address,
-        block.bytes if block.device == "cpu" else -1,  # elsewhere torch tells the rounded block
+        block.bytes if block.device == "cpu" else block.requested_bytes,  # elsewhere torch tells the rounded block
         block.bytes,
         row.time_ns,
         row.span,
@@ -251,6 +263,7 @@ def build(
             ledger.happened(event, _Place(event.thread, time_ns, spans.innermost(event.thread)))
         elif event.mark.point is not Point.GONE:
             spans.mark(event.mark, event.thread, time_ns)
+            ledger.owned(event.mark.owned)
             marks += _mark(event.mark, next(order), owners, strings)
         elif (event.mark.device, event.mark.address) not in counted:
             place = _Place(event.thread, time_ns, spans.innermost(event.thread))
@@ -263,7 +276,16 @@ def build(
         "allocation": ledger.table(strings),
         "owner": table("owner", owners),
     }
-    return tables, marks, ledger.missing()
+    kernels, wrong = _of_gpu(trace, spans, end_ns, strings)
+    return tables | kernels, marks, ledger.missing() | wrong
+
+
+def _of_gpu(trace: Trace, spans: Spans, end_ns: int, strings: Strings) -> tuple[dict[str, Table], dict[str, str]]:
+    """Return the tables of what a GPU did from the first marker on, and what is not in them."""
+    if trace.activity is None:
+        return {}, {}
+    begin_ns = next((time_ns for time_ns, event in trace.events if isinstance(event, Marked)), 0)
+    return activity.tables(trace.activity, spans.by_correlation, begin_ns, end_ns, strings)
 
 
 def _mark(mark: Mark, sequence: int, owners: list[tuple[object, ...]], strings: Strings) -> list[int]:

@@ -1,15 +1,14 @@
 """One session of torch's profiler, and its event tree read into a `Trace`."""
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import ClassVar
 
 import torch
-from torch._C._autograd import _KinetoEvent, _profiler_type
+from torch._C._autograd import _KinetoEvent, _profiler_type, _supported_activities
 from torch._C._profiler import (
     ActiveProfilerType,
+    ProfilerActivity,
     RecordScope,
     _ExperimentalConfig,
     _ExtraFields_Allocation,
@@ -21,7 +20,7 @@ from torch.autograd.profiler import profile
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks.clock import wall_offset_ns
-from tbdprof.hooks.on_torch import process, works
+from tbdprof.hooks.on_torch import activity, precision, process, works
 from tbdprof.hooks.on_torch.events import (
     Enter,
     Event,
@@ -42,7 +41,6 @@ from tbdprof.hooks.on_torch.room import Room
 from tbdprof.records import Operation
 
 MARKER = "##tbd:"
-LOG_LEVEL = "KINETO_LOG_LEVEL"
 _TAKEN = "another torch profiler began within the window and took its events: leave it off while tbdprof records"
 _OPERATOR = "cpu_op"
 _SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -58,30 +56,36 @@ def is_profiler_active() -> bool:
 
 
 class Session:
-    """Records operators and their arguments until it is ended, in memory windows every allocation, too.
+    """Records operators and their arguments until it is ended.
 
-    Kernels of a GPU will be among the events of a kernels window once its profile is given the device (`use_device`);
-    each tells the correlation number of the operator that launched it.
+    In memory windows it records every allocation, too, in kernels windows what a GPU does if the run is on one.
     """
 
     is_on: ClassVar[bool] = False  # torch does not tell of a profiler of all threads
 
-    def __init__(self, window: str) -> None:
+    def __init__(self, window: str, device: str = "cpu") -> None:
         if is_profiler_active():
             raise UnavailableError(f"another torch profiler is active: end it before tbdprof's {window} window begins")
         self._of_kernels = window == "kernels"
+        # Without CUPTI torch would time operators by CUDA events, which are not kernels.
+        on_gpu = self._of_kernels and device != "cpu" and ProfilerActivity.CUDA in _supported_activities()
+        self._gpu = device if on_gpu else None
         self._room = Room()
         self._profile = profile(
             use_kineto=True,
+            use_device="cuda" if on_gpu else None,
             profile_memory=not self._of_kernels,
             record_shapes=True,
-            # Else of all threads autograd's own alone are told; but of memory every thread's totals come in disorder.
-            experimental_config=_ExperimentalConfig(profile_all_threads=self._of_kernels),
+            experimental_config=_ExperimentalConfig(
+                # Else autograd's threads alone are told; but of memory every thread's totals come in disorder.
+                profile_all_threads=self._of_kernels,
+                expose_kineto_event_metadata=on_gpu,
+            ),
         )
         self._offset_ns = wall_offset_ns()
         Session.is_on = True
         try:
-            with _quiet():
+            with process.quiet_profiler():
                 self._profile.__enter__()  # type: ignore[no-untyped-call]
             process.stop_polling()
         except RuntimeError as error:
@@ -93,25 +97,38 @@ class Session:
             raise
 
     def end(self, marks: dict[int, Mark]) -> Trace:
-        """End the session and read it; raises UnavailableError where another profiler took it over."""
+        """End the session and read it; raises UnavailableError where that fails or another profiler took it over."""
         self._leave()
         result = self._profile.kineto_results
         if result is None:
             raise UnavailableError(_TAKEN)
-        reader = _Reader(self._offset_ns, marks, _lists(result.events()) if self._of_kernels else None)
+        events = result.events() if self._of_kernels else []
+        reader = _Reader(self._offset_ns, marks, _lists(events) if self._of_kernels else None)
         for root in result.experimental_event_tree():
             reader.read(root)
         trace = reader.trace()
         if not trace.begun:
             raise UnavailableError(_TAKEN)
+        if self._gpu is not None:
+            trace.activity = activity.read(events, self._gpu, self._offset_ns)
         return trace
 
     def _leave(self) -> None:
         self._room.give_back()
         Session.is_on = False
         if self._of_kernels or is_profiler_active():
-            with _quiet():
-                self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            with process.quiet_profiler():
+                self._exit()
+
+    def _exit(self) -> None:
+        try:
+            self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            if self._profile.use_device is None:
+                raise
+            self._profile.use_device = None  # it waits for the device first, and that failed
+            self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            raise UnavailableError(f"torch's profiler lost the GPU: {str(error).splitlines()[0]}") from error
 
 
 class _Reader:
@@ -164,6 +181,7 @@ class _Reader:
             end_ns=node.end_time_ns - self._offset_ns,
             number=fields.sequence_number,
             parent=parent,
+            correlation=node.correlation_id,
             shapes=[_shapes(value) for value in fields.inputs],
             tensors=() if self._lists is not None else list(_tensors(fields.inputs)),
         )
@@ -237,10 +255,12 @@ def _argument(value: object, told: object) -> Argument:
 
 def _may_be_tf32(fields: _ExtraFields_TorchOp) -> bool:
     """Return whether a GPU computes this operator's products of float32 in TF32."""
-    if not any(isinstance(value, _TensorMetadata) and value.device.type == "cuda" for value in fields.inputs):
+    gpus = (each.device.index or 0 for each in _metadata(fields.inputs) if each.device.type == "cuda")
+    if not precision.has_tf32(next(gpus, None)):
         return False
-    if works.operation_of_products(fields.name) in (Operation.CONVOLUTION, Operation.RECURRENT):
-        return bool(torch.backends.cudnn.allow_tf32)
+    operation = works.operation_of_products(fields.name)
+    if operation in (Operation.CONVOLUTION, Operation.RECURRENT):
+        return precision.is_tf32(operation)
     return fields.allow_tf32_cublas
 
 
@@ -274,15 +294,3 @@ def device_text(device: torch.device) -> str:
     if device.type == "cpu":
         return "cpu"
     return f"{device.type}:{device.index if device.index is not None and device.index >= 0 else 0}"
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the profiler's library from writing to stderr: it reads the level when first used."""
-    before = os.environ.get(LOG_LEVEL)
-    os.environ[LOG_LEVEL] = before or "9"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[LOG_LEVEL]

@@ -30,7 +30,7 @@ from tbdprof.suite.inputs import DetectionBatch, feed
 from tbdprof.suite.on_tensorflow import device_of, dtype_of
 from tbdprof.suite.workload import Config, Spec
 
-POLICIES = {"fp32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
+POLICIES = {"fp32": "float32", "tf32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
 
 
 class Example(NamedTuple):

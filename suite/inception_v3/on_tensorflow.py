@@ -37,7 +37,7 @@ from tbdprof.suite.on_tensorflow import device_of, dtype_of
 from tbdprof.suite.workload import Config, Spec
 
 POOLINGS = (keras.layers.MaxPooling2D, keras.layers.AveragePooling2D)
-POLICIES = {"fp32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
+POLICIES = {"fp32": "float32", "tf32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
 
 Batch = tuple[tf.Tensor, tf.Tensor]  # images, labels
 TrainStep = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]

@@ -24,7 +24,7 @@ from tbdprof.suite.resnet50 import (
 from tbdprof.suite.resnet50.architecture import EXPANSION, STAGES, STEM_WIDTH, Stage, check, strides
 from tbdprof.suite.workload import Config, Spec
 
-POLICIES = {"fp32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
+POLICIES = {"fp32": "float32", "tf32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
 
 Batch = tuple[tf.Tensor, tf.Tensor]  # images, labels
 TrainStep = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]

@@ -20,7 +20,7 @@ from tbdprof.suite.wgan.on_tensorflow_networks import Critic, Generator
 from tbdprof.suite.wgan.pictures import batches
 from tbdprof.suite.workload import Config, Spec
 
-POLICIES = {"fp32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
+POLICIES = {"fp32": "float32", "tf32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
 
 Step = Callable[..., tf.Tensor]
 

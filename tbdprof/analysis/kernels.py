@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 
 from tbdprof.analysis.blocks import Bools, Ints
 from tbdprof.analysis.flops import count
+from tbdprof.analysis.places import Places, of_device, of_operators, steps_of
+from tbdprof.analysis.places import Texts as Texts
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.analysis.time_blocks import Floats, settled
+from tbdprof.counters import SYNCHRONIZING
 from tbdprof.recording import Recording, Window
-from tbdprof.records import KernelKind, Operation, Phase, SpanKind, Strings, Table
+from tbdprof.records import Operation, Phase, SpanKind, Strings, Table
 from tbdprof.work import parse
 
 Codes = NDArray[np.uint8]
-Texts = NDArray[np.int32]
 DOING_NOTHING = (Operation.BOOKKEEPING, Operation.COPY, Operation.CAST)  # of what an operator around it computes
 PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL, Operation.ATTENTION, Operation.RECURRENT)
 
@@ -38,6 +40,8 @@ class Kernels:
     layer: Texts  # text index, -1: in no layer
     phase: Codes
     operation: Codes
+    grid: Texts  # text index of the launch's geometry, -1: not told
+    block: Texts
     thread_or_stream: Ints
     start_ns: Ints
     end_ns: Ints
@@ -52,6 +56,8 @@ class Kernels:
     step_ns: Ints
     data_start_ns: Ints  # when the framework's own data loader was asked, and when it answered
     data_end_ns: Ints
+    wait_start_ns: Ints  # of the host's calls that wait for the device; none: not told
+    wait_end_ns: Ints
 
     def __len__(self) -> int:
         """Return how many kernels there are."""
@@ -75,20 +81,6 @@ class Kernels:
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
-    """The kernels that start in counted steps, ordered by start; `span` is a row of the tree, -1: none."""
-
-    name: Texts
-    span: Ints
-    copies: Bools
-    thread_or_stream: Ints
-    start_ns: Ints
-    end_ns: Ints
-    own_ns: Ints
-    moved_bytes: Floats
-
-
-@dataclass(frozen=True, slots=True)
 class _Shares:
     """What each kernel does of the work it is part of."""
 
@@ -99,13 +91,13 @@ class _Shares:
     operation: Codes
 
 
-def gather(recording: Recording) -> Kernels | None:
-    """Return the kernels of the run's device; None: no kernels window has a counted step, or none told of its kernels.
+def gather(recording: Recording, window_name: str = "kernels") -> Kernels | None:
+    """Return the kernels of the run's device; None: no window of that name has a counted step, or none told of kernels.
 
     Several windows follow each other as one.
     """
     strings = Strings(tuple(recording.strings.since(0)))
-    pieces = [_piece(recording, window, strings) for window in recording.named("kernels")]
+    pieces = [_piece(recording, window, strings) for window in recording.named(window_name)]
     found = [piece for piece in pieces if piece is not None]
     return _joined(found) if found else None
 
@@ -123,10 +115,10 @@ def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | 
         return None
     tree = SpanTree(window.table("span"))
     rows = _device_rows(recording, window)
-    places = _of_device(rows, tree, steps) if len(rows) else _of_operators(tree, steps)
+    places = of_device(rows, tree, steps) if len(rows) else of_operators(tree, steps)
     shares = _shared(places, tree, strings)
     span, phase = places.span, tree.phase(places.span)
-    data = tree.rows[tree.rows["phase"] == Phase.DATA]
+    data, waits = tree.rows[tree.rows["phase"] == Phase.DATA], _waits(window, strings)
     shares.model_flops[np.isin(phase, _beside_the_model(phase))] = 0.0
     return Kernels(
         strings=strings,
@@ -136,11 +128,13 @@ def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | 
         layer=tree.name(tree.layer(span)),
         phase=phase,
         operation=shares.operation,
+        grid=places.grid,
+        block=places.block,
         thread_or_stream=places.thread_or_stream,
         start_ns=places.start_ns,
         end_ns=places.end_ns,
         own_ns=places.own_ns,
-        step=_steps_of(places.start_ns, steps),
+        step=steps_of(places.start_ns, steps),
         flops=shares.flops,
         model_flops=shares.model_flops,
         moved_bytes=shares.moved_bytes,
@@ -150,7 +144,15 @@ def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | 
         step_ns=steps["end_ns"] - steps["start_ns"],
         data_start_ns=data["start_ns"].copy(),
         data_end_ns=data["end_ns"].copy(),
+        wait_start_ns=waits["start_ns"],
+        wait_end_ns=waits["time_ns"],
     )
+
+
+def _waits(window: Window, strings: Strings) -> Table:
+    samples = window.table("sample")
+    waits: Table = samples[samples["counter"] == strings.add(SYNCHRONIZING)]
+    return waits
 
 
 def _beside_the_model(phase: Codes) -> tuple[Phase, ...]:
@@ -181,65 +183,7 @@ def _device_rows(recording: Recording, window: Window) -> Table:
     return kept
 
 
-def _steps_of(start_ns: Ints, steps: Table) -> NDArray[np.int32]:
-    """Return the place of the step in which each kernel starts, -1: in none."""
-    begins, ends = steps["start_ns"], steps["end_ns"]
-    place = np.searchsorted(begins, start_ns, side="right") - 1
-    return np.where((place >= 0) & (start_ns < ends[place]), place, -1).astype(np.int32)
-
-
-def _counted_rows(rows: Ints, start_ns: Ints, steps: Table) -> Ints:
-    """Return those of some rows that start in a counted step, ordered by start."""
-    kept = np.flatnonzero(_steps_of(start_ns, steps) >= 0)
-    counted: Ints = rows[kept[np.argsort(start_ns[kept], kind="stable")]]
-    return counted
-
-
-def _of_device(rows: Table, tree: SpanTree, steps: Table) -> _Places:
-    kept = _counted_rows(np.arange(len(rows)), rows["start_ns"], steps)
-    start, end, moved = (rows[name][kept] for name in ("start_ns", "end_ns", "moved_bytes"))
-    return _Places(
-        name=rows["name"][kept],
-        span=tree.index(rows["span"][kept]),
-        copies=rows["kind"][kept] != KernelKind.KERNEL,
-        thread_or_stream=rows["stream"][kept],
-        start_ns=start,
-        end_ns=end,
-        own_ns=np.maximum(end - start, 0),
-        moved_bytes=np.where(moved >= 0, moved, np.nan),
-    )
-
-
-def _of_operators(tree: SpanTree, steps: Table) -> _Places:
-    operators = np.flatnonzero(tree.rows["kind"] == SpanKind.OPERATOR)
-    spans = _counted_rows(operators, tree.rows["start_ns"][operators], steps)
-    start, end, thread = (tree.rows[name][spans] for name in ("start_ns", "end_ns", "thread"))
-    return _Places(
-        name=tree.name(spans),
-        span=spans,
-        copies=np.zeros(len(spans), bool),
-        thread_or_stream=thread,
-        start_ns=start,
-        end_ns=end,
-        own_ns=_own(tree, spans, start, end, thread),
-        moved_bytes=np.full(len(spans), np.nan),
-    )
-
-
-def _own(tree: SpanTree, spans: Ints, start: Ints, end: Ints, thread: Ints) -> Ints:
-    """Return the duration of operators without what lies within them of the operators inside, on the same thread."""
-    place = np.full(len(tree.rows), -1)
-    place[spans] = np.arange(len(spans))
-    around = tree.nearest(tree.above(spans), tree.rows["kind"] == SpanKind.OPERATOR)
-    outer = np.where(around >= 0, place[around], -1)
-    nested = np.flatnonzero((outer >= 0) & (thread[outer] == thread))
-    outer = outer[nested]
-    within = np.minimum(end[nested], end[outer]) - np.maximum(start[nested], start[outer])
-    taken = np.bincount(outer, np.maximum(within, 0), len(spans)).astype(np.int64)
-    return np.maximum(end - start - taken, 0)
-
-
-def _shared(places: _Places, tree: SpanTree, strings: Strings) -> _Shares:
+def _shared(places: Places, tree: SpanTree, strings: Strings) -> _Shares:
     """Divide the outermost works among the kernels beneath them."""
     top = tree.topmost(places.span, tree.rows["work"] >= 0)
     does_nothing = np.isin(tree.rows["operation"], DOING_NOTHING)
@@ -261,7 +205,7 @@ def _shared(places: _Places, tree: SpanTree, strings: Strings) -> _Shares:
     )
 
 
-def _operations(places: _Places, tree: SpanTree, of_work: Texts) -> Codes:
+def _operations(places: Places, tree: SpanTree, of_work: Texts) -> Codes:
     """Return what each kernel does: its span says it, where that says nothing its work."""
     own = np.where(places.span >= 0, tree.rows["operation"][places.span], Operation.OTHER)
     kind = np.where(own == Operation.OTHER, of_work, own)

@@ -47,6 +47,29 @@ class SpanTree:
             walking, current = self._climb(walking[~hit], current[~hit])
         return found
 
+    def open_at(self, time_ns: Ints, thread: Ints) -> Ints:
+        """Return the innermost row open on a thread at each time, -1: none; of several begun at once the last opened.
+
+        A span is open from its start to before its end, and spans of a thread nest.
+        """
+        found = np.full(len(time_ns), -1, np.int64)
+        for each in np.unique(thread):
+            asking = np.flatnonzero(thread == each)
+            rows = np.flatnonzero(self.rows["thread"] == each)
+            rows = rows[np.argsort(self.rows["start_ns"][rows], kind="stable")]
+            before = np.searchsorted(self.rows["start_ns"][rows], time_ns[asking], side="right")
+            found[asking] = np.where(before > 0, np.append(rows, -1)[before - 1], -1)
+        return self._still_open(found, time_ns)
+
+    def _still_open(self, begun: Ints, time_ns: Ints) -> Ints:
+        """Return the nearest of each row and those around it that has not ended by a time, -1: none."""
+        found = begun.copy()
+        ended = np.flatnonzero((found >= 0) & (self.rows["end_ns"][found] <= time_ns))
+        while len(ended):
+            found[ended] = self._parent[found[ended]]
+            ended = ended[(found[ended] >= 0) & (self.rows["end_ns"][found[ended]] <= time_ns[ended])]
+        return found
+
     def topmost(self, rows: Ints, wanted: Bools) -> Ints:
         """Return the outermost enclosing row (itself included) that is wanted, whatever lies between, -1: none."""
         found = np.full(len(rows), -1, np.int64)

@@ -26,7 +26,8 @@ class Idle:
     """Why the device does not work, as shares of the step. What is not told is None.
 
     `total` is the time in which no kernel runs. `data_wait` is what of it is spent before forward, and the time in the
-    framework's own data loader, operators of the loader included; `launching` is the rest of `total`: Python, dispatch.
+    framework's own data loader, operators of the loader included; `synchronization` is the rest of `total` in which the
+    host is in a call that waits for the device; `launching` is what is left of it then: Python, dispatch.
     """
 
     total: float
@@ -72,12 +73,14 @@ def _phase(kernels: Kernels, course: Timeline, place: int, wall: int) -> PhaseTi
 def _idle(kernels: Kernels, course: Timeline, wall: int) -> Idle:
     before_forward = course.phase == DATA
     on_gpu = kernels.device != "cpu"
+    idle = ~before_forward & ~course.busy
+    waits_told = len(kernels.wait_start_ns) > 0
     communicates = bool((kernels.operation == Operation.COMMUNICATION).any())
     return Idle(
         total=course.total_ns(~course.busy) / wall,
         data_wait=course.total_ns((before_forward & ~course.busy) | course.loading) / wall,
-        launching=course.total_ns(~before_forward & ~course.busy) / wall,
-        synchronization=None,
+        launching=course.total_ns(idle & ~course.waiting) / wall,
+        synchronization=course.total_ns(idle & course.waiting) / wall if waits_told else None,
         copies=course.total_ns(course.only_copies) / wall if on_gpu else None,
         communication=course.total_ns(course.only_communication) / wall if communicates else None,
     )

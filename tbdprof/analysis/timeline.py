@@ -33,6 +33,7 @@ class Timeline:
     length_ns: Ints
     phase: NDArray[np.uint8]  # index in PHASES
     busy: Bools  # at least one kernel runs
+    waiting: Bools  # in a call of the host that waits for the device
     loading: Bools  # in the framework's data loader, or one of its operators: nothing of training runs
     only_copies: Bools  # copies run and nothing else
     only_communication: Bools
@@ -49,8 +50,8 @@ def timeline(kernels: Kernels) -> Timeline:
     step = np.searchsorted(kernels.step_start_ns, at, side="right") - 1
     step[at >= (kernels.step_start_ns + kernels.step_ns)[step]] = -1
     label = np.where(step >= 0, _labels(kernels, edges), _NOTHING).astype(np.uint8)
-    waiting = _running(edges, kernels.data_start_ns, kernels.data_end_ns)
-    phase = _phases(label, step, waiting)
+    asking = _running(edges, kernels.data_start_ns, kernels.data_end_ns)
+    phase = _phases(label, step, asking)
     busy, inside = label != _NOTHING, step >= 0
     copies, communication = (
         _only(kernels, edges, operation) & busy for operation in (Operation.COPY, Operation.COMMUNICATION)
@@ -59,7 +60,8 @@ def timeline(kernels: Kernels) -> Timeline:
         length_ns=np.diff(edges)[inside],
         phase=phase[inside],
         busy=busy[inside],
-        loading=((label == Phase.DATA) | (waiting & ~busy))[inside],
+        waiting=_running(edges, kernels.wait_start_ns, kernels.wait_end_ns)[inside],
+        loading=((label == Phase.DATA) | (asking & ~busy))[inside],
         only_copies=copies[inside],
         only_communication=communication[inside],
     )
@@ -68,7 +70,8 @@ def timeline(kernels: Kernels) -> Timeline:
 def _edges(kernels: Kernels) -> Ints:
     begins = kernels.step_start_ns
     times = (kernels.start_ns, kernels.end_ns, kernels.data_start_ns, kernels.data_end_ns)
-    edges = np.concatenate([*times, begins, begins + kernels.step_ns])
+    waits = (kernels.wait_start_ns, kernels.wait_end_ns)
+    edges = np.concatenate([*times, *waits, begins, begins + kernels.step_ns])
     edges.sort()
     kept: Ints = edges[np.append(True, edges[1:] > edges[:-1])]
     first, last = np.searchsorted(kept, [begins[0], begins[-1] + kernels.step_ns[-1]])
@@ -112,7 +115,7 @@ def _only(kernels: Kernels, edges: Ints, operation: Operation) -> Bools:
     return mine & ~others
 
 
-def _phases(label: NDArray[np.uint8], step: Ints, waiting: Bools) -> NDArray[np.uint8]:
+def _phases(label: NDArray[np.uint8], step: Ints, asking: Bools) -> NDArray[np.uint8]:
     """Return the index in PHASES of each piece."""
     busy = label != _NOTHING
     before = label[_last_at(busy | (np.diff(step, prepend=-2) != 0))]
@@ -123,7 +126,7 @@ def _phases(label: NDArray[np.uint8], step: Ints, waiting: Bools) -> NDArray[np.
         phase[before == each] = place
     phase[~busy & (_ahead(label, busy, step) == _NOTHING)] = OTHER
     outside = (label == Phase.OUTSIDE) | (~busy & (before != Phase.FORWARD))
-    phase[(to_forward & outside) | (label == Phase.DATA) | (waiting & ~busy)] = DATA
+    phase[(to_forward & outside) | (label == Phase.DATA) | (asking & ~busy)] = DATA
     return phase
 
 

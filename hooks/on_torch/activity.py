@@ -1,0 +1,269 @@
+"""What torch's profiler tells of a GPU: its kernels, copies and sets, and the calls by which the host asked for them.
+
+The profiler is the process's one client of CUPTI. A kernel has the number of the call that launched it, and both have
+the number of the operator around that call. The numbers are looked up; times are compared only to say how far the GPU's
+clock may be off.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Protocol
+
+from tbdprof import counters
+from tbdprof.records import KernelKind, Strings, Table, table
+
+NO_KERNELS = (
+    "torch's profiler told of no kernel of the GPU: another client of CUPTI may hold it (Nsight, DCGM, a debugger, "
+    "another profiler), or the driver does not permit it"
+)
+LARGE_RESIDUAL_NS = 10_000
+
+_KINDS = {
+    "kernel": KernelKind.KERNEL,
+    "concurrent_kernel": KernelKind.KERNEL,
+    "gpu_memcpy": KernelKind.COPY,
+    "gpu_memset": KernelKind.SET,
+}
+_CALLS = ("cuda_runtime", "cuda_driver")
+_OF_THREADS = ("cpu_op", "user_annotation")
+_LAUNCH = re.compile(r"cu(da)?(Launch(Cooperative)?Kernel|GraphLaunch)")
+_GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch")
+_CAPTURE = re.compile(r"cu(da)?Stream(Begin|End)Capture")
+_WAIT = re.compile(r"cu(da)?(Device|Stream|Event|Ctx|Thread)Synchronize|cudaMemcpy(?!\w*Async)")
+_DETAIL = re.compile(r'"(registers per thread|shared memory|grid|block|bytes|graph id)":\s*(\[[^\]]*\]|\d+)')
+
+
+class KinetoEvent(Protocol):
+    """What is asked of an event of torch's profiler."""
+
+    def name(self) -> str:
+        """Return a kernel's demangled name, or that of a call or an operator."""
+
+    def activity_type(self) -> str:
+        """Return what it is an event of."""
+
+    def device_index(self) -> int:
+        """Return the number of the GPU."""
+
+    def device_resource_id(self) -> int:
+        """Return the stream, of events of the host the thread as the system numbers it."""
+
+    def start_ns(self) -> int:
+        """Return the wall time of its start."""
+
+    def end_ns(self) -> int:
+        """Return the wall time of its end."""
+
+    def correlation_id(self) -> int:
+        """Return CUPTI's number of the call, of operators torch's own."""
+
+    def linked_correlation_id(self) -> int:
+        """Return torch's number of the operator around the call, 0: none."""
+
+    def start_thread_id(self) -> int:
+        """Return the thread as torch numbers it."""
+
+    def metadata_json(self) -> str:
+        """Return more about it: the members of a JSON object, without its braces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of CUDA by the host."""
+
+    name: str
+    number: int  # CUPTI's; what it launched has it, too
+    operator: int  # torch's number of the operator around it, 0: none
+    thread: int  # as torch numbers threads, -1: not told
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A kernel, copy or set of a GPU."""
+
+    kind: KernelKind
+    name: str
+    device: str
+    stream: int
+    number: int  # of the call that launched it
+    operator: int
+    start_ns: int
+    end_ns: int
+    details: str
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What a window tells of a GPU; times are `time.monotonic_ns`."""
+
+    device: str  # that of the run
+    calls: Sequence[Call]
+    launched: Sequence[Launched]
+
+
+def read(events: Iterable[KinetoEvent], device: str, offset_ns: int) -> Activity:
+    """Return what the profiler's events tell of GPUs; `offset_ns` is the wall clock minus `time.monotonic_ns`."""
+    threads, of_host, launched = dict[int, int](), list[KinetoEvent](), list[Launched]()
+    for event in events:
+        kind = event.activity_type()
+        if kind in _OF_THREADS:
+            threads[event.device_resource_id()] = event.start_thread_id()
+        elif kind in _CALLS:
+            of_host.append(event)
+        elif kind in _KINDS:
+            launched.append(_launched(event, _KINDS[kind], offset_ns))
+    return Activity(device, [_call(event, threads, offset_ns) for event in of_host], launched)
+
+
+def _call(event: KinetoEvent, threads: Mapping[int, int], offset_ns: int) -> Call:
+    operator = event.linked_correlation_id()
+    # Torch gives a call the thread of the operator around it; without one, that of whoever ends the session.
+    thread = threads.get(event.device_resource_id(), event.start_thread_id() if operator else -1)
+    begin, end = event.start_ns() - offset_ns, event.end_ns() - offset_ns
+    return Call(event.name(), event.correlation_id(), operator, thread, begin, end)
+
+
+def _launched(event: KinetoEvent, kind: KernelKind, offset_ns: int) -> Launched:
+    return Launched(
+        kind=kind,
+        name=event.name(),
+        device=f"cuda:{event.device_index()}",
+        stream=event.device_resource_id(),
+        number=event.correlation_id(),
+        operator=event.linked_correlation_id(),
+        start_ns=event.start_ns() - offset_ns,
+        end_ns=event.end_ns() - offset_ns,
+        details=_details(event),
+    )
+
+
+def _details(event: KinetoEvent) -> str:
+    try:
+        return event.metadata_json()
+    except AttributeError:  # a release that tells them otherwise
+        return ""
+
+
+def tables(
+    activity: Activity, spans: Mapping[int, int], begin_ns: int, end_ns: int, strings: Strings
+) -> tuple[dict[str, Table], dict[str, str]]:
+    """Return a window's kernels and samples, and what is wrong with them.
+
+    `spans` are the ids of operators' spans by torch's number. What was launched before the window's begin is left out,
+    and so are records with impossible times, which are counted.
+    """
+    calls = _by_number(activity.calls)
+    inside = [each for each in activity.launched if _asked_ns(each, calls) >= begin_ns]
+    sound = [each for each in inside if 0 < each.start_ns <= each.end_ns]
+    residual = max((calls[each.number].start_ns - each.start_ns for each in sound if each.number in calls), default=0)
+    lost = {
+        "launches without their kernel": len(_unanswered(activity, begin_ns)),
+        "kernels and copies without the call that launched them": sum(each.number not in calls for each in sound),
+        "records with impossible times": len(inside) - len(sound),
+    }
+    rows = [_row(each, calls.get(each.number), spans, strings) for each in sound]
+    told = {
+        "kernel": table("kernel", rows),
+        "sample": _samples(activity, begin_ns, end_ns, max(residual, 0), sum(lost.values()), strings),
+    }
+    return told, _missing(sound, lost, residual)
+
+
+def _by_number(calls: Iterable[Call]) -> dict[int, Call]:
+    """Return the calls by their number, the outermost where one is made by another."""
+    found: dict[int, Call] = {}
+    for call in calls:
+        before = found.setdefault(call.number, call)
+        if call.start_ns < before.start_ns:
+            found[call.number] = call
+    return found
+
+
+def _asked_ns(each: Launched, calls: Mapping[int, Call]) -> int:
+    call = calls.get(each.number)
+    return each.start_ns if call is None else call.start_ns
+
+
+def _unanswered(activity: Activity, begin_ns: int) -> list[Call]:
+    """Return the launches of kernels that ran nowhere; what is only captured into a graph is not meant to run."""
+    captures = sorted(call.start_ns for call in activity.calls if _CAPTURE.match(call.name))
+    capturing = list(pairwise(captures))[::2]
+    answered = {each.number for each in activity.launched}
+    return [
+        call
+        for call in activity.calls
+        if _LAUNCH.match(call.name)
+        and call.start_ns >= begin_ns
+        and call.number not in answered
+        and not any(first <= call.start_ns <= last for first, last in capturing)
+    ]
+
+
+def _row(each: Launched, call: Call | None, spans: Mapping[int, int], strings: Strings) -> tuple[object, ...]:
+    details = dict(_DETAIL.findall(each.details))
+    operator = each.operator or (0 if call is None else call.operator)
+    return (
+        strings.add(each.name),
+        each.kind,
+        strings.add(each.device),
+        each.stream,
+        -1 if call is None else call.start_ns,
+        each.start_ns,
+        each.end_ns,
+        spans.get(operator, -1),  # without an operator it is found by thread and time
+        _geometry(details.get("grid"), strings),
+        _geometry(details.get("block"), strings),
+        int(details.get("registers per thread", -1)),
+        int(details.get("shared memory", -1)),
+        int(details.get("bytes", -1)),
+        -1 if call is None else call.thread,
+        _graph(details, call),
+    )
+
+
+def _geometry(told: str | None, strings: Strings) -> int:
+    return -1 if told is None else strings.add(_spaced(told))
+
+
+@lru_cache(maxsize=1 << 12)
+def _spaced(told: str) -> str:
+    return json.dumps(json.loads(told))
+
+
+def _graph(details: Mapping[str, str], call: Call | None) -> int:
+    """Return the number of the graph, 0 where it is one whose number is not told, -1: none."""
+    by_graph = call is not None and _GRAPH_LAUNCH.match(call.name) is not None
+    return int(details.get("graph id", 0)) or (0 if by_graph else -1)
+
+
+def _samples(activity: Activity, begin_ns: int, end_ns: int, residual_ns: int, lost: int, strings: Strings) -> Table:
+    device = strings.add(activity.device)
+    launching = {call.thread for call in activity.calls if _LAUNCH.match(call.name)}
+    waiting = strings.add(counters.SYNCHRONIZING)
+    rows: list[tuple[object, ...]] = [
+        (waiting, device, call.end_ns, 1.0, call.start_ns)
+        for call in activity.calls
+        if _WAIT.match(call.name) and call.start_ns >= begin_ns and call.thread in launching
+    ]
+    rows.append((strings.add(counters.CLOCK_RESIDUAL), device, end_ns, residual_ns, begin_ns))
+    rows.append((strings.add(counters.LOST), device, end_ns, lost, begin_ns))
+    return table("sample", rows)
+
+
+def _missing(sound: Sequence[Launched], lost: Mapping[str, int], residual_ns: int) -> dict[str, str]:
+    found = {} if sound else {"kernels": NO_KERNELS}
+    told = [f"{what} ({count})" for what, count in lost.items() if count]
+    if told and sound:
+        found["kernels lost"] = f"torch's profiler told of {', '.join(told)}: the times of kernels may fall short"
+    if residual_ns > LARGE_RESIDUAL_NS:
+        found["clock of kernels"] = (
+            f"kernels began up to {residual_ns / 1000:.0f} µs before the host asked for them: "
+            "times of the GPU and of the host are at least that far apart"
+        )
+    return found

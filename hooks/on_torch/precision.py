@@ -1,0 +1,91 @@
+"""Whether products of float32 may be computed in TF32 on a GPU: chosen for a run, put back after it, and told.
+
+Torch has two ways to say it. The older one (`allow_tf32`) sets both and raises where the newer one (`fp32_precision`,
+by operation) was used for another answer, so a choice is made by the older and read by the newer.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+
+import torch
+from torch._C import _get_fp32_precision_getter, _set_fp32_precision_setter
+
+from tbdprof.records import Operation
+
+TF32 = "tf32"
+_AMPERE = 8  # the first compute capability that has it
+_UNDECIDED = "none"  # a wider setting decides
+_NAMES = {"matmul": "cuda.matmul", "conv": "cudnn.conv", "rnn": "cudnn.rnn"}
+_OF = {Operation.CONVOLUTION: "conv", Operation.RECURRENT: "rnn"}
+
+
+def choose(precision: str) -> Callable[[], None]:
+    """Have a GPU compute products of float32 in that format, with "tf32" in TF32; return what puts it back."""
+    before = {operation: _get_fp32_precision_getter("cuda", operation) for operation in _NAMES}
+    older = _older()
+
+    def put_back() -> None:
+        if older is not None:
+            _set_older(*older)
+        for operation, value in before.items():
+            _set_fp32_precision_setter("cuda", operation, value)
+
+    allowed = precision == TF32
+    if older is not None:
+        _set_older(allowed, allowed)
+    else:
+        for operation in _NAMES:
+            _set_fp32_precision_setter("cuda", operation, TF32 if allowed else "ieee")
+    return put_back
+
+
+def is_tf32(operation: Operation) -> bool:
+    """Return whether a GPU computes such an operation's products of float32 in TF32."""
+    asked = (("cuda", _OF.get(operation, "matmul")), ("cuda", "all"), ("generic", "all"))
+    told = (_get_fp32_precision_getter(backend, name) for backend, name in asked)
+    return next((value for value in told if value != _UNDECIDED), _UNDECIDED) == TF32
+
+
+@lru_cache(maxsize=16)
+def has_tf32(number: int | None) -> bool:
+    """Return whether a GPU has TF32 at all; None: there is none."""
+    return number is not None and torch.cuda.get_device_capability(number)[0] >= _AMPERE
+
+
+def flags() -> Mapping[str, str]:
+    """Return the settings that decide in which precision and how reproducibly torch computes."""
+    older = _older()
+    return {
+        **({} if older is None else {"float32_matmul_precision": torch.get_float32_matmul_precision()}),
+        **({} if older is None else {"cudnn.allow_tf32": str(older[1])}),
+        **{f"{name}.fp32_precision": _get_fp32_precision_getter("cuda", key) for key, name in _NAMES.items()},
+        "cudnn.benchmark": str(torch.backends.cudnn.benchmark),
+        "cudnn.deterministic": str(torch.backends.cudnn.deterministic),
+        "deterministic_algorithms": str(torch.are_deterministic_algorithms_enabled()),
+    }
+
+
+def _older() -> tuple[bool, bool] | None:
+    """Return what the older settings allow of cuBLAS and cuDNN, None where they contradict the newer ones."""
+    try:
+        with _quiet():
+            torch.get_float32_matmul_precision()
+            return bool(torch.backends.cuda.matmul.allow_tf32), bool(torch.backends.cudnn.allow_tf32)
+    except RuntimeError:
+        return None
+
+
+def _set_older(matmul: bool, cudnn: bool) -> None:
+    with _quiet():
+        torch.backends.cuda.matmul.allow_tf32 = matmul
+        torch.backends.cudnn.allow_tf32 = cudnn
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch from advising against its older settings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

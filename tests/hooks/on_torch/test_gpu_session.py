@@ -1,0 +1,119 @@
+"""A session of torch's profiler on a run that is on a GPU, where there is none: what is asked of torch, and refused."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch._C._profiler import ProfilerActivity
+from torch.autograd.profiler import profile as torchs_profile
+
+from tbdprof.errors import UnavailableError
+from tbdprof.hooks import Drained
+from tbdprof.hooks.on_torch import activity, trace
+from tbdprof.hooks.on_torch.events import Mark, Point
+from tbdprof.hooks.on_torch.kernels import KernelsWindow
+from tbdprof.hooks.on_torch.trace import Session, is_profiler_active
+from tbdprof.hooks.on_torch.watch import Markers, Watch
+from tbdprof.records import Strings
+
+
+class OnGpu(torchs_profile):
+    """Torch's profiler as if there were a GPU of which CUPTI tells nothing."""
+
+    asked: dict[str, Any]
+    breaks = False
+
+    def __init__(self, *, use_device: str | None, **settings: Any) -> None:
+        super().__init__(**settings)
+        type(self).asked = {"use_device": use_device, **settings}
+        self.use_device = use_device
+
+    def __enter__(self) -> "OnGpu":
+        device, self.use_device = self.use_device, None
+        super().__enter__()
+        self.use_device = device
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.use_device is not None and self.breaks:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore lines")
+        self.use_device = None
+        super().__exit__(*error)
+
+
+@pytest.fixture
+def _gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(trace, "profile", OnGpu)
+    monkeypatch.setattr(trace, "_supported_activities", lambda: {ProfilerActivity.CPU, ProfilerActivity.CUDA})
+    yield
+    assert not is_profiler_active()
+
+
+def recorded(device: str) -> tuple[Drained, Strings]:
+    window = KernelsWindow(Watch(Markers()), device)
+    torch.ones(2, 3) @ torch.ones(3, 4)
+    window.mark_step()
+    window.stop()
+    strings = Strings()
+    return window.drain(strings), strings
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_a_kernels_window_on_a_gpu_asks_for_its_activity_and_their_details() -> None:
+    recorded("cuda:0")
+
+    assert OnGpu.asked["use_device"] == "cuda"
+    assert not OnGpu.asked["profile_memory"]
+
+
+@pytest.mark.usefixtures("_gpu")
+@pytest.mark.parametrize(("window", "device"), [("memory", "cuda:0"), ("kernels", "cpu")])
+def test_other_windows_and_devices_ask_for_none(window: str, device: str) -> None:
+    session = Session(window, device)
+    markers = Markers()
+    markers.on = True
+    markers.place(Mark(Point.BEGIN))
+    told = session.end(markers.take())
+
+    assert OnGpu.asked["use_device"] is None
+    assert told.activity is None
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_where_no_kernel_is_told_the_operators_are_and_the_reason() -> None:
+    drained, strings = recorded("cuda:0")
+
+    assert {strings[row["name"]] for row in drained.tables["span"]} >= {"aten::matmul", "aten::mm"}
+    assert len(drained.tables["kernel"]) == 0
+    assert drained.missing == {"kernels": activity.NO_KERNELS}
+
+
+def test_a_build_of_torch_without_cupti_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "_supported_activities", lambda: {ProfilerActivity.CPU})
+
+    drained, _ = recorded("cuda:0")
+
+    assert set(drained.tables) == {"span"}
+    assert "made without CUPTI" in drained.missing["kernels"]
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_a_gpu_that_breaks_takes_the_profiler_off_and_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OnGpu, "breaks", True)
+
+    drained, _ = recorded("cuda:0")
+
+    told = drained.missing["kernels"]
+    assert told == "torch's profiler lost the GPU: CUDA error: an illegal memory access was encountered"
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_a_profiler_that_cannot_begin_leaves_nothing_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: OnGpu) -> None:
+        raise RuntimeError("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED")
+
+    monkeypatch.setattr(OnGpu, "__enter__", refuse)
+
+    with pytest.raises(UnavailableError, match="cannot begin: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"):
+        KernelsWindow(Watch(Markers()), "cuda:0")
