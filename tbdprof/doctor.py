@@ -17,7 +17,8 @@ from pathlib import Path
 
 import psutil
 
-from tbdprof.collect import host
+from tbdprof.collect import host, levels
+from tbdprof.collect.levels import Levels
 from tbdprof.collect.nvidia import Counters, Nvidia, counters, cupti, driver
 
 IMPORT_LIMIT_S = 180
@@ -33,6 +34,15 @@ PROBES = {
     "tensorflow": (
         "import tensorflow; print(tensorflow.__version__, len(tensorflow.config.list_physical_devices('GPU')))"
     ),
+}
+# Whether those that record a GPU's activity themselves can do so here; printed is nothing, or why not.
+CLIENTS = {
+    "torch": (
+        "from torch import profiler; "
+        "can = profiler.ProfilerActivity.CUDA in profiler.supported_activities(); "
+        "print('' if can else 'this build records no activity of CUDA')"
+    ),
+    "tensorflow": "import tensorflow; print('' if tensorflow.test.is_built_with_cuda() else 'not built for CUDA')",
 }
 # What MXNet's wheel takes from the system, and the Debian package that has it.
 LIBRARIES = {"libgomp.so.1": "libgomp1", "libquadmath.so.0": "libquadmath0"}
@@ -79,17 +89,20 @@ class Examination:
     nvidia: Nvidia
     counters: Counters
     cupti: Path | None
+    levels: Levels
 
 
 def examine(frameworks: Iterable[str] = tuple(PROBES)) -> Examination:
-    """Look at everything; takes as long as importing each framework once."""
+    """Look at everything; takes as long as importing each framework once, twice where it can use a GPU."""
+    found = tuple(framework(name) for name in frameworks)
     return Examination(
         host=_host(),
-        frameworks=tuple(framework(name) for name in frameworks),
+        frameworks=found,
         libraries=libraries(),
         nvidia=driver(),
         counters=counters(),
         cupti=cupti(),
+        levels=levels.examine({each.name: client(each.name) for each in found if each.gpus and each.name in CLIENTS}),
     )
 
 
@@ -115,6 +128,12 @@ def framework(name: str, probe: str | None = None, limit_s: float = IMPORT_LIMIT
         return Framework(name, _version(name), None, reason, _remedy(name, reason))
     version, gpus = printed.split()[-2:]
     return Framework(name, version, int(gpus))
+
+
+def client(name: str, probe: str | None = None, limit_s: float = IMPORT_LIMIT_S) -> str | None:
+    """Return why a framework does not record a GPU's activity itself, None where it does."""
+    printed, reason = _run(probe or CLIENTS[name], limit_s)
+    return reason or (printed.splitlines() or [""])[-1] or None
 
 
 def libraries(names: Iterable[str] = tuple(LIBRARIES)) -> tuple[Library, ...]:

@@ -58,6 +58,13 @@ def test_an_import_that_does_not_end_is_given_up() -> None:
     assert found.reason == "its import had not ended after 0.2 s"
 
 
+def test_a_framework_records_a_gpu_itself_where_it_says_nothing_against_it() -> None:
+    assert doctor.client("json", "print('a log line'); print('')") is None
+    assert doctor.client("json", "print('this build cannot')") == "this build cannot"
+    assert doctor.client("json", "raise OSError('no library')") == "OSError: no library"
+    assert set(doctor.CLIENTS) <= set(doctor.PROBES)
+
+
 def test_a_library_that_cannot_be_loaded_is_absent() -> None:
     there, absent = doctor.libraries(["libc.so.6", "libnosuchthing.so.1"])
 
@@ -102,3 +109,5 @@ def test_an_examination_covers_what_was_asked() -> None:
     assert found.host.cores > 0
     assert [library.name for library in found.libraries] == list(doctor.LIBRARIES)
     assert found.nvidia.reason is not None or found.nvidia.gpus
+    assert [level.name for level in found.levels.found] == ["device", "activity", "analytic", "sampled", "counted"]
+    assert all(level.answer for level in found.levels.found)

@@ -41,6 +41,7 @@ class _Joined:
     follower: "Follower | None"  # None: TensorFlow had allocated before
     device: str | None = None  # None: where the watched variables are
     last_device: str = "cpu"  # where they were when last looked for, at first where they are expected
+    put_precision_back: Callable[[], None] | None = None
 
 
 class TensorflowHook:
@@ -89,7 +90,7 @@ class TensorflowHook:
         self._import()
         import keras
 
-        from tbdprof.hooks.on_tensorflow import facts
+        from tbdprof.hooks.on_tensorflow import facts, tf32
 
         has_begun = _has_begun()
         try:
@@ -105,6 +106,8 @@ class TensorflowHook:
             raise
         joined = self._require()
         joined.device, joined.last_device = (None if setting.device == "auto" else device), device
+        if setting.precision is not None and device != "cpu":
+            joined.put_precision_back = tf32.choose(setting.precision)
         if setting.seed is not None:
             keras.utils.set_random_seed(setting.seed)
 
@@ -215,6 +218,13 @@ class TensorflowHook:
             return None
         return str(error.message).partition("\n")[0]
 
+    def give_back_memory(self) -> str | None:
+        """Tell what TensorFlow keeps: of a GPU's memory all it ever had."""
+        tf = sys.modules.get("tensorflow")
+        if tf is None or not tf.config.list_physical_devices("GPU"):
+            return None
+        return "TensorFlow gives a GPU's memory back only where its process ends"
+
     def _import(self) -> None:
         try:
             with quiet():
@@ -239,6 +249,8 @@ class TensorflowHook:
         with ExitStack() as after:
             after.callback(joined.graphs.end)
             after.callback(joined.watch.close)
+            if joined.put_precision_back is not None:
+                after.callback(joined.put_precision_back)
             if joined.follower is not None:
                 joined.follower.end()
 

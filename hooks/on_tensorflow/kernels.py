@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks import Drained
-from tbdprof.hooks.on_tensorflow import eager, works, xla
+from tbdprof.hooks.on_tensorflow import device, eager, works, xla
 from tbdprof.hooks.on_tensorflow.given import Arguments
 from tbdprof.hooks.on_tensorflow.graphs import UNKNOWN, Graphs, Node
 from tbdprof.hooks.on_tensorflow.kernel_spans import Ran, spans
@@ -57,10 +57,11 @@ class KernelsWindow:
         self._put_back.close()
 
     def drain(self, strings: Strings) -> Drained:
-        """Return the spans of operators and layers."""
+        """Return the spans of operators and layers, and what GPUs executed in them."""
         trace, self._trace = self._trace, None
         if trace is None:
             return Drained({}, self._marks, self._missing)
+        trace.hlo_ops += device.instructions(trace)
         ran = [*self._operators(trace), *xla.instructions(trace, self._graphs)]
         if trace.leaves_out:
             self._missing["cheap kernels"] = _CHEAP
@@ -70,7 +71,9 @@ class KernelsWindow:
         lost = sum(each.node.work is None for each in products)
         if lost:
             self._missing["counts of kernels"] = _UNCOUNTED.format(lost, len(products))
-        return Drained({"span": spans(ran, strings)}, self._marks, self._missing)
+        table = spans(ran, strings)
+        of_gpus = device.build(trace, table, strings)
+        return Drained({"span": table, **of_gpus.tables}, self._marks, self._missing | of_gpus.missing)
 
     def _end(self) -> None:
         try:

@@ -22,7 +22,7 @@ from tensorflow.python.profiler.internal import _pywrap_traceme
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks.clock import wall_offset_ns
-from tbdprof.records import AllocationKind
+from tbdprof.records import AllocationKind, KernelKind
 
 MARK = "tbdprof "  # what the names of marks begin with in the trace
 _SHARED_MEMORY = Path("/dev/shm")
@@ -96,6 +96,39 @@ class HloEvent:
     end_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceEvent:
+    """A kernel, copy or set that a GPU executed; -1 and "": not told."""
+
+    kind: KernelKind
+    name: str
+    device: str  # "cuda:0"
+    stream: int
+    start_ns: int
+    end_ns: int
+    correlation: int  # the number of the call that asked for it
+    node: str = ""  # that asked for it, as in `OpEvent.node`
+    hlo_op: str = ""  # as `HloEvent.name`
+    hlo_module: str = ""
+    graph: int = -1  # the CUDA graph it is a node of
+    grid: str = ""  # JSON list of three
+    block: str = ""
+    registers: int = -1
+    shared_bytes: int = -1
+    moved_bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CallEvent:
+    """A call of the CUDA driver."""
+
+    name: str  # of the call, or of the kernel it launched
+    thread: int
+    start_ns: int
+    end_ns: int
+    correlation: int
+
+
 @dataclass(slots=True)
 class Trace:
     """What a session told, each list in the order of time; an operator comes before those inside it."""
@@ -106,7 +139,10 @@ class Trace:
     functions: list[FunctionEvent] = field(default_factory=list)
     hlo_ops: list[HloEvent] = field(default_factory=list)
     hlo_protos: dict[str, bytes] = field(default_factory=dict)  # serialized xla.HloProto by name of the module
+    activities: list[DeviceEvent] = field(default_factory=list)
+    calls: dict[int, CallEvent] = field(default_factory=dict)  # by correlation
     dropped: int = 0  # events the profiler says it lost
+    errors: list[str] = field(default_factory=list)  # its own words about what went wrong
     leaves_out: bool = False  # operators that TensorFlow has come to think cheap are not told
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
+from tbdprof.hooks.on_tensorflow import planes as gpus
+from tbdprof.hooks.on_tensorflow.planes import stats as _stats
 from tbdprof.hooks.on_tensorflow.trace import MARK, FunctionEvent, HloEvent, MarkEvent, MemoryEvent, OpEvent, Trace
 from tbdprof.records import AllocationKind
 
@@ -28,7 +30,7 @@ _Taker = Callable[["_Line", str, str, int, int, Stats], None]
 def read(told: bytes, offset_ns: int) -> Trace:
     """Return a serialized XSpace's events; `offset_ns` is the wall clock minus the monotonic one."""
     space = xplane_pb2.XSpace.FromString(told)
-    trace = Trace(dropped=len(space.errors))
+    trace = Trace(dropped=len(space.errors) + gpus.dropped(space.warnings), errors=list(space.errors))
     planes = {plane.name: plane for plane in space.planes}
     begin_ns = _begin_ns(planes.get(_ENVIRONMENT)) - offset_ns
     if _METADATA in planes:
@@ -38,6 +40,8 @@ def read(told: bytes, offset_ns: int) -> Trace:
         takers = {key: taker for key, item in host.event_metadata.items() if (taker := _taker(item)) is not None}
         for line in host.lines:
             _Line(host, line, begin_ns, trace).read(takers)
+    trace.activities = gpus.activities(planes, begin_ns)
+    trace.calls = gpus.calls(planes, begin_ns) if trace.activities else {}
     for events in (trace.ops, trace.functions, trace.hlo_ops):
         events.sort(key=lambda event: (event.start_ns, -event.end_ns))
     trace.memory.sort(key=lambda event: event.time_ns)
@@ -153,14 +157,6 @@ def _around(intervals: list[tuple[int, int, Any]], time_ns: int) -> tuple[int, i
             return intervals[place]
         place -= 1
     return None
-
-
-def _stats(plane: Any, stats: Any) -> Iterator[tuple[str, Any]]:
-    for stat in stats:
-        field = stat.WhichOneof("value")
-        value = getattr(stat, field)
-        told = plane.stat_metadata[value].name if field == "ref_value" else value
-        yield plane.stat_metadata[stat.metadata_id].name, told
 
 
 def _begin_ns(plane: Any) -> int:

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tbdprof.records import Strings, Tables
+if TYPE_CHECKING:  # records need numpy, and a look at the host does not
+    from tbdprof.records import Strings, Tables
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
     """What a collector recorded: tables by kind, and what could not be had, and why, by the name it has in reports."""
 
-    tables: Tables = field(default_factory=dict)
+    tables: "Tables" = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -30,7 +31,7 @@ class Collector(Protocol):
     def stop(self) -> None:
         """End recording; the loop's device is idle then. Does nothing the second time."""
 
-    def drain(self, strings: Strings) -> Collected:
+    def drain(self, strings: "Strings") -> Collected:
         """Return what was recorded since the last start, once."""
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tbdprof.collect.levels import Levels
 from tbdprof.collect.nvidia import Counters, Gpu
 from tbdprof.doctor import Examination, Framework, Library
 from tbdprof.units import bytes_text
@@ -52,7 +53,15 @@ def rows(examination: Examination) -> list[Row]:
         *(_gpu_row(gpu) for gpu in driver.gpus),
         _counter_row(examination.counters),
         ("CUPTI", "yes" if examination.cupti else "no", str(examination.cupti or "")),
+        *((f"level: {level.name}", WORDS[level.works], level.answer) for level in examination.levels.found),
+        _highest_row(examination.levels),
     ]
+
+
+def _highest_row(levels: Levels) -> Row:
+    """Return the last line: how far a GPU can be looked into here, and what would get further."""
+    verb = "ask for it" if levels.found and levels.highest == levels.found[-1].name else "to raise it"
+    return "highest level", levels.highest or "none", f"{verb}: {levels.raised_by}" if levels.raised_by else ""
 
 
 def _framework_row(framework: Framework) -> Row:

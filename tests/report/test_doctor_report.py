@@ -1,8 +1,10 @@
 """What `tbdprof doctor` prints of an examination."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+from tbdprof.collect.levels import EXACT, Level, judged
 from tbdprof.collect.nvidia import Counters, Gpu, Nvidia
 from tbdprof.doctor import Examination, Framework, Host, Library
 from tbdprof.report import doctor_report
@@ -19,6 +21,7 @@ BARE = Examination(
     nvidia=Nvidia(reason="the NVIDIA driver does not answer: not found"),
     counters=Counters(None, "no NVIDIA driver is loaded"),
     cupti=None,
+    levels=judged((Level("device", False, "there is no driver", "install it"), Level("counted", False, "no ncu"))),
 )
 FULL = Examination(
     host=HOST,
@@ -27,6 +30,7 @@ FULL = Examination(
     nvidia=Nvidia("580.95.05", "13.1", (Gpu(0, "Example GPU", "9.0", 141 * 1024**3),)),
     counters=Counters(False, "the driver keeps them for root"),
     cupti=Path("/cuda/libcupti.so.13"),
+    levels=judged((Level("device", True, "power: yes"), Level("sampled", False, "locked", "unlock them"))),
 )
 
 
@@ -51,6 +55,20 @@ def test_a_device_is_shown_with_what_it_can_do() -> None:
     assert rows["CUPTI"] == ("yes", "/cuda/libcupti.so.13")
 
 
+def test_the_last_line_is_the_highest_level_and_what_would_raise_it() -> None:
+    *_, device, counted, last = doctor_report.rows(BARE)
+    assert device == ("level: device", "no", "there is no driver")
+    assert counted == ("level: counted", "no", "no ncu")
+    assert last == ("highest level", "none", "to raise it: install it")
+
+    assert doctor_report.rows(FULL)[-1] == ("highest level", "device", "to raise it: unlock them")
+
+
+def test_the_highest_of_all_is_to_be_asked_for() -> None:
+    best = replace(FULL, levels=judged((Level("device", True, "yes"), Level("counted", True, "ncu"))))
+    assert doctor_report.rows(best)[-1] == ("highest level", "counted", f"ask for it: {EXACT}")
+
+
 def test_the_text_fits_its_width_and_keeps_every_word() -> None:
     text = doctor_report.as_text(BARE, width=60)
 
@@ -64,4 +82,13 @@ def test_the_json_has_null_for_what_is_unknown() -> None:
     assert found["host"]["cpu"] is None
     assert found["frameworks"][1]["command"] == "pip install 'tbdprof[mxnet]'"
     assert found["counters"] == {"readable": None, "reason": "no NVIDIA driver is loaded"}
-    assert json.loads(doctor_report.as_json(FULL))["cupti"] == "/cuda/libcupti.so.13"
+    assert found["levels"]["highest"] is None
+    full = json.loads(doctor_report.as_json(FULL))
+    assert full["cupti"] == "/cuda/libcupti.so.13"
+    assert full["levels"]["found"][1] == {
+        "name": "sampled",
+        "works": False,
+        "answer": "locked",
+        "remedy": "unlock them",
+    }
+    assert (full["levels"]["highest"], full["levels"]["raised_by"]) == ("device", "unlock them")

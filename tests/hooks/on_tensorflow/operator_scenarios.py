@@ -23,9 +23,9 @@ from tbdprof.hooks.on_tensorflow import eager
 from tbdprof.hooks.on_tensorflow.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.kernels import KernelsWindow
 from tbdprof.hooks.on_tensorflow.runs import Runs
-from tbdprof.hooks.on_tensorflow.trace import OpEvent, Session
+from tbdprof.hooks.on_tensorflow.trace import CallEvent, DeviceEvent, OpEvent, Session, Trace
 from tbdprof.hooks.on_tensorflow.watch import Watch
-from tbdprof.records import Operation, Phase, SpanKind, Strings
+from tbdprof.records import KernelKind, Operation, Phase, SpanKind, Strings
 from tbdprof.work import parse
 
 BATCH, SIDE, CLASSES = 4, 8, 5
@@ -376,7 +376,53 @@ def planted() -> dict[str, Any]:
     return {"works": works, "missing": missing}
 
 
+def on_a_gpu() -> list[list[Any]]:
+    """Kernels planted into the trace of a real step: launched within its products, or told by their nodes' names."""
+    model, optimizer, step = net_step()
+    graphs = Graphs()
+    watch = Watch(graphs)
+    watch.watched.add_model(model)
+    watch.watched.add_optimizer(optimizer)
+    graphs.begin()
+    watch.name_layers()
+    step()
+    window = KernelsWindow(watch, graphs)
+    step()
+    window.mark_step()
+    window.stop()
+    watch.close()
+    graphs.end()
+    assert window._trace is not None
+    plant(window._trace)
+    strings = Strings()
+    tables = window.drain(strings).tables
+    spans = {int(row["id"]): row for row in tables["span"]}
+    told = []
+    for row in tables["kernel"]:
+        operator = spans[int(row["span"])]
+        layer = spans[int(operator["parent"])]
+        work = parse(strings[operator["work"]])
+        texts = [strings[row["name"]], strings[operator["name"]], strings[layer["name"]]]
+        told.append([*texts, Phase(operator["phase"]).name, work is not None, int(row["launch_ns"]) >= 0])
+    return told
+
+
+def plant(trace: Trace) -> None:
+    """Have a GPU execute a kernel, named by the operator's type, for each product, after all of the step."""
+    products = [op for op in trace.ops if "conv2d" in op.op.lower() or "MatMul" in op.op]
+    end_ns = max(op.end_ns for op in trace.ops)
+    for number, op in enumerate(products, 1):
+        begins = end_ns + 100 * number
+        trace.activities.append(
+            DeviceEvent(KernelKind.KERNEL, op.op, "cuda:0", 13, begins, begins + 50, number, node=op.node)
+        )
+        if number % 2:
+            launched = (op.start_ns + op.end_ns) // 2
+            trace.calls[number] = CallEvent("cuLaunchKernel", op.thread, launched, launched + 1, number)
+
+
 SCENARIOS: dict[str, Callable[[], Any]] = {
+    "on_a_gpu": on_a_gpu,
     "function": in_a_function,
     "before": traced_before,
     "eager": in_eager_mode,

@@ -177,6 +177,17 @@ def test_an_event_nobody_asked_for_keeps_its_type_from_being_told_by_order(told:
     assert "2 of 6 operators" in told["planted"]["missing"]["layers of kernels"]
 
 
+def test_kernels_of_a_gpu_are_in_the_operators_that_asked_for_them(told: Any) -> None:
+    kernels = told["on_a_gpu"]
+    assert len(kernels) > 10
+    assert [(name, has_work) for name, _, _, _, has_work, _ in kernels] == [
+        (operator, True) for _, operator, _, _, _, _ in kernels
+    ]
+    assert {layer for _, _, layer, _, _, _ in kernels} == LAYERS
+    assert {phase for _, _, _, phase, _, _ in kernels} == {"FORWARD", "BACKWARD"}
+    assert {is_told for *_, is_told in kernels} == {True, False}
+
+
 def test_modules_without_name_scopes_are_told_by_their_calls(told: Any) -> None:
     products = [(row["phase"], row["layer"], row["products"]) for row in rows(told, "modules") if row["products"]]
 

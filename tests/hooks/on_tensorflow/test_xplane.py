@@ -6,6 +6,8 @@ import pytest
 
 xplane = pytest.importorskip("tbdprof.hooks.on_tensorflow.xplane")
 pb = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")
+from xspaces import Plane  # noqa: E402
+
 from tbdprof.records import AllocationKind  # noqa: E402
 
 BEGIN_NS = 1_000_000_000
@@ -14,37 +16,6 @@ MEMORY = {
     "addr": 4096, "requested_bytes": 100, "allocation_bytes": 256, "bytes_allocated": 512, "peak_bytes_in_use": 768,
     "tf_op": "conv", "region_type": "output", "data_type": 1, "shape": "[5,5]", "id": 7, "allocator_name": "bfc_cpu",
 }  # fmt: skip
-
-
-class Plane:
-    """A plane in the making."""
-
-    def __init__(self, space: Any, name: str) -> None:
-        self.plane = space.planes.add(name=name)
-
-    def id_of(self, table: Any, name: str, display: str = "") -> int:
-        known = next((key for key, item in table.items() if item.name == name), None)
-        key = known or len(table) + 1
-        table[key].name = name
-        if display:
-            table[key].display_name = display
-        return key
-
-    def event(self, line: Any, name: str, start_ns: int, length_ns: int, display: str = "", **stats: Any) -> None:
-        made = line.events.add(
-            metadata_id=self.id_of(self.plane.event_metadata, name, display),
-            offset_ps=start_ns * 1000,
-            duration_ps=length_ns * 1000,
-        )
-        self.tell(made.stats, stats)
-
-    def tell(self, into: Any, stats: dict[str, Any]) -> None:
-        for name, value in stats.items():
-            stat = into.add(metadata_id=self.id_of(self.plane.stat_metadata, name))
-            if isinstance(value, str):
-                stat.str_value = value
-            else:
-                stat.int64_value = value
 
 
 @pytest.fixture(scope="module")

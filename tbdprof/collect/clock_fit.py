@@ -1,0 +1,62 @@
+"""Converts times of another clock that counts nanoseconds to `time.monotonic_ns`, and says how far off that may be."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pair = tuple[int, int, int]  # this clock before, the other clock, this clock after
+
+# Adjusted clocks drift from one another by at most some 500 millionths: more is a clock that was set meanwhile.
+_MOST_DRIFT = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A line from another clock to this one: `offset_ns` is this clock's time at the other's `origin`."""
+
+    slope: float  # nanoseconds of this clock in one of the other
+    offset_ns: int
+    residual_ns: float  # the farthest that a converted time can be from the truth at one of the pairs
+    origin: int
+
+    def convert(self, times: Any) -> NDArray[np.int64]:
+        """Return times of the other clock as this clock's; the difference from `origin` must be below 104 days."""
+        since = np.asarray(times, "i8") - self.origin
+        here: NDArray[np.int64] = np.rint(self.slope * since).astype("i8") + self.offset_ns
+        return here
+
+
+def pair(other: Callable[[], int], clock: Callable[[], int] = time.monotonic_ns, tries: int = 32) -> Pair:
+    """Return a reading of the other clock between two of this one, of several the one whose two are closest."""
+    readings = [(clock(), other(), clock()) for _ in range(tries)]
+    return min(readings, key=lambda reading: reading[2] - reading[0])
+
+
+def fit(pairs: Sequence[Pair]) -> Fit:
+    """Return the line nearest to the middles of the pairs, of slope 1 where they do not tell it.
+
+    Raises ValueError where there is no pair.
+    """
+    if not pairs:
+        raise ValueError("no reading of the two clocks")
+    before, other, after = np.array(pairs, "i8").T  # whole numbers: a float holds no nanoseconds since 1970
+    origin = int(other[0])
+    since = (other - origin).astype("f8")
+    middle = (before - before[0]) + (after - before) / 2
+    slope = _slope(since, middle)
+    offset_ns = int(before[0]) + round(float(np.mean(middle - slope * since)))
+    line = Fit(slope, offset_ns, 0.0, origin)
+    converted = line.convert(other)
+    residual_ns = float(np.max(np.maximum(converted - before, after - converted)))
+    return Fit(slope, offset_ns, residual_ns, origin)
+
+
+def _slope(since: NDArray[np.float64], middle: NDArray[np.float64]) -> float:
+    spread = since - since.mean()
+    square = float(spread @ spread)
+    slope = float(spread @ middle) / square if square else 1.0
+    return slope if abs(slope - 1) <= _MOST_DRIFT else 1.0

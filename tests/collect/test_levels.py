@@ -1,0 +1,170 @@
+"""Each level of measurement answers for itself, and the highest that works comes with what would raise it."""
+
+from pathlib import Path
+
+import pytest
+from fake_cupti import FakeCupti
+from fake_nvml import LIBRARY_NOT_FOUND, NO_PERMISSION, NOT_SUPPORTED, FakeCuda, FakeNvml
+from fakes import FakeClock
+
+from tbdprof.collect import levels
+from tbdprof.collect.cuda_driver import Limits
+from tbdprof.collect.levels import DRIVER, EXACT, UNLOCK, Level, Levels
+from tbdprof.collect.nvidia import Counters
+from tbdprof.errors import UnavailableError
+
+H200 = Limits("NVIDIA H200", "9.0", 132, 1.98e9, 4.8e12)
+NCU = Path("/opt/ncu")
+ROOT = "the driver keeps them for root: load its module with NVreg_RestrictProfilingToAdminUsers=0"
+
+
+def no_driver(index: int) -> Limits:
+    raise UnavailableError("the CUDA driver does not answer: libcuda.so.1: cannot open shared object file")
+
+
+class NoCuda:
+    """A process without the CUDA driver."""
+
+    def cuInit(self, flags: int) -> int:  # noqa: N802
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+
+def of_activity(own: dict[str, str | None], cupti: FakeCupti) -> Level:
+    return levels.activity(own, levels.cupti(0, cupti).answer or None)
+
+
+@pytest.fixture
+def cupti() -> FakeCupti:
+    return FakeCupti(FakeClock())
+
+
+def by_name(found: Levels) -> dict[str, bool | None]:
+    return {level.name: level.works for level in found.found}
+
+
+def test_a_hopper_card_with_everything_reaches_the_highest(cupti: FakeCupti) -> None:
+    nvml = FakeNvml()
+    found = levels.judged(
+        (
+            levels.device(0, nvml, FakeCuda()),
+            of_activity({"torch": None}, cupti),
+            levels.analytic(0, lambda index: H200),
+            levels.sampled(0, lambda device: None),
+            levels.counted(lambda: NCU, Counters(True)),
+        )
+    )
+
+    assert set(by_name(found).values()) == {True}
+    assert found.found[0].answer == "power: yes; energy: yes; SM clock: yes; GPM: yes"
+    assert found.found[1].answer == "torch: its own profiler; others: cupti-python"
+    assert found.found[2].answer.startswith("NVIDIA H200: peaks in TFLOP/s: fp32 66.9, ")
+    assert (found.highest, found.raised_by) == ("counted", EXACT)
+    assert nvml.opened == nvml.shut == 1
+    assert sorted(nvml.freed) == sorted(nvml.buffers)
+
+
+def test_without_a_driver_every_level_says_why(cupti: FakeCupti) -> None:
+    cupti.fails["subscribe"] = RuntimeError("CUDA driver is not found (libcuda.so.1: cannot open shared object file)")
+    found = levels.judged(
+        (
+            levels.device(0, FakeNvml(), NoCuda()),
+            of_activity({}, cupti),
+            levels.analytic(0, no_driver),
+            levels.sampled(0, lambda device: "there is no CUDA driver: libcuda.so.1: cannot open"),
+            levels.counted(lambda: NCU, Counters(None, "no NVIDIA driver is loaded")),
+        )
+    )
+
+    assert set(by_name(found).values()) == {False}
+    assert {level.remedy for level in found.found} == {DRIVER}
+    assert "libcuda.so.1" in found.found[0].answer
+    assert found.found[1].answer.startswith("no framework here can use a GPU; others: CUPTI does not answer")
+    assert (found.highest, found.raised_by) == (None, DRIVER)
+
+
+def test_nvml_may_be_absent_where_cuda_is_not() -> None:
+    level = levels.device(0, FakeNvml(refuses={"nvmlInit": LIBRARY_NOT_FOUND}), FakeCuda())
+    assert level == Level("device", False, "the NVIDIA driver does not answer: NVML Shared Library Not Found", DRIVER)
+
+
+def test_a_driver_that_keeps_counters_for_root_is_to_be_unlocked(cupti: FakeCupti) -> None:
+    found = levels.judged(
+        (
+            levels.device(0, FakeNvml(), FakeCuda()),
+            of_activity({"torch": None}, cupti),
+            levels.analytic(0, lambda index: H200),
+            levels.sampled(0, lambda device: ROOT),
+            levels.counted(lambda: NCU, Counters(False, ROOT)),
+        )
+    )
+
+    assert by_name(found) == {
+        "device": True, "activity": True, "analytic": True, "sampled": False, "counted": False
+    }  # fmt: skip
+    assert (found.highest, found.raised_by) == ("analytic", UNLOCK)
+
+
+def test_a_driver_that_permits_nothing_says_so() -> None:
+    calls = ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetFieldValues", "nvmlDeviceGetTotalEnergyConsumption")
+    others = ("nvmlDeviceGetClockInfo", "nvmlGpmQueryDeviceSupport")
+    level = levels.device(0, FakeNvml(refuses=dict.fromkeys((*calls, *others), NO_PERMISSION)), FakeCuda())
+
+    assert (level.works, level.remedy) == (False, UNLOCK)
+    assert level.answer.startswith("power: Insufficient Permissions; energy: Insufficient Permissions; ")
+
+
+def test_an_ampere_card_has_all_but_gpm() -> None:
+    nvml = FakeNvml(capability=(8, 0), refuses={"nvmlDeviceGetFieldValues": NOT_SUPPORTED})
+    nvml.supports_gpm = False
+    level = levels.device(0, nvml, FakeCuda())
+
+    assert level.works
+    assert level.answer.endswith("GPM: the card has no GPM figures: Hopper and later have them")
+    assert level.answer.startswith("power: yes; energy: yes; ")
+
+
+def test_frameworks_that_record_themselves_need_no_cupti_python(cupti: FakeCupti) -> None:
+    cupti.fails["subscribe"] = 27
+    level = of_activity({"torch": None, "tensorflow": "not built for CUDA"}, cupti)
+    assert level == Level(
+        "activity",
+        True,
+        "torch: its own profiler; tensorflow: not built for CUDA; others: CUPTI does not support this device",
+    )
+
+
+def test_without_libcupti_activity_is_what_to_install() -> None:
+    reason = "CUPTI's records need cupti-python: pip install 'tbdprof[counters]'"
+    level = levels.activity({"torch": "this build records no activity of CUDA"}, reason)
+    assert (level.works, level.remedy) == (False, "pip install 'tbdprof[counters]'")
+
+
+def test_a_device_without_a_known_peak_is_refused() -> None:
+    level = levels.analytic(0, lambda index: Limits("New", "99.0", 1, 1e9, None))
+    assert not level.works
+    assert level.answer.startswith("the peak of New is not known")
+
+
+def test_without_nsight_compute_the_highest_is_raised_by_it(cupti: FakeCupti) -> None:
+    working = tuple(Level(name, True, "yes") for name in ("device", "activity", "analytic", "sampled"))
+    found = levels.judged((*working, levels.counted(lambda: None, Counters(True))))
+
+    assert found.highest == "sampled"
+    assert str(found.raised_by).startswith("install Nsight Compute")
+
+
+def test_what_is_not_told_is_neither_yes_nor_no() -> None:
+    level = levels.counted(lambda: NCU, Counters(None, "the driver's parameters do not tell (RmProfilingAdminOnly)"))
+    assert level.works is None
+    assert levels.judged((level,)).highest is None
+
+
+def test_a_probe_in_its_own_process_answers_and_may_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = levels._apart("cupti", 0)
+    assert here.name == "activity"
+    assert isinstance(here.works, bool)
+
+    broken = levels._apart("no such probe", 0)
+    assert broken.works is False
+    assert "no such probe" in broken.answer
+    assert "0.001" in levels._apart("cupti", 0, limit_s=0.001).answer

@@ -1,0 +1,31 @@
+"""Which instruments a run gets, by its device and its framework."""
+
+import pytest
+
+from tbdprof import instruments
+from tbdprof.collect import threads
+from tbdprof.collect.activity import ActivityCollector
+
+
+def windows_with_activity(device: str, framework: str) -> set[str]:
+    found = instruments.of(device, framework).collectors
+    return {name for name, several in found.items() if any(isinstance(each, ActivityCollector) for each in several)}
+
+
+def test_cupti_records_kernels_for_mxnet_alone_of_the_frameworks(monkeypatch: pytest.MonkeyPatch):
+    """The others are CUPTI's client themselves, and a process has one."""
+    monkeypatch.setattr(instruments, "available", lambda device: "not here")
+
+    assert windows_with_activity("cuda:0", "mxnet") == {"kernels", "sampled"}
+    assert windows_with_activity("cuda:0", "torch") == set()
+    assert windows_with_activity("cuda:0", "tensorflow") == set()
+    assert windows_with_activity("cpu", "mxnet") == set()
+
+
+def test_mxnets_threads_are_told_as_its_profiler_tells_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(instruments, "available", lambda device: "not here")
+    (collector,) = [
+        each for each in instruments.of("cuda:0", "mxnet").collectors["kernels"] if isinstance(each, ActivityCollector)
+    ]
+
+    assert collector._number is threads.hashed
