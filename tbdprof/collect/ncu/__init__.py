@@ -1,0 +1,266 @@
+"""Exact counts of one training step under Nsight Compute, in a process of its own that nothing else profiles.
+
+The step is chosen by the driver's own switch, cuProfilerStart and cuProfilerStop, called through ctypes around it: NVTX
+ranges of one thread would leave out what autograd's threads launch, and need a library in each framework. Every
+launch runs several times, alone on the device, its memory put back in between; durations are therefore not those of
+training, and neither clocks nor caches are touched. The FLOPs of FP32 are `flop_count_sp` of NVIDIA's table of metrics
+(CUPTI, "Metrics Mapping Table"): fused multiply-adds twice, additions and multiplications once.
+
+The metrics' names were looked up in the tables of libnvperf_host 13.0 and 13.5, by chip.
+"""
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tbdprof import counters
+from tbdprof.collect.ncu import output
+from tbdprof.collect.ncu.output import Launch
+from tbdprof.errors import UnavailableError
+from tbdprof.records import KernelKind, Strings, Tables, table
+
+FOLDERS = ("/usr/local/cuda*/bin", "/opt/nvidia/nsight-compute/*")
+LIMIT_S = 300.0
+MOST_LAUNCHES = 6000
+MOST_TRIES = 4
+
+SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
+COMMON: Mapping[str, str] = {
+    "gpu__time_duration.sum": counters.COUNTED_NS,
+    SASS.format("ffma"): counters.COUNTED_FFMA,
+    SASS.format("fadd"): counters.COUNTED_FADD,
+    SASS.format("fmul"): counters.COUNTED_FMUL,
+    "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_elapsed": counters.COUNTED_FP32_PIPE,
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": counters.COUNTED_TENSOR_PIPE,
+    "dram__bytes.sum": counters.COUNTED_DRAM_BYTES,
+}
+# By the type of the operands; each costs about one more run of every kernel.
+BESIDE: Mapping[str, tuple[str, ...]] = {"bf16": ("bf16", "tf32"), "fp16": ("fp16", "tf32"), "fp64": ("fp64",)}
+_TENSOR = "sm__ops_path_tensor_src_{}.sum"
+_SOURCES: Mapping[str, tuple[str, ...]] = {
+    "tf32": ("tf32_dst_fp32",),
+    "bf16": ("bf16_dst_fp32",),
+    "fp16": ("fp16_dst_fp16", "fp16_dst_fp32"),
+    "fp64": ("fp64",),
+}
+_SOURCES_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "7.5": {"fp16": ("fp16_bf16_tf32_dst_fp32", "fp16_dst_fp16")},
+    "9.0": {**_SOURCES, "fp16": ("fp16",)},
+}
+
+ABSENT = "Nsight Compute is not installed: no ncu on the PATH, in /usr/local/cuda*/bin or /opt/nvidia/nsight-compute/*"
+NO_KERNEL = "Nsight Compute saw no kernel in the counted step"
+_REASONS: Mapping[str, str] = {
+    "ERR_NVGPUCTRPERM": (
+        "the driver keeps its counters for root: load its module with NVreg_RestrictProfilingToAdminUsers=0"
+    ),
+    "driver resource was unavailable": (
+        "another profiler holds the device's counters (DCGM lets them go with: dcgmi profile --pause)"
+    ),
+    "not compatible with Nsight Compute": "this Nsight Compute does not fit the driver: install a newer one",
+    "LibraryNotLoaded": "Nsight Compute cannot load the driver's profiling library here",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The launches of the counted step in order, and what must be said about them."""
+
+    launches: Sequence[Launch]
+    counter_of: Mapping[str, str]  # by metric
+    remarks: Sequence[str] = ()
+
+
+def find(path: str | None = None, folders: Iterable[str] = FOLDERS) -> Path | None:
+    """Return Nsight Compute's command line, None where there is none; the PATH (or `path`) goes first."""
+    on_path = shutil.which("ncu", path=path)
+    if on_path:
+        return Path(on_path)
+    for folder in folders:
+        for place in sorted(Path("/").glob(folder.removeprefix("/")), reverse=True):
+            file = place / "ncu"
+            if file.is_file() and os.access(file, os.X_OK):
+                return file
+    return None
+
+
+def metrics(capability: str, precision: str) -> dict[str, str]:
+    """Return what to count on a device of a compute capability ("9.0") in a run of a precision: metric → counter."""
+    sources = _SOURCES_OF.get(capability, _SOURCES)
+    found = dict(COMMON)
+    for kind in BESIDE.get(precision, ("tf32",)):
+        for source in sources.get(kind, ()):
+            found[_TENSOR.format(source)] = counters.counted_tensor_ops(kind)
+    return found
+
+
+def command(tool: Path, log: Path, wanted: Iterable[str], child: Sequence[str]) -> list[str]:
+    """Return the command that counts what a child runs between its profiler's start and stop."""
+    flags = {
+        "--page": "raw",
+        "--print-units": "base",
+        "--profile-from-start": "off",
+        "--clock-control": "none",
+        "--cache-control": "none",
+        "--replay-mode": "kernel",
+        "--target-processes": "application-only",
+        "--print-kernel-base": "mangled",
+        "--launch-count": str(MOST_LAUNCHES),
+        "--log-file": str(log),
+        "--metrics": ",".join(wanted),
+    }
+    return [str(tool), "--csv", *(word for flag in flags.items() for word in flag), *child]
+
+
+def count(child: Sequence[str], wanted: Mapping[str, str], *, tool: Path, limit_s: float = LIMIT_S) -> Counted:
+    """Return what was counted of a child; raises UnavailableError with one reason, the child gone in any case.
+
+    Metrics the tool does not know on this device are left out, and told.
+    """
+    left, unknown = dict(wanted), list[str]()
+    for _ in range(MOST_TRIES):
+        code, said = _run(child, left, tool, limit_s)
+        missing = [name for name in left if any(_names(each, name) for each in output.unknown_metrics(said))]
+        unknown += missing
+        left = {name: counter for name, counter in left.items() if name not in missing}
+        if not missing or output.launches(said):  # it may go on without them
+            return _judged(code, said, left, unknown)
+    raise UnavailableError(f"Nsight Compute knows too few metrics of this device: not {', '.join(unknown)}")
+
+
+def tables(counted: Counted, strings: Strings, device: str) -> Tables:
+    """Return launches as `kernel` and `count` rows; the kernels follow each other from 0, each for its own duration."""
+    kernels, values, now = list[tuple[object, ...]](), list[tuple[object, ...]](), 0
+    for place, launch in enumerate(counted.launches):
+        end = now + round(launch.values.get("gpu__time_duration.sum", 0))
+        shape = (strings.add(json.dumps(each)) for each in (launch.grid, launch.block))
+        named = (strings.add(launch.name), KernelKind.KERNEL, strings.add(device), launch.stream)
+        kernels.append((*named, -1, now, end, -1, *shape))
+        values += ((place, strings.add(name), value) for name, value in _by_counter(launch, counted.counter_of).items())
+        now = end
+    return {"kernel": table("kernel", kernels), "count": table("count", values)}
+
+
+@contextmanager
+def switched_on(index: int, cuda: Any = None) -> Iterator[None]:
+    """Have whatever profiles this process profile what a device does until the block ends.
+
+    `cuda` stands in for the driver's library. Raises UnavailableError where the driver refuses.
+    """
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
+        _enter_context(cuda, index)
+        _check(cuda.cuProfilerStart(), "cuProfilerStart")
+    except (OSError, AttributeError) as error:
+        raise UnavailableError(f"the CUDA driver cannot mark the step to count: {error}") from error
+    try:
+        yield
+    finally:
+        cuda.cuProfilerStop()
+
+
+def _enter_context(cuda: Any, index: int) -> None:
+    """Make the device's primary context, the one frameworks use, this thread's where it has none."""
+    current, device = ctypes.c_void_p(), ctypes.c_int()
+    _check(cuda.cuInit(0), "cuInit")
+    _check(cuda.cuCtxGetCurrent(ctypes.byref(current)), "cuCtxGetCurrent")
+    if current.value:
+        return
+    _check(cuda.cuDeviceGet(ctypes.byref(device), index), "cuDeviceGet")
+    _check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(current), device), "cuDevicePrimaryCtxRetain")
+    _check(cuda.cuCtxSetCurrent(current), "cuCtxSetCurrent")
+
+
+def _check(status: int, call: str) -> None:
+    if status:
+        raise OSError(f"{call}: error {status}")
+
+
+def _run(child: Sequence[str], wanted: Iterable[str], tool: Path, limit_s: float) -> tuple[int, str]:
+    """Run a child under the tool; return its exit code and all that was printed. The whole group ends with it."""
+    with TemporaryDirectory(prefix="tbdprof-ncu-") as folder:
+        log, printed = Path(folder) / "log", Path(folder) / "printed"
+        with printed.open("wb") as sink:
+            process = _started(command(tool, log, wanted, child), sink)
+            try:
+                code = process.wait(limit_s)
+            except subprocess.TimeoutExpired as error:
+                raise UnavailableError(f"Nsight Compute was not done after {limit_s:g} s, and was ended") from error
+            finally:
+                _end(process)
+        return code, "\n".join(file.read_text(errors="replace") for file in (printed, log) if file.exists())
+
+
+def _started(words: Sequence[str], sink: Any) -> "subprocess.Popen[bytes]":
+    settings = {**os.environ, "LC_ALL": "C.UTF-8"}  # numbers are printed in the language's way
+    try:
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            env=settings,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise UnavailableError(f"Nsight Compute cannot be started: {words[0]}: {error.strerror}") from error
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError, PermissionError):  # it is gone, and all that it started
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _judged(code: int, said: str, wanted: Mapping[str, str], unknown: Sequence[str]) -> Counted:
+    found = output.launches(said)
+    if not any(_by_counter(each, wanted) for each in found):
+        raise UnavailableError(_reason(code, said))
+    remarks = [f"unknown on this device: {', '.join(unknown)}"] if unknown else []
+    if len(found) >= MOST_LAUNCHES:
+        remarks.append(f"the first {MOST_LAUNCHES} launches of the step alone were counted")
+    if told := [each for each in output.errors(said) if not output.unknown_metrics(f"==ERROR== {each}")]:
+        remarks.append(f"Nsight Compute said: {told[0]}")
+    return Counted(found, wanted, remarks)
+
+
+def _reason(code: int, said: str) -> str:
+    """Return why nothing was counted, in one sentence."""
+    for sign, reason in _REASONS.items():
+        if sign in said:
+            return reason
+    own = [line.removeprefix("tbdprof: ") for line in said.splitlines() if line.startswith("tbdprof: ")]
+    told = output.errors(said)
+    if own:
+        return f"the step to count could not be run: {own[-1]}"
+    if told:
+        return f"Nsight Compute failed: {told[0]}"
+    return NO_KERNEL if not code else f"Nsight Compute ended with {code}: {_last_line(said)}"
+
+
+def _last_line(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("==")]
+    return lines[-1] if lines else "it said nothing"
+
+
+def _names(told: str, metric: str) -> bool:
+    """Tell whether a name in the tool's words, with or without its suffix, is a metric's."""
+    return metric == told or metric.startswith(f"{told}.")
+
+
+def _by_counter(launch: Launch, counter_of: Mapping[str, str]) -> dict[str, float]:
+    """Return a launch's values by counter; several metrics of one counter add up."""
+    found: dict[str, float] = {}
+    for metric, counter in counter_of.items():
+        if metric in launch.values:
+            found[counter] = found.get(counter, 0.0) + launch.values[metric]
+    return found

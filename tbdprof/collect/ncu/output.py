@@ -1,0 +1,133 @@
+"""What Nsight Compute prints: its raw page as CSV, a row a launch of a kernel, between lines of its own.
+
+The line after the header has the units. Numbers may have separators of thousands; what a metric could not tell is
+`n/a`. Lines of the tool begin with `==ERROR==`, `==WARNING==` or `==PROF==`. Names are asked for as the compiler wrote
+them and demangled here, by the function that torch's profiler demangles with: the tool's own spelling is another.
+"""
+
+import csv
+import ctypes
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+Triple = tuple[int, int, int]
+Values = Mapping[str, float]
+
+NAME, STREAM, BLOCK, GRID = "Kernel Name", "Stream", "Block Size", "Grid Size"
+UNITS: Mapping[str, float] = {
+    "": 1,
+    "inst": 1,
+    "cycle": 1,
+    "byte": 1,
+    "Kbyte": 1e3,
+    "Mbyte": 1e6,
+    "Gbyte": 1e9,
+    "ns": 1,
+    "nsecond": 1,
+    "us": 1e3,
+    "usecond": 1e3,
+    "ms": 1e6,
+    "msecond": 1e6,
+    "s": 1e9,
+    "second": 1e9,
+    "%": 0.01,
+}
+_SAID = re.compile(r"^==(ERROR|WARNING)== *(.*?) *$", re.MULTILINE)
+_UNKNOWN = re.compile(r"Failed to find metric (?:regex:\^?)?(\w+(?:\.\w+)*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch of a kernel and the values its metrics told: nanoseconds, bytes, counts, fractions of time."""
+
+    name: str
+    stream: int
+    grid: Triple
+    block: Triple
+    values: Values
+
+
+def launches(text: str) -> list[Launch]:
+    """Return the launches of a raw page in the order of the rows, empty where there is no page."""
+    rows = _rows(text)
+    header, units = next(rows, []), next(rows, [])
+    if NAME not in header or len(units) != len(header):
+        return []
+    at = {name: place for place, name in enumerate(header)}
+    scales = {name: UNITS[unit] for name, unit in zip(header, units, strict=True) if "__" in name and unit in UNITS}
+    return [_launch(row, at, scales) for row in rows if len(row) == len(header)]
+
+
+def errors(text: str) -> list[str]:
+    """Return what the tool called an error, in its words."""
+    return [said for kind, said in _SAID.findall(text) if kind == "ERROR"]
+
+
+def unknown_metrics(text: str) -> list[str]:
+    """Return the metrics the tool does not know on this device, by name and, where it was told one, suffix."""
+    return list(dict.fromkeys(_UNKNOWN.findall(text)))
+
+
+@cache
+def demangled(name: str) -> str:
+    """Return a function's name as C++'s runtime spells it; as it is where it is not mangled or there is no runtime."""
+    demangle, status = _demangler(), ctypes.c_int()
+    if not name.startswith("_Z") or demangle is None:
+        return name
+    found = demangle(name.encode(), None, None, ctypes.byref(status))
+    if not found:
+        return name
+    text = ctypes.string_at(found).decode(errors="replace")
+    ctypes.CDLL(None).free(ctypes.c_void_p(found))
+    return text
+
+
+@cache
+def _demangler() -> Any:
+    """Return the C++ runtime's own function, None where there is no runtime."""
+    try:
+        function = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
+    except (OSError, AttributeError):
+        return None
+    function.restype = ctypes.c_void_p
+    return function
+
+
+def _rows(text: str) -> Iterator[list[str]]:
+    """Yield the fields of the page's lines, the header first."""
+    begin = re.search(r'^"?ID"?,', text, re.MULTILINE)
+    lines = text[begin.start() :].splitlines() if begin else []
+    return csv.reader(line for line in lines if line and not line.startswith("=="))
+
+
+def _launch(row: list[str], at: Mapping[str, int], scales: Mapping[str, float]) -> Launch:
+    found = {name: scale * _number(row[at[name]]) for name, scale in scales.items()}
+    return Launch(
+        demangled(row[at[NAME]]),
+        int(_told(row, at, STREAM) or -1),
+        _triple(_told(row, at, GRID)),
+        _triple(_told(row, at, BLOCK)),
+        {name: value for name, value in found.items() if math.isfinite(value)},
+    )
+
+
+def _told(row: list[str], at: Mapping[str, int], column: str) -> str:
+    return row[at[column]] if column in at else ""
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return math.nan
+
+
+def _triple(text: str) -> Triple:
+    """Return "(4, 1, 1)" as numbers; what is not told is 0."""
+    found = [int(number) for number in re.findall(r"\d+", text)][:3]
+    x, y, z = (*found, 0, 0, 0)[:3]
+    return x, y, z

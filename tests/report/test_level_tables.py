@@ -1,0 +1,80 @@
+"""The levels in words and as JSON, from results made by hand."""
+
+import json
+from dataclasses import replace
+
+from make import run
+
+from tbdprof.analysis.counted import Counted, CountedKernels
+from tbdprof.analysis.levels import Agreement, KernelLevels, Levels, Pipes
+from tbdprof.analysis.summary import Summary, summarize
+from tbdprof.recording import Recording
+from tbdprof.report import json_report, terminal
+
+KEY = ("void gemm<float>(float*)", "[16, 8, 1]", "[256, 1, 1]")
+KERNELS = CountedKernels(KEY, 2.0, 0.01, 0.4, 2, 3e9, {"tf32": 5e9}, 2048.0, 0.61, 0.0, 0.55, 0.02, 0.57)
+COUNTED = Counted(12, 4e9, {"tf32": 5e9}, 4096.0, 8.5e9, 0.5, 0.02, 0.52, (KERNELS,), (KEY,), 0.125, 3, ())
+ROW = KernelLevels(KEY, 0.01, 0.4, True, 0.58, 0.57, Pipes(0.62, 0.0, 0.6), Pipes(0.61, 0.0))
+LEVELS = Levels(
+    (ROW,),
+    (Agreement("FP32 pipe, sampled against counted", 17, 20, 0.02, -0.035),),
+    0.49,
+    0.52,
+    Pipes(0.6, 0.0, 0.58),
+    Pipes(0.59, 0.0),
+    Pipes(0.57, 0.01),
+)
+
+
+def summary(counted: Counted | None = COUNTED, levels: Levels | None = LEVELS) -> Summary:
+    return replace(summarize(Recording(run(device="cuda:0"))), counted=counted, levels=levels)
+
+
+def test_the_full_report_has_each_level_of_the_longest_kernels() -> None:
+    text = terminal.render(summary(), width=120, full=True)
+
+    (row,) = (line for line in text.splitlines() if "gemm<float>" in line)
+    assert row.replace(" %", "").split() == ["40.0", "gemm<float>", "58.0", "57.0", "60.0–62.0", "61.0", "0.0", "0.0"]
+    (whole,) = (line for line in text.splitlines() if "all, by time" in line)
+    assert "49.0 %" in whole
+    assert "FP32 pipe, sampled against counted: 17 of 20 within 2 points, the worst -3.5" in text
+    assert "the driver's own 57.0 %, sampled 60.0 %, counted 59.0 %" in text
+
+
+def test_the_short_report_has_the_step_and_how_far_the_levels_agree() -> None:
+    text = terminal.render(summary(), width=120)
+
+    assert "gemm<float>" not in text
+    assert "4.00 GFLOP fp32, 5.00 GFLOP tf32 (tensor); by definition 8.50 GFLOP; 12 launches" in text
+    assert "17 of 20 within 2 points" in text
+    assert "not counted: 1 kernels, 12.5 % of busy time" in text
+
+
+def test_what_cannot_be_stands_in_the_report() -> None:
+    planted = replace(COUNTED, violations=("counted above 1 of gemm: 1.350",))
+
+    assert "counted above 1 of gemm: 1.350" in terminal.render(summary(planted), width=120)
+
+
+def test_the_document_has_counts_levels_and_agreements() -> None:
+    told = json_report.document(summary())
+
+    json.dumps(told, allow_nan=False)
+    assert told["counted"]["fp32_flops"] == 4e9
+    assert told["counted"]["kernels"][0]["tensor_flops"] == {"tf32": 5e9}
+    (row,) = told["levels"]["rows"]
+    assert row["fp32_pipe"] == {"sampled_low": 0.6, "sampled": 0.62, "counted": 0.61, "difference": 0.62 - 0.61}
+    assert row["flop"]["difference"] == 0.58 - 0.57
+    assert told["levels"]["whole"]["tensor_pipe"]["device"] == 0.01
+    assert told["levels"]["agreements"][0]["within"] == 17
+
+
+def test_without_them_there_is_nothing_but_a_reason() -> None:
+    plain = summary(None, None)
+
+    assert "counted" not in terminal.render(plain, width=120)
+    told = json_report.document(plain)
+    assert told["counted"] is told["levels"] is None
+    assert told["missing"]["counted"] == "counted with --exact only"
+    assert "counted" not in plain.missing_now
+    assert summarize(Recording(run())).missing["counted"] == summarize(Recording(run())).missing["levels"]
