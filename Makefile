@@ -1,10 +1,11 @@
-# make run | test | lint | bench | suite | train-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
+# make run | test | lint | bench | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
 PYTHON ?= python3
 RUN_ARGS ?=
 SUITE_ARGS ?=
 CHECK_ARGS ?=
 TEST_ARGS ?= --numprocesses 2 --dist loadfile
 BENCH_ARGS ?=
+GPU_ARGS ?=
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
@@ -12,7 +13,7 @@ DECLARED := setup.py pyproject.toml constraints.txt
 LIBRARIES := libgomp.so.1 libquadmath.so.0
 
 .DEFAULT_GOAL := run
-.PHONY: run test lint bench suite train-check clean
+.PHONY: run test lint bench suite train-check gpu-check clean
 
 # Question mode prints nothing and makes make itself stop with 1; a failing recipe would make it 2.
 ifneq ($(MAKECMDGOALS),clean)
@@ -44,6 +45,10 @@ lint: .venv/test.stamp
 bench: .venv/test.stamp
 	$(BIN)/python tests/benchmarks/overhead.py $(BENCH_ARGS)
 	$(BIN)/python tests/benchmarks/large.py
+
+# What must be shown on a card, within 10 minutes, with whatever Python has the framework there.
+gpu-check:
+	$(PYTHON) tests/gpu/check.py $(GPU_ARGS)
 
 # Every model in every framework it is written for. One that fails keeps no other from its turn, and is named at the end.
 CELLS = from tbdprof import suite; print(*(f"{name}:{each}" for name in suite.names() for each in suite.frameworks(name)))
