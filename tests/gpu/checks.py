@@ -10,6 +10,7 @@ from typing import Any
 
 from gpu import beside, nets, products, runs
 from gpu import cost as costs
+from gpu.cupti_records import cupti_records
 from gpu.fixtures import parted, trimmed
 from gpu.schedule import FAIL, NOT_POSSIBLE, PASS, Check, Verdict, judged
 from gpu.setting import DEVICE, STEADY_S, WINDOW_S
@@ -211,6 +212,7 @@ CHECKS = (
     costs.check(256, (costs.PM,), 150),
     Check("fixtures", 60, fixtures),
     resnet50("fp32", 32, "tensorflow"),
+    Check("cupti-python", 60, cupti_records),
 )
 
 
