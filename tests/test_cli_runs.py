@@ -178,9 +178,12 @@ def test_running_out_of_memory_says_what_was_asked_for_and_what_to_try(framework
     assert len(said) == 1, "\n".join(said)
     assert said[0].startswith("tbdprof: out of memory (")
     assert asked in said[0]
-    assert said[0].endswith("; what was recorded is in a.tbd: try a smaller --batch-size")
     kept = load(Path("a.tbd"))
-    assert states(kept) == [("warmup", "cut short")]
+    fits = kept.run.fitting_batch
+    tried = "try a smaller --batch-size" if fits is None else f"try --batch-size {fits}"
+    assert said[0].endswith(f"; what was recorded is in a.tbd: {tried}")
+    assert states(kept)[0] == ("warmup", "cut short")
+    assert [name for name, _ in states(kept)] == ["warmup", "out_of_memory"]
     assert kept.run.ended_by in ("RuntimeError", "MXNetError")
     assert f"incomplete: {kept.run.ended_by}" in report()
 

@@ -1,14 +1,17 @@
 """A memory window: every allocation torch tells of, the spans it lies in, and owners read at markers."""
 
+import threading
+import time
 import weakref
 from collections.abc import Sequence
 
 import torch
 
+from tbdprof.counters import ALLOCATOR_ALLOCATED
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks import Drained
-from tbdprof.hooks.on_torch import owners, process
-from tbdprof.hooks.on_torch.events import Mark, Point, SeenTensor, Trace
+from tbdprof.hooks.on_torch import cuda_memory, owners, process
+from tbdprof.hooks.on_torch.events import Mark, Marked, Point, SeenTensor, Trace
 from tbdprof.hooks.on_torch.tables import build
 from tbdprof.hooks.on_torch.trace import Session
 from tbdprof.hooks.on_torch.watch import Watch
@@ -28,11 +31,15 @@ class MemoryWindow:
         self._left: Sequence[SeenTensor] = ()
         self._trace: Trace | None = None
         self._missing: dict[str, str] = {}
+        self._device = watch.watched.device()
+        self._levels: list[tuple[int, cuda_memory.Levels]] = []
+        self._read_levels()  # with the workspaces that are released here, which operators then ask for anew
         process.release_workspaces()
         self._session = Session("memory")
         self._is_open = True
         try:
             self._existing = owners.existing(watch.watched)
+            self._missing.update(cuda_memory.uncounted(self._existing, self._device))
             watch.open_window(reads_owners=True)
             watch.markers.place(
                 Mark(Point.BEGIN, owned=owners.everything(watch.watched)),
@@ -50,6 +57,7 @@ class MemoryWindow:
         """Mark the end of a step and read all owners there."""
         if self._watch.markers.is_on():  # else, as in a forked child, none would be kept
             self._watch.markers.place(Mark(Point.STEP, owned=owners.everything(self._watch.watched)))
+            self._read_levels()
 
     def stop(self) -> None:
         """Look at what is left, take the markers' hooks off and end the session; does nothing the second time."""
@@ -57,16 +65,25 @@ class MemoryWindow:
             return
         self._deaths.clear()
         try:
+            self._missing.update(cuda_memory.remarks(self._device))
             self._left = owners.seen(self._watch.watched)
         finally:
             self._end()
 
     def drain(self, strings: Strings) -> Drained:
-        """Return allocations, owners and spans."""
+        """Return allocations, owners, spans, and samples of what the allocator holds."""
+        if self._counted_from_start and self._trace is not None and self._device == "cpu" and self._trace.events:
+            self._levels.append((self._trace.events[0][0], {ALLOCATOR_ALLOCATED: self._trace.cpu_bytes_at_begin}))
+        levels = {"sample": cuda_memory.samples(self._levels, self._device, strings)} if self._levels else {}
         if self._trace is None:
-            return Drained({}, [], self._missing)
+            return Drained(levels, [], self._missing)
         tables, marks, missing = build(self._trace, self._existing, self._counted_from_start, strings, self._left)
-        return Drained(tables, marks, self._missing | missing)
+        return Drained(tables | levels, marks, self._missing | missing)
+
+    def _read_levels(self) -> None:
+        found = cuda_memory.levels(self._device)
+        if found:
+            self._levels.append((time.monotonic_ns(), found))
 
     def _end(self) -> None:
         self._is_open = False
@@ -74,3 +91,25 @@ class MemoryWindow:
             self._trace = self._session.end(self._watch.close_window())
         except UnavailableError as error:
             self._missing["memory"] = str(error)
+
+
+class Remains:
+    """What is in memory when this is made, read without a session, for which the process may have no room left."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._device = watch.watched.device()
+        self._levels = [(time.monotonic_ns(), cuda_memory.levels(self._device))]
+        self._existing = owners.existing(watch.watched)
+        self._mark = Mark(Point.BEGIN, owned=owners.everything(watch.watched))
+
+    def mark_step(self) -> None:
+        """Mark nothing: no step is taken."""
+
+    def stop(self) -> None:
+        """Have nothing to put back."""
+
+    def drain(self, strings: Strings) -> Drained:
+        """Return the blocks there were, and their owners."""
+        trace = Trace([(self._levels[0][0], Marked(threading.get_ident(), self._mark))], begun=True)
+        tables, _, missing = build(trace, self._existing, counted_from_start=True, strings=strings)
+        return Drained({**tables, "sample": cuda_memory.samples(self._levels, self._device, strings)}, [], missing)

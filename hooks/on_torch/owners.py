@@ -9,6 +9,7 @@ from torch._C import DisableTorchFunctionSubclass
 from torch.utils._pytree import tree_leaves
 
 from tbdprof.hooks.naming import prefixes
+from tbdprof.hooks.on_torch import cuda_memory
 from tbdprof.hooks.on_torch.events import Existing, Owned, SeenTensor
 from tbdprof.hooks.on_torch.trace import device_text
 from tbdprof.records import Role
@@ -163,7 +164,7 @@ def inputs(arguments: object) -> list[Owned]:
 
 def existing(watched: Watched) -> list[Existing]:
     """Return the blocks there now: what Python can see on the CPU, and CUDA's whole account."""
-    return [*_existing_on_cpu(watched), *_existing_on_cuda()]
+    return [*_existing_on_cpu(watched), *cuda_memory.blocks()]
 
 
 def seen(watched: Watched) -> list[SeenTensor]:
@@ -191,18 +192,6 @@ def uncounted(watched: Watched) -> dict[str, str]:
         "(shared, mapped or an array of numpy's): they are not counted"
     )
     return {"foreign_memory": told} if rows else {}
-
-
-def _existing_on_cuda() -> list[Existing]:
-    if not torch.cuda.is_available() or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return []
-    segments = torch.cuda.memory_snapshot(include_traces=False)  # type: ignore[no-untyped-call]
-    return [
-        Existing(f"cuda:{segment['device']}", block["address"], block["size"])
-        for segment in segments
-        for block in segment["blocks"]
-        if block["state"] == "active_allocated"
-    ]
 
 
 def call_at_death(

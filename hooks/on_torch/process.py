@@ -1,9 +1,12 @@
-"""What is set for a torch process and what is asked of it: accounting, devices, precision."""
+"""What is set for a torch process and what is asked of it: accounting, devices."""
 
 import ctypes
+import gc
+import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +17,7 @@ from tbdprof.errors import UnavailableError, UsageError
 
 _LIBRARIES = ("libc10.so", "libc10.dylib", "c10.dll")
 _FLAG = "FLAGS_caffe2_report_cpu_memory_usage"
+_PROFILER_LOG_LEVEL = "KINETO_LOG_LEVEL"
 _LOG_LEVEL, _ERROR = "FLAGS_caffe2_log_level", 2
 _KINETO = ("_ZN9libkineto12ConfigLoader8instanceEv", "_ZN9libkineto12ConfigLoader10stopThreadEv")
 _Number = TypeVar("_Number", ctypes.c_bool, ctypes.c_int)
@@ -61,6 +65,18 @@ def stop_polling() -> None:
     stop(instance())
 
 
+@contextmanager
+def quiet_profiler() -> Iterator[None]:
+    """Keep torch's profiler from writing to stderr: its library reads the level when first used."""
+    before = os.environ.get(_PROFILER_LOG_LEVEL)
+    os.environ[_PROFILER_LOG_LEVEL] = before or "9"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_PROFILER_LOG_LEVEL]
+
+
 def choose_device(wanted: str) -> str:
     """Return "cpu" or "cuda:N" for auto, cpu, cuda or cuda:N."""
     if wanted == "auto":
@@ -84,18 +100,6 @@ def device_name(device: str) -> str:
     if device != "cpu":
         return torch.cuda.get_device_name(device)
     return host.processor_name() or platform.processor()
-
-
-def precision_flags() -> Mapping[str, str]:
-    """Return the settings that decide in which precision and how reproducibly torch computes."""
-    return {
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
-        "cuda.matmul.fp32_precision": torch.backends.cuda.matmul.fp32_precision,
-        "cudnn.allow_tf32": str(torch.backends.cudnn.allow_tf32),
-        "cudnn.benchmark": str(torch.backends.cudnn.benchmark),
-        "cudnn.deterministic": str(torch.backends.cudnn.deterministic),
-        "deterministic_algorithms": str(torch.are_deterministic_algorithms_enabled()),
-    }
 
 
 def peak_bytes(device: str) -> int | None:
@@ -128,6 +132,17 @@ def out_of_memory(error: BaseException) -> str | None:
         return text
     if isinstance(error, RuntimeError | MemoryError) and _OUT_OF_MEMORY.search(text):
         return text
+    return None
+
+
+def give_back_memory() -> str | None:
+    """Let go of what the allocator keeps and nothing uses, for other processes; return why not where it cannot."""
+    gc.collect()
+    try:
+        if _cuda_is_on():
+            torch.cuda.empty_cache()
+    except RuntimeError as error:  # the device is beyond being asked
+        return str(error).partition("\n")[0]
     return None
 
 

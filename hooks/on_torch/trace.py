@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import ClassVar
 
 import torch
@@ -121,13 +122,15 @@ class Session:
                 self._exit()
 
     def _exit(self) -> None:
+        if self._gpu is None:
+            self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            return
+        self._profile.use_device = None  # else it waits for the current device, which need not be the run's
         try:
-            self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            with ExitStack() as ends:
+                ends.callback(self._profile.__exit__, None, None, None)
+                process.synchronize(self._gpu)
         except RuntimeError as error:
-            if self._profile.use_device is None:
-                raise
-            self._profile.use_device = None  # it waits for the device first, and that failed
-            self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             raise UnavailableError(f"torch's profiler lost the GPU: {str(error).splitlines()[0]}") from error
 
 

@@ -10,7 +10,7 @@ from torch.autograd.profiler import profile as torchs_profile
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks import Drained
-from tbdprof.hooks.on_torch import activity, trace
+from tbdprof.hooks.on_torch import activity, process, trace
 from tbdprof.hooks.on_torch.events import Mark, Point
 from tbdprof.hooks.on_torch.kernels import KernelsWindow
 from tbdprof.hooks.on_torch.trace import Session, is_profiler_active
@@ -36,10 +36,10 @@ class OnGpu(torchs_profile):
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.use_device is not None and self.breaks:
-            raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore lines")
-        self.use_device = None
+        assert self.use_device is None, "it would wait for the current device"
         super().__exit__(*error)
+        if self.breaks:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore lines")
 
 
 @pytest.fixture
@@ -99,13 +99,33 @@ def test_a_build_of_torch_without_cupti_says_so(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("_gpu")
-def test_a_gpu_that_breaks_takes_the_profiler_off_and_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OnGpu, "breaks", True)
+@pytest.mark.parametrize("where", ["where the device is waited for", "where the profiler ends"])
+def test_a_gpu_that_breaks_takes_the_profiler_off_and_the_loop_goes_on(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def breaks(device: str) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore lines")
+
+    if where == "where the device is waited for":
+        monkeypatch.setattr(process, "synchronize", breaks)
+    else:
+        monkeypatch.setattr(OnGpu, "breaks", True)
 
     drained, _ = recorded("cuda:0")
 
     told = drained.missing["kernels"]
     assert told == "torch's profiler lost the GPU: CUDA error: an illegal memory access was encountered"
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_the_runs_own_device_is_waited_for_before_the_profiler_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    order, end = list[str](), OnGpu.__exit__
+    monkeypatch.setattr(process, "synchronize", order.append)
+    monkeypatch.setattr(OnGpu, "__exit__", lambda self, *error: (order.append("the profiler"), end(self, *error))[1])
+
+    recorded("cuda:1")
+
+    assert order == ["cuda:1", "the profiler"]
 
 
 @pytest.mark.usefixtures("_gpu")

@@ -1,0 +1,123 @@
+"""What torch's CUDA allocator tells of itself: its blocks, what it holds, and what it keeps for captured graphs.
+
+Its formats are those `torch.cuda.memory_snapshot` and `torch.cuda.memory_stats` document. A block's size is what the
+allocator made of the request; what was requested it tells of blocks that are there, and not in its events.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from tbdprof.counters import (
+    ALLOCATOR_ALLOCATED,
+    ALLOCATOR_FRAGMENTS,
+    ALLOCATOR_PRIVATE,
+    ALLOCATOR_RESERVED,
+    DEVICE_FREE,
+)
+from tbdprof.hooks.on_torch.events import Existing
+from tbdprof.records import Strings, Table, table
+
+Levels = Mapping[str, int]  # bytes by counter
+_SHARED_POOL = (0, 0)
+_STATISTICS = {
+    ALLOCATOR_RESERVED: "reserved_bytes.all.current",
+    ALLOCATOR_ALLOCATED: "allocated_bytes.all.current",
+    ALLOCATOR_FRAGMENTS: "inactive_split_bytes.all.current",
+}
+ROUNDING = (
+    "told of blocks that were there when the memory window began, and of owned ones: of others torch tells the rounded "
+    "block alone, and the rounding is within their category"
+)
+
+
+def is_on() -> bool:
+    """Return whether CUDA is in use; asking anything more would begin to use it."""
+    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+def blocks() -> list[Existing]:
+    """Return the blocks in use, of every device."""
+    return [
+        Existing(
+            f"cuda:{segment['device']}",
+            block["address"],
+            block["size"],
+            requested_bytes=min(block.get("requested_size", -1), block["size"]),
+        )
+        for segment in _segments()
+        for block in segment["blocks"]
+        if block["state"] == "active_allocated"
+    ]
+
+
+def uncounted(existing: Sequence[Existing], device: str | None) -> dict[str, str]:
+    """Return, where the blocks of a device are not what its allocator counts, by how much they differ."""
+    held: dict[str, int] = defaultdict(int, {device: 0} if device not in (None, "cpu") and is_on() else {})
+    for block in existing:
+        if block.device != "cpu":
+            held[block.device] += block.bytes
+    counted = {device: torch.cuda.memory_allocated(device) for device in held}
+    wrong = [
+        f"{device} counts {counted[device]} bytes in use and lists {listed}"
+        for device, listed in held.items()
+        if counted[device] != listed
+    ]
+    return {"existing blocks": f"when the memory window began {'; '.join(wrong)}"} if wrong else {}
+
+
+def levels(device: str | None) -> Levels:
+    """Return what the allocator holds of a device and what the driver can still give, nothing where CUDA is off."""
+    if device in (None, "cpu") or not is_on():
+        return {}
+    told = torch.cuda.memory_stats(device)
+    found = {counter: int(told[name]) for counter, name in _STATISTICS.items() if name in told}
+    found[ALLOCATOR_PRIVATE] = sum(each["total_size"] for each in _segments_of(device) if _is_private(each))
+    with suppress(RuntimeError):  # of a device that is beyond being asked
+        found[DEVICE_FREE] = int(torch.cuda.mem_get_info(device)[0])
+    return found
+
+
+def remarks(device: str | None) -> dict[str, str]:
+    """Return what the allocator's levels do not show by themselves."""
+    if device in (None, "cpu") or not is_on():
+        return {}
+    told, mine = {"rounding": ROUNDING}, _segments_of(device)
+    private = sum(each["total_size"] for each in mine if _is_private(each))
+    expandable = sum(each["total_size"] for each in mine if each.get("is_expandable"))
+    if private:
+        told["private pools"] = (
+            f"{private} reserved bytes belong to captured graphs or other pools of their own: what a graph that is "
+            "replayed does in them is told by nobody"
+        )
+    if expandable:
+        told["expandable segments"] = f"{expandable} reserved bytes grow and shrink in place: what is mapped counts"
+    return told
+
+
+def samples(read: Sequence[tuple[int, Levels]], device: str | None, strings: Strings) -> Table:
+    """Return levels read at some times as samples."""
+    place = strings.add(device or "")
+    return table("sample", [(strings.add(name), place, at, size) for at, found in read for name, size in found.items()])
+
+
+def _segments() -> Sequence[Mapping[str, Any]]:
+    """Return what the allocator asked the driver for; an allocator of another kind than torch's own tells nothing."""
+    if not is_on():
+        return []
+    try:
+        told: Sequence[Mapping[str, Any]] = torch.cuda.memory_snapshot(include_traces=False)  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        return []
+    return told
+
+
+def _segments_of(device: str | None) -> Sequence[Mapping[str, Any]]:
+    return [each for each in _segments() if f"cuda:{each['device']}" == device]
+
+
+def _is_private(segment: Mapping[str, Any]) -> bool:
+    return tuple(segment.get("segment_pool_id", _SHARED_POOL)) != _SHARED_POOL

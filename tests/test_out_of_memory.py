@@ -1,0 +1,273 @@
+"""Loops and runs that end out of memory: what is kept of them, and the batch that is found to fit."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fakes import FakeClock, FakeHook
+
+from tbdprof import drive, fitting, post_mortem
+from tbdprof.analysis.summary import summarize
+from tbdprof.collect import context
+from tbdprof.errors import DeviceMemoryError, UnavailableError
+from tbdprof.fitting import Fit, Trial, search
+from tbdprof.plan import OUT_OF_MEMORY, Plan, silent
+from tbdprof.profiler import Profiler
+from tbdprof.recorder import Recorder
+from tbdprof.recording import Recording, load, save
+from tbdprof.records import Role, Run
+from tbdprof.suite.workload import Config
+
+ROOM = 1000
+ROOT = Path(__file__).parent.parent
+
+
+class Machine:
+    """Room for 1000 bytes; a batch takes 100 and 10 for each of its samples, or what else it is told to take."""
+
+    def __init__(self, took: Callable[[int], float] = lambda size: 100 + 10 * size, seconds: float = 0.0) -> None:
+        self.clock = FakeClock()
+        self.took = took
+        self.seconds = seconds
+        self.tried: list[int] = []
+
+    def __call__(self, size: int) -> Trial:
+        self.tried.append(size)
+        self.clock.sleep(self.seconds)
+        took = round(self.took(size))
+        return Trial(took if took <= ROOM else None, ROOM)
+
+    def search(self, failed: int, limit_s: float = 100.0) -> Fit:
+        return search(failed, self, lambda: self.clock() / 1e9, limit_s)
+
+
+def test_the_largest_batch_on_the_line_below_the_room_less_a_margin_is_tried() -> None:
+    machine = Machine()
+    fit = machine.search(160)
+
+    # 3 % of 1000 are left: 870 / 10.
+    assert machine.tried == [20, 40, 87]
+    assert fit == Fit(87, {20: 300, 40: 500, 87: 970}, ROOM)
+
+
+def test_a_batch_that_does_not_fit_as_foretold_is_halved_once() -> None:
+    machine = Machine(lambda size: 100 + 10 * size + (500 if size > 80 else 0))
+
+    assert machine.search(160).batch_size == 43
+    assert machine.tried == [20, 40, 87, 43]
+
+
+def test_what_was_seen_to_fit_stands_where_half_of_what_was_foretold_is_less() -> None:
+    machine = Machine(lambda size: 100 + 10 * size + (900 if size > 60 else 0))
+
+    assert machine.search(280).batch_size == 35
+    assert machine.tried == [35, 70]
+
+
+def test_where_the_first_trials_do_not_fit_smaller_ones_are_made() -> None:
+    machine = Machine(lambda size: 300 * size)
+
+    assert machine.search(64) == Fit(2, {2: 600}, ROOM)
+    assert machine.tried == [8, 2]
+
+
+@pytest.mark.parametrize(("failed", "tried", "fits"), [(1, [], None), (2, [1], 1), (3, [1, 2], 2), (5, [1, 2, 4], 4)])
+def test_small_batches_have_few_below_them(failed: int, tried: list[int], fits: int | None) -> None:
+    machine = Machine()
+    fit = machine.search(failed)
+
+    assert (machine.tried, fit.batch_size) == (tried, fits)
+    assert (fit.reason is None) == (fits is not None)
+
+
+def test_nothing_fits_where_not_even_one_sample_does() -> None:
+    machine = Machine(lambda size: 2000)
+
+    assert machine.search(64) == Fit(None, {}, ROOM, "no batch that was tried fits")
+    assert machine.tried == [8, 2, 1]
+
+
+def test_what_does_not_grow_with_the_batch_foretells_nothing() -> None:
+    """TensorFlow takes all of a GPU whatever it needs."""
+    machine = Machine(lambda size: 900)
+
+    assert machine.search(64).batch_size == 16
+    assert machine.tried == [8, 16]
+
+
+def test_trials_end_with_their_time_and_what_was_found_stands() -> None:
+    assert Machine(seconds=60).search(160, limit_s=100).batch_size == 40
+    assert Machine(seconds=200).search(160, limit_s=100).batch_size == 20
+
+
+def test_a_trial_that_fails_otherwise_is_the_reason() -> None:
+    def broken(size: int) -> Trial:
+        raise UnavailableError("the process died")
+
+    assert search(64, broken).reason == "the process died"
+
+
+def test_what_was_found_is_kept_in_the_recording(tmp_path: Path) -> None:
+    path = tmp_path / "a.tbd"
+    save(Recording(Run("toy", "torch", asked_for="8 bytes")), path)
+
+    fitting.keep(Fit(5, {2: 300, 5: 600}, 700), path)
+    kept = load(path).run
+    assert (kept.fitting_batch, kept.batch_peaks, kept.batch_room_bytes) == (5, {"2": 300, "5": 600}, 700)
+    fitting.keep(Fit(None, {}, None, "no time"), path)
+    assert load(path).missing["post_mortem.fitting_batch"] == "no time"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.tbd"]
+
+
+def profiled(hook: FakeHook, failure: BaseException, steps: int) -> Recording:
+    profiler = Profiler(hook, Run("toy", "torch"), Plan(warmup=1, windows=("memory",)), clock=hook.clock)
+
+    def train() -> None:
+        with profiler:
+            for _ in range(steps):
+                profiler.step(1)
+            raise failure
+
+    with pytest.raises(type(failure)) as raised:
+        train()
+    assert raised.value is failure
+    return profiler.recording
+
+
+@pytest.mark.parametrize(("steps", "names"), [(0, ["warmup"]), (2, ["warmup", "memory"])])
+def test_what_is_in_memory_where_a_loop_ends_is_a_window_of_its_own(steps: int, names: list[str]) -> None:
+    recording = profiled(FakeHook(), MemoryError("8 bytes"), steps)
+
+    assert [window.name for window in recording.windows] == [*names, OUT_OF_MEMORY]
+    assert (recording.run.asked_for, recording.run.ended_by) == ("8 bytes", "MemoryError")
+    last = recording.windows[-1]
+    assert (last.state, len(last.table("step")), len(last.table("allocation"))) == ("complete", 0, 1)
+    ending = summarize(recording).post_mortem
+    assert ending is not None
+    assert ending.told_apart == (steps == 2)
+
+
+def test_another_error_leaves_no_such_window() -> None:
+    recording = profiled(FakeHook(), ValueError("8 bytes"), 0)
+
+    assert [window.name for window in recording.windows] == ["warmup"]
+    assert summarize(recording).post_mortem is None
+
+
+@pytest.mark.parametrize("problem", [RuntimeError("the device is gone\nmore"), MemoryError()])
+def test_what_cannot_be_read_of_a_failed_process_changes_nothing_for_the_loop(problem: Exception) -> None:
+    class Broken(FakeHook):
+        def start(self, window: str) -> None:
+            raise problem
+
+    recording = profiled(Broken(), MemoryError("8 bytes"), 0)
+
+    assert recording.missing["post_mortem.live"] == (str(problem).partition("\n")[0] or "MemoryError")
+    assert summarize(recording).post_mortem is not None
+
+
+def test_an_error_that_is_none_records_nothing() -> None:
+    recorder = Recorder(Run("toy", "torch"), None)
+    post_mortem.record(None, FakeHook(), recorder)
+
+    assert recorder.recording.windows == []
+
+
+LOOP = """
+import resource
+import sys
+import torch
+import tbdprof
+
+model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(4)])
+trainer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (300 << 20), resource.RLIM_INFINITY))
+try:
+    with tbdprof.profile(model, trainer, warmup=1, steps=1, output=sys.argv[1]) as prof:
+        for size in (64, 64, 64 << 10):
+            trainer.zero_grad()
+            model(torch.ones(size, 1024)).sum().backward()
+            trainer.step()
+            prof.step(size)
+except RuntimeError as error:
+    print(type(error).__name__, "can't allocate memory" in str(error))
+print(prof)
+"""
+
+
+def test_a_loop_of_ones_own_gets_its_error_and_keeps_what_there_was(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LOOP, str(tmp_path / "a.tbd")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+
+    said = done.stdout.splitlines()
+    assert said[:2] == ["RuntimeError True", "out of memory"]
+    kept = load(tmp_path / "a.tbd")
+    assert (kept.windows[-1].name, kept.windows[-1].state) == (OUT_OF_MEMORY, "complete")
+    ending = summarize(kept).post_mortem
+    assert ending is not None
+    assert ending.live is not None
+    # Four layers of 1024 × 1024 and a bias, and their momentum.
+    assert ending.live["weights"] == ending.live["dynamic"] == 4 * 1025 * 1024 * 4
+    assert ending.asked_bytes == (64 << 10) * 1024 * 4
+    assert (kept.run.ended_by, ending.batch_size) == ("RuntimeError", 64)
+
+
+RUN = """
+import resource
+import sys
+import torch
+from tbdprof import cli
+
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (700 << 20), resource.RLIM_INFINITY))
+sys.argv = ["tbdprof", "run", "resnet50", "--framework", "torch", "--image-size", "32", "--batch-size", "96",
+            "--threads", "1", "--warmup", "1", "--steps", "1", "-q", "-o", sys.argv[1]]
+cli.main()
+"""
+
+
+def test_a_run_says_which_batch_fits_and_it_was_tried(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RUN, str(tmp_path / "a.tbd")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    (said,) = done.stderr.splitlines()
+    kept = load(tmp_path / "a.tbd")
+    assert said.endswith(f"; what was recorded is in {tmp_path / 'a.tbd'}: try --batch-size {kept.run.fitting_batch}")
+    assert kept.run.fitting_batch is not None
+    assert 12 <= kept.run.fitting_batch < 96
+    ending = summarize(kept).post_mortem
+    assert ending is not None
+    assert ending.room_bytes is not None
+    assert all(took <= ending.room_bytes for took in ending.peaks.values())
+    weights = sum(role == Role.WEIGHT for role in kept.windows[-1].table("owner")["role"])
+    assert weights == 161
+
+
+@pytest.mark.parametrize(
+    ("device", "there", "asked"),
+    [("cpu", True, []), ("auto", False, []), ("auto", True, [0]), ("cuda", True, [0]), ("cuda:2", True, [2])],
+)
+def test_what_lies_beneath_is_measured_before_a_run_where_there_is_a_driver(
+    monkeypatch: pytest.MonkeyPatch, device: str, there: bool, asked: list[int]
+) -> None:
+    measured: list[int] = []
+    monkeypatch.setattr(context, "has_driver", lambda: there)
+    monkeypatch.setattr(context, "measure", lambda index, framework: measured.append(index) or context.Taken())
+
+    found = drive._beneath(drive.Request("toy", "torch", device=device))
+    assert (measured, found is None) == (asked, not asked)
+
+
+def test_a_process_that_cannot_let_go_of_its_memory_makes_no_trial(tmp_path: Path) -> None:
+    error = DeviceMemoryError(f"out of memory (8 bytes): {drive.SMALLER}")
+    error.keeps = "it keeps all"
+    path = tmp_path / "a.tbd"
+    save(Recording(Run("toy", "torch", asked_for="8 bytes")), path)
+
+    told = drive._with_a_batch(error, drive.Request("toy", "torch"), Config(64), path, silent)
+    assert str(told) == str(error)
+    assert load(path).missing["post_mortem.fitting_batch"] == "it keeps all"
