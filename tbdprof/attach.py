@@ -117,7 +117,8 @@ class Attachment:
         if self._profiler is None:
             self._hook.close()
         else:
-            self._profiler.stop("the script ended first")
+            failure = getattr(sys, "last_value", None)  # what the script raised, with its frames
+            self._profiler.stop("the script ended first", failure)
 
     def _new_profiler(self) -> "Profiler":
         from tbdprof import instruments

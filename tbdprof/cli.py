@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tbdprof.recording import Recording
 
 INTERRUPTED = 130
-PRECISIONS = ("fp32", "fp64", "bf16")
+PRECISIONS = ("fp32", "tf32", "fp64", "bf16")
 
 
 class RunCommand(click.Command):
@@ -96,6 +96,15 @@ def cli(ctx: click.Context, /) -> None:
     help="The folder of the model's data set, or one batch made from the seed.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--power-period",
+    type=click.IntRange(min=10),
+    default=100,
+    show_default=True,
+    metavar="MS",
+    help="Milliseconds between two samples of a GPU's power and clocks.",
+)
+@click.option("--exact", is_flag=True, help="On a GPU, count one more step exactly, under Nsight Compute.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to record into.")
 @click.option("--force", is_flag=True, help="Overwrite that file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else on stdout.")

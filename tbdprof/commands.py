@@ -47,7 +47,7 @@ def run(
 
 
 def _run_model(words: Sequence[str], asked: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
-    from tbdprof import drive, suite
+    from tbdprof import drive, exact, suite
     from tbdprof.suite.datasets import SYNTHETIC
 
     _refuse_script(words)
@@ -59,12 +59,18 @@ def _run_model(words: Sequence[str], asked: dict[str, Any], *, as_json: bool, qu
     if not asked["data"]:  # which a Path takes for the current folder
         raise UsageError(f"--data is empty: give the folder of the data set, or {SYNTHETIC}")
     asked["data"] = None if asked["data"] == SYNTHETIC else Path(asked["data"])
+    asked["power_period_ms"] = asked.pop("power_period")
+    counts = asked.pop("exact")
+    if counts:
+        exact.refuse(asked["device"])
     request = drive.Request(model=model, options=options, **asked)
     path = request.path()
     older = _version(path)
     try:
         with nullcontext(silent) if quiet else _progress() as progress:
             recording = drive.run(request, path, progress)
+            if counts:
+                recording = exact.add(recording, request, path, progress)
     except KeyboardInterrupt:
         kept = f"what was recorded is in {path}" if _version(path) not in (None, older) else "nothing was recorded yet"
         click.echo(f"tbdprof: interrupted; {kept}", err=True)

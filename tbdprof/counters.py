@@ -13,15 +13,21 @@ DATA_WAIT = "data_wait_seconds"
 ENERGY = "energy_joules"  # grows
 POWER = "power_watts"
 SM_CLOCK = "sm_clock_hz"
+SM_CLOCK_MAX = "sm_clock_max_hz"
 MEMORY_CLOCK = "memory_clock_hz"
 TEMPERATURE = "temperature_celsius"
 DRIVER_BUSY = "driver_busy"  # fraction of the driver's own period in which a kernel of any process ran
 THROTTLE = "clock_reasons"  # bits of nvmlClocksEventReasons
-DEVICE_USED = "device_used_bytes"  # by every process, and by the driver itself
+DEVICE_TOTAL = "device_total_bytes"
+DEVICE_RESERVED = "device_reserved_bytes"  # kept by the driver for itself; where it is told, not in what is used
+DEVICE_USED = "device_used_bytes"  # by every process; with what the driver keeps where that is not told apart
 PROCESS_USED = "process_used_bytes"  # by this process, as the driver tells it
 OTHERS_USED = "others_used_bytes"  # by other processes, as the driver tells it
 ALLOCATOR_RESERVED = "allocator_reserved_bytes"  # what the framework's allocator holds of the device, in use or not
 ALLOCATOR_ALLOCATED = "allocator_allocated_bytes"  # what of it is in use
+ALLOCATOR_FRAGMENTS = "allocator_fragments_bytes"  # what is not in use, but in one piece of the device's with what is
+ALLOCATOR_PRIVATE = "allocator_private_bytes"  # what is reserved for captured graphs and other pools of their own
+DEVICE_FREE = "device_free_bytes"  # what the driver can still give
 
 # Hardware counters over some time (NVML's GPM, prefix gpm_), fractions of the elapsed time or of what was possible.
 GPM_BUSY = "gpm_graphics_busy"
@@ -40,6 +46,8 @@ PM_TENSOR = "pm_tensor_pipe"
 PM_WARPS = "pm_warps"  # active warps per active cycle of a processor cluster
 PM_DRAM = "pm_dram"
 PM_CLOCK = "pm_sm_clock_hz"
+PM_LOST = "pm_lost_samples"  # that are not there, of a window
+PM_RESIDUAL = "pm_clock_residual_ns"  # how far the times of samples may be off after conversion to this clock
 
 # Counts of one launch of a kernel (Nsight Compute).
 COUNTED_NS = "counted_duration_ns"  # alone on the device, not as in training
@@ -48,9 +56,17 @@ COUNTED_FADD = "counted_fadd"
 COUNTED_FMUL = "counted_fmul"
 COUNTED_FP32_PIPE = "counted_fp32_pipe"  # fraction of the elapsed time
 COUNTED_TENSOR_PIPE = "counted_tensor_pipe"
-COUNTED_TENSOR_OPS = "counted_tensor_ops"  # floating-point operations of the tensor cores, a multiply-add two
+COUNTED_TENSOR_OPS = "counted_tensor_ops"  # floating-point operations of the tensor cores, a multiply-add two; + _type
 COUNTED_DRAM_BYTES = "counted_dram_bytes"
+
+# Of the loop's own calls.
+SYNCHRONIZING = "synchronizing"  # 1: from its start to its time the host waited for a device
 
 # Of the instruments themselves.
 CLOCK_RESIDUAL = "clock_residual_ns"  # how far a device's times may be off after conversion to this clock
 LOST = "lost_records"  # records an instrument says or shows that it lost
+
+
+def counted_tensor_ops(precision: str) -> str:
+    """Return the counter of the tensor cores' operations on operands of a type: counted_tensor_ops_tf32."""
+    return f"{COUNTED_TENSOR_OPS}_{precision}"

@@ -1,16 +1,18 @@
 """Drive a model of the suite through the profiler: prepare, build, warm up, record."""
 
 import os
+import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from tbdprof import instruments, suite
-from tbdprof.collect import host
+from tbdprof import fitting, instruments, suite
+from tbdprof.collect import context, host
+from tbdprof.collect.context import Taken
 from tbdprof.counters import DATA_WAIT
-from tbdprof.errors import DataError, DeviceMemoryError, UsageError
+from tbdprof.errors import DataError, DeviceMemoryError, TbdprofError, UsageError
 from tbdprof.hooks import FrameworkHook, Setting, load
 from tbdprof.own_loop import listed, new_run
 from tbdprof.plan import Plan, Progress, plan_for, silent
@@ -19,6 +21,8 @@ from tbdprof.recording import Recording, claim
 from tbdprof.suite import datasets, loading
 from tbdprof.suite.workload import Config, Spec
 from tbdprof.units import bytes_text
+
+SMALLER = "try a smaller --batch-size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Request:
     data: Path | None = None  # folder of the model's data set; None: synthetic
     output: Path | None = None
     force: bool = False
+    power_period_ms: int = 100  # between two samples of a GPU's power
 
     def path(self) -> Path:
         """Return the file to record into; one of this second's name where none was asked for."""
@@ -60,13 +65,19 @@ def run(request: Request, path: Path, progress: Progress = silent) -> Recording:
         datasets.look(spec, request.data)
     _refuse_what_cannot_fit(spec, _configured(spec, request, request.device))
     claim(path, force=request.force)
+    beneath = _beneath(request)
     setting = Setting(request.device, threads(request.threads), request.precision, request.seed)
+    config: Config | None = None
     try:
         with prepared(request.framework, setting, path) as hook:
             config = _configured(spec, request, hook.facts().device)
-            return _record(request, path, progress, hook, spec, config)
+            return _record(request, path, progress, hook, spec, config, beneath)
     except DataError as error:
         raise DataError(f"{error}{_kept(path)}") from error
+    except DeviceMemoryError as error:
+        if config is None:
+            raise
+        raise _with_a_batch(error, request, config, path, progress) from error
 
 
 @contextmanager
@@ -79,13 +90,40 @@ def prepared(framework: str, setting: Setting, path: Path | None = None) -> Iter
     hook.prepare(setting)
     try:
         yield hook
-    except (RuntimeError, MemoryError) as error:
+    except Exception as error:  # each framework has classes of its own
         asked = hook.out_of_memory(error)
         if asked is None:
             raise
-        raise DeviceMemoryError(f"out of memory ({asked}){_kept(path)}: try a smaller --batch-size") from error
+        failure = DeviceMemoryError(f"out of memory ({asked}){_kept(path)}: {SMALLER}")
+        traceback.clear_frames(error.__traceback__)  # which hold the model
+        failure.keeps = hook.give_back_memory()
+        raise failure from error
     finally:
         hook.close()
+
+
+def _with_a_batch(
+    error: DeviceMemoryError, request: Request, config: Config, path: Path, progress: Progress
+) -> DeviceMemoryError:
+    """Find a batch size that fits, keep what was tried in the recording, and return the error that says it."""
+    progress("trying smaller batches", 0, None)
+    if error.keeps is None:
+        attempt = fitting.in_fresh_processes(request.model, request.framework, threads(request.threads), config)
+        fit = fitting.search(config.batch_size, attempt)
+    else:
+        fit = fitting.Fit(None, {}, None, error.keeps)
+    with suppress(TbdprofError):  # of a file that could not be written before
+        fitting.keep(fit, path)
+    found = SMALLER if fit.batch_size is None else f"try --batch-size {fit.batch_size}"
+    return DeviceMemoryError(str(error).removesuffix(SMALLER) + found)
+
+
+def _beneath(request: Request) -> Taken | None:
+    """Measure what lies beneath the framework's allocator, before the framework is there; None on a CPU."""
+    kind, _, number = request.device.partition(":")
+    if kind == "cpu" or not context.has_driver():
+        return None
+    return context.measure(int(number) if number.isdigit() else 0, request.framework)
 
 
 def threads(asked: int | None) -> int:
@@ -116,6 +154,7 @@ def _record(
     hook: FrameworkHook,
     spec: Spec,
     config: Config,
+    beneath: Taken | None,
 ) -> Recording:
     facts = new_run(
         request.model,
@@ -125,9 +164,11 @@ def _record(
         precision=config.precision,
         seed=config.seed,
         options=_options(config),
+        **({} if beneath is None else beneath.facts()),
     )
     waited = {DATA_WAIT: lambda: loading.waited.seconds}
-    found = instruments.of(hook.facts().device, request.framework, waited)
+    found = instruments.of(hook.facts().device, request.framework, waited, power_period_s=request.power_period_ms / 1e3)
+    found = replace(found, missing={**found.missing, **({} if beneath is None else beneath.missing)})
     plan = _plan(request, hook, found.windows)
     profiler = Profiler(hook, facts, plan, path=path, progress=progress, instruments=found)
     profiler.find_peaks()

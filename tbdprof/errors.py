@@ -22,7 +22,9 @@ class RecordingFormatError(TbdprofError):
 
 
 class DeviceMemoryError(TbdprofError):
-    """Report that the training ran out of memory."""
+    """Report that the training ran out of memory; `keeps` is why this process cannot let go of what it has."""
+
+    keeps: str | None = None
 
 
 class DataError(TbdprofError):

@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tbdprof.collect import Collector
+from tbdprof.collect import Collector, threads
+from tbdprof.collect.activity import ActivityCollector
+from tbdprof.collect.counters import CounterSampler, available
 from tbdprof.collect.host_load import OF_HOST, Counters, HostLoad
-from tbdprof.plan import WINDOWS
+from tbdprof.collect.nvml import PERIOD_S, NvmlSampler
+from tbdprof.plan import SAMPLED, WINDOWS, WITH_SAMPLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +20,27 @@ class Instruments:
     missing: Mapping[str, str] = field(default_factory=dict)
 
 
-def of(device: str, framework: str, counters: Counters | None = None) -> Instruments:
+def of(
+    device: str, framework: str, counters: Counters | None = None, *, power_period_s: float = PERIOD_S
+) -> Instruments:
     """Return the instruments for a device ("cpu", "cuda:0"); none of them is started, and nothing is raised.
 
     `counters` are the loop's own; like the host's they grow, and are read at the edges of clean windows.
+    `power_period_s` is the time between two samples of a GPU's power.
     """
     host = HostLoad({**OF_HOST, **(counters or {})})
-    return Instruments({"clean": [host]})
+    if not device.startswith("cuda"):
+        return Instruments({"clean": [host]})
+    driver = NvmlSampler(int(device.partition(":")[2] or 0), period_s=power_period_s)
+    # A process has one client of CUPTI's activities: torch and TensorFlow are that themselves.
+    kernels = [ActivityCollector(number_of_thread=threads.hashed)] if framework == "mxnet" else []
+    collectors: dict[str, list[Collector]] = {
+        "clean": [driver, host],  # the host last: what it counts is not of the time in which the other one begins
+        "memory": [driver],
+        "kernels": [*kernels, driver],
+    }
+    unavailable = available(device)
+    if unavailable is not None:
+        return Instruments(collectors, missing={SAMPLED: unavailable})
+    collectors[SAMPLED] = [CounterSampler(device), *kernels, driver]  # the first takes seconds to begin
+    return Instruments(collectors, WITH_SAMPLED)

@@ -6,6 +6,7 @@ from typing import Protocol
 from tbdprof.steady import BLOCKS
 
 SAMPLED = "sampled"  # a kernels window beside which hardware counters are sampled
+OUT_OF_MEMORY = "out_of_memory"  # no step: what was in memory where the loop ended out of it
 WINDOWS = ("clean", "memory", "clean", "kernels", "clean")
 WITH_SAMPLED = (*WINDOWS, SAMPLED, "clean")
 MINIMUM_WARMUP = 3  # steps

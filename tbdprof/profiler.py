@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from tbdprof import collecting, steady
+from tbdprof import collecting, post_mortem, steady
 from tbdprof.analysis.summary import Summary, summarize
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks import FrameworkHook
@@ -97,7 +97,7 @@ class Profiler:
         traceback: TracebackType | None,
     ) -> None:
         """Keep what there is and detach."""
-        self.stop("" if kind is None else kind.__name__)
+        self.stop("" if kind is None else kind.__name__, error)
 
     def find_peaks(self) -> None:
         """Learn what the device can do, before there is a model where that can be had; `start` does it else."""
@@ -135,19 +135,19 @@ class Profiler:
         except StopIteration:
             self._finish(complete=True, ended_by="")
         except BaseException as error:
-            self._finish(complete=False, ended_by=type(error).__name__)
+            self._finish(complete=False, ended_by=type(error).__name__, failure=error)
             raise
 
-    def stop(self, ended_by: str = "") -> None:
+    def stop(self, ended_by: str = "", failure: BaseException | None = None) -> None:
         """End early: close the open window, keep its whole blocks, and detach. Does nothing after the last window."""
         if self._course is None or self._is_forked():
             return
         try:
             self._course.close()
-        except RuntimeError as error:  # a framework tells of the loop's failure again when it is waited for
+        except (RuntimeError, MemoryError) as error:  # a framework tells of the loop's failure again when waited for
             self.recording.missing["last window"] = str(error).partition("\n")[0]
         finally:
-            self._finish(complete=False, ended_by=ended_by or "the loop ended first")
+            self._finish(complete=False, ended_by=ended_by or "the loop ended first", failure=failure)
 
     def _consumed(self, units: float | None) -> float:
         if units is None:
@@ -162,10 +162,11 @@ class Profiler:
     def _is_forked(self) -> bool:
         return self._process != os.getpid()
 
-    def _finish(self, *, complete: bool, ended_by: str) -> None:
+    def _finish(self, *, complete: bool, ended_by: str, failure: BaseException | None = None) -> None:
         self._course = None
         self._recorder.update(complete=complete, ended_by=ended_by)
         try:
+            post_mortem.record(failure, self._hook, self._recorder)
             self._tell_facts()
             self._recorder.update(whole_run_peak_bytes=self._hook.whole_run_peak_bytes)
         finally:
@@ -271,7 +272,9 @@ class Profiler:
 
     def _drain(self, window: Window, rows: Sequence[StepRow]) -> None:
         drained = self._hook.drain(self.recording.strings)
-        self.recording.missing.update(drained.missing)
+        # A hook knows no sampled window: to it that is a kernels window more, whose reasons are not the other's.
+        names = {"kernels": window.name} if window.name == SAMPLED else {}
+        self.recording.missing.update({names.get(name, name): reason for name, reason in drained.missing.items()})
         steps = _step_table(rows)
         known = min(len(steps), len(drained.marks))  # none where another profiler took the window's events
         steps["last_sequence"][:known] = drained.marks[:known]

@@ -247,8 +247,8 @@ class Strings:
 
 def table(kind: str, rows: Sequence[tuple[object, ...]]) -> Table:
     """Return rows, each in the order of the kind's fields, as that kind's array; fields left out at the end are -1."""
-    left_out = len(KINDS[kind].names or ()) - len(rows[0]) if rows else 0
-    return np.array([(*row, *(-1,) * left_out) for row in rows], dtype=KINDS[kind])
+    fields = len(KINDS[kind].names or ())
+    return np.array([(*row, *(-1,) * (fields - len(row))) for row in rows], dtype=KINDS[kind])
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,5 +316,12 @@ class Run:
     whole_run_peak_bytes: int | None = None
     device_bytes: int | None = None  # memory of the device, as its driver tells it
     context_bytes: int | None = None  # what a process that only makes a context takes of it
+    libraries_bytes: int | None = None  # what it takes besides once the framework computed something small in it
+    used_before_bytes: int | None = None  # what the driver and other processes took of it before the run
+    others_before_bytes: int | None = None  # what other processes took of that, None: the driver does not tell
+    asked_for: str = ""  # what the allocator said where the run ended out of memory
+    batch_peaks: Mapping[str, int] = field(default_factory=dict)  # by batch size: what processes took that tried it
+    batch_room_bytes: int | None = None  # what was there for them to take
+    fitting_batch: int | None = None  # the largest batch that was seen to fit after the run ended out of memory
     complete: bool = False
     ended_by: str = "it never started"  # why it is not complete, empty where it is

@@ -23,6 +23,8 @@ class FakeChip:
     room: int = 8
     refuses: Callable[[Wanted], int] = lambda wanted: 0  # status of a configuration
     overflows: int = 0  # decodings that overflow
+    no_metric: int = statuses.INVALID_METRIC_NAME  # status for a name it has not
+    closing: int = 0  # status of closing
     other_clock: Callable[[], int] = time.monotonic_ns
     pieces: list[Decoded] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
@@ -47,7 +49,7 @@ class FakeSampler:
 
     def passes(self, metrics: Sequence[str], metric_set: str | None = None) -> int:
         if not all(map(self.device.has, metrics)):
-            raise CuptiError("add", statuses.INVALID_METRIC_NAME)
+            raise CuptiError("add", self.device.no_metric)
         return 1 if len(metrics) <= self.device.room else 2
 
     def configure(self, wanted: Wanted) -> None:
@@ -78,6 +80,8 @@ class FakeSampler:
 
     def close(self) -> None:
         self.device.calls.append("close")
+        if self.device.closing:
+            raise CuptiError("close", self.device.closing)
 
 
 class FakeCuptiError(Exception):

@@ -130,6 +130,10 @@ class FakeHook:
     def out_of_memory(self, error: BaseException) -> str | None:
         return str(error) if isinstance(error, MemoryError) else None
 
+    def give_back_memory(self) -> str | None:
+        self.calls.append("give_back_memory")
+        return None
+
 
 class ProgressLog:
     """Keeps what it was told."""

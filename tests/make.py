@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from tbdprof.counters import SYNCHRONIZING
 from tbdprof.recording import Recording, Window
 from tbdprof.records import (
     AllocationKind,
@@ -194,6 +195,7 @@ class KernelStory:
         self.steps: list[tuple[object, ...]] = []
         self.spans: list[tuple[object, ...]] = []
         self.kernels: list[tuple[object, ...]] = []
+        self.samples: list[tuple[object, ...]] = []
 
     def settle(self, start: int = -1000, end: int = -900) -> None:
         """Take the step that does not count."""
@@ -244,11 +246,20 @@ class KernelStory:
         kind: KernelKind = KernelKind.KERNEL,
         moved_bytes: int = -1,
         device: str | None = None,
+        grid: str = "",
+        block: str = "",
+        launch: int = -1,
+        thread: int = -1,
     ) -> None:
-        """Report a kernel of a GPU."""
+        """Report a kernel of a GPU; grid and block as JSON, "" for not told."""
         where = self.strings.add(self.device if device is None else device)
-        named = (self.strings.add(name), kind, where, stream, -1, start, end, span)
-        self.kernels.append((*named, -1, -1, -1, -1, moved_bytes))
+        named = (self.strings.add(name), kind, where, stream, launch, start, end, span)
+        geometry = (self.strings.add(each) if each else -1 for each in (grid, block))
+        self.kernels.append((*named, *geometry, -1, -1, moved_bytes, thread))
+
+    def wait(self, start: int, end: int) -> None:
+        """Report a call in which the host waits for the device."""
+        self.samples.append((self.strings.add(SYNCHRONIZING), self.strings.add(self.device), end, 1.0, start))
 
     def window(self, ordinal: int = 0) -> Window:
         """Return the window told so far."""
@@ -256,6 +267,7 @@ class KernelStory:
             "step": table("step", self.steps),
             "span": table("span", self.spans),
             "kernel": table("kernel", self.kernels),
+            "sample": table("sample", self.samples),
         }
         return Window(ordinal, "kernels", "complete", tables)
 

@@ -5,6 +5,7 @@ import pytest
 from tbdprof import instruments
 from tbdprof.collect import threads
 from tbdprof.collect.activity import ActivityCollector
+from tbdprof.collect.host_load import HostLoad
 
 
 def windows_with_activity(device: str, framework: str) -> set[str]:
@@ -14,7 +15,7 @@ def windows_with_activity(device: str, framework: str) -> set[str]:
 
 def test_cupti_records_kernels_for_mxnet_alone_of_the_frameworks(monkeypatch: pytest.MonkeyPatch):
     """The others are CUPTI's client themselves, and a process has one."""
-    monkeypatch.setattr(instruments, "available", lambda device: "not here")
+    monkeypatch.setattr(instruments, "available", lambda device: None)
 
     assert windows_with_activity("cuda:0", "mxnet") == {"kernels", "sampled"}
     assert windows_with_activity("cuda:0", "torch") == set()
@@ -29,3 +30,14 @@ def test_mxnets_threads_are_told_as_its_profiler_tells_them(monkeypatch: pytest.
     ]
 
     assert collector._number is threads.hashed
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_the_host_is_counted_from_when_all_others_have_begun_until_one_of_them_ends(
+    monkeypatch: pytest.MonkeyPatch, device: str
+):
+    monkeypatch.setattr(instruments, "available", lambda device: "not here")
+    *others, last = instruments.of(device, "torch").collectors["clean"]
+
+    assert isinstance(last, HostLoad)
+    assert not any(isinstance(each, HostLoad) for each in others)

@@ -1,6 +1,7 @@
 """The sampled window of a run: there where counters can be sampled, and never in the way of the loop."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,16 +10,18 @@ from make import run
 
 from tbdprof import instruments
 from tbdprof.collect.counters import CounterSampler
+from tbdprof.hooks import Drained
 from tbdprof.instruments import Instruments
 from tbdprof.plan import WINDOWS, WITH_SAMPLED, Plan
 from tbdprof.profiler import Profiler
+from tbdprof.records import Strings
 
 FAKE = Path(__file__).parent / "fake_sidecar.py"
 PLAN = Plan(warmup=2, steps=4, memory_steps=3, kernel_steps=3, windows=WITH_SAMPLED)
 
 
-def profiled(mode: str) -> Profiler:
-    hook = FakeHook(clock=FakeClock())
+def profiled(mode: str, hook: FakeHook | None = None) -> Profiler:
+    hook = hook or FakeHook(clock=FakeClock())
     sampler = CounterSampler("cuda:0", command=[sys.executable, str(FAKE), mode])
     own = Instruments({"sampled": [sampler]}, WITH_SAMPLED)
     with Profiler(hook, run(), PLAN, clock=hook.clock, instruments=own) as prof:
@@ -55,6 +58,24 @@ def test_without_samples_the_window_has_its_kernels_and_the_run_goes_on(mode: st
     assert [len(window.table("step")) for window in prof.recording.named("sampled")] == [3]
     assert len(prof.recording.named("clean")) == 4
     assert prof.recording.run.complete
+
+
+class SilentWhenSampled(FakeHook):
+    """A framework that tells of no kernel while counters are sampled: in the second of its kernels windows."""
+
+    def drain(self, strings: Strings) -> Drained:
+        told = super().drain(strings)
+        silent = self.operators is not None and self.calls.count("start kernels") == 2
+        return replace(told, missing={"kernels": "no kernel was told", "else": "not here"}) if silent else told
+
+
+def test_what_a_hook_lacks_in_the_sampled_window_is_not_said_of_the_kernels_window():
+    prof = profiled("good", SilentWhenSampled(clock=FakeClock()))
+
+    assert prof.recording.missing["sampled"] == "no kernel was told"
+    assert prof.recording.missing["else"] == "not here"
+    assert "kernels" not in prof.recording.missing
+    assert "kernels" not in prof.summary.missing
 
 
 def test_a_gpu_whose_counters_can_be_sampled_has_the_window(monkeypatch: pytest.MonkeyPatch):

@@ -16,7 +16,7 @@ from tbdprof.records import KernelKind
 
 _DEVICE = "/device:GPU:"
 _CALLS = ("/host:CPU", "/host:CUPTI")
-_CORRELATION = "correlation_id"
+CORRELATION = "correlation_id"
 _KINDS = {
     "kernel_details": KernelKind.KERNEL,
     "memcpy_details": KernelKind.COPY,
@@ -69,7 +69,7 @@ def _of_stream(device: str, plane: Any, line: Any, begin_ns: int) -> Iterator[De
     for event in line.events:
         told: dict[str, Any] = dict(stats(plane, event.stats))
         named = next((name for name in _KINDS if name in told), None)
-        if named is None or _CORRELATION not in told:
+        if named is None or CORRELATION not in told:
             continue
         details: dict[str, str] = dict(_DETAIL.findall(str(told[named])))
         yield DeviceEvent(
@@ -79,7 +79,7 @@ def _of_stream(device: str, plane: Any, line: Any, begin_ns: int) -> Iterator[De
             stream=stream,
             start_ns=begin_ns + line.timestamp_ns + event.offset_ps // 1000,
             end_ns=begin_ns + line.timestamp_ns + (event.offset_ps + event.duration_ps) // 1000,
-            correlation=int(told[_CORRELATION]),
+            correlation=int(told[CORRELATION]),
             node=str(told.get("tf_op", "")).rpartition(":")[0],
             hlo_op=str(told.get("hlo_op", "")),
             hlo_module=str(told.get("hlo_module", "")),
@@ -93,12 +93,12 @@ def _of_stream(device: str, plane: Any, line: Any, begin_ns: int) -> Iterator[De
 
 
 def _of_plane(plane: Any, begin_ns: int) -> Iterator[CallEvent]:
-    wanted = {key for key, item in plane.stat_metadata.items() if item.name == _CORRELATION}
+    wanted = {key for key, item in plane.stat_metadata.items() if item.name == CORRELATION}
     for line in plane.lines if wanted else ():
         start_ns = begin_ns + line.timestamp_ns
         for event in line.events:
             if any(stat.metadata_id in wanted for stat in event.stats):
-                number = int(dict(stats(plane, event.stats))[_CORRELATION])
+                number = int(dict(stats(plane, event.stats))[CORRELATION])
                 name = plane.event_metadata[event.metadata_id].name
                 ends_ps = event.offset_ps + event.duration_ps
                 yield CallEvent(name, line.id, start_ns + event.offset_ps // 1000, start_ns + ends_ps // 1000, number)

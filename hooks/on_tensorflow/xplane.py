@@ -124,7 +124,7 @@ class _Line:
         self._trace.marks.append(MarkEvent(name.removeprefix(MARK), self._thread, start_ns))
 
     def hlo(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
-        if "hlo_op" in stats:
+        if "hlo_op" in stats and gpus.CORRELATION not in stats:  # which is a call: its kernel tells the instruction
             module = str(stats.get("hlo_module", ""))
             self._trace.hlo_ops.append(HloEvent(self._thread, name, module, start_ns, end_ns))
 

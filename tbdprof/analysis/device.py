@@ -16,6 +16,7 @@ from tbdprof.recording import Recording
 
 COMPARED = ("clean", "kernels")
 APART = 0.03  # figures of busy that differ by more than this deserve a line
+COMPARABLE_S = 10.0  # of kernels windows: the driver's own samples are of up to a second, unaligned with them
 
 # Bits of nvmlClocksEventReasons (NVML API, "clocksEventReasons"), and two that older drivers have.
 REASONS = {
@@ -75,6 +76,12 @@ class BusyCompared:
     kernels: float
     driver: float | None
     gpm: float | None
+    seconds: float  # of the counted steps
+
+    @property
+    def is_comparable(self) -> bool:
+        """Tell whether the windows are long beside the instruments' samples."""
+        return self.seconds >= COMPARABLE_S
 
     @property
     def driver_difference(self) -> float | None:
@@ -88,8 +95,9 @@ class BusyCompared:
 
     @property
     def is_apart(self) -> bool:
-        """Tell whether one of them differs from the kernels' times by more than 3 points."""
-        return any(abs(each) > APART for each in (self.driver_difference, self.gpm_difference) if each is not None)
+        """Tell whether one of them, where they are comparable, differs from the kernels' times by more than 3 points."""
+        differences = (self.driver_difference, self.gpm_difference)
+        return self.is_comparable and any(abs(each) > APART for each in differences if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +138,7 @@ def device(recording: Recording, kernels_busy: float | None) -> Device | None:
     by_window = (found.driver_busy, found.gpm, found.sm_clock, found.memory_clock_hz, found.reasons, found.most_celsius)
     if not any(value is not None for each in by_window for value in each.values()):
         return None
-    return found if kernels_busy is None else _compared(found, kernels_busy)
+    return found if kernels_busy is None else _compared(recording, found, kernels_busy)
 
 
 def clock(recording: Recording, name: str) -> Clock | None:
@@ -141,9 +149,10 @@ def clock(recording: Recording, name: str) -> Clock | None:
     return Clock(float(np.average(values, weights=weights)), float(values.min()), float(values.max()))
 
 
-def _compared(found: Device, kernels_busy: float) -> Device:
-    gpm = found.gpm["kernels"]
-    busy = BusyCompared(kernels_busy, found.driver_busy["kernels"], None if gpm is None else gpm.busy)
+def _compared(recording: Recording, found: Device, kernels_busy: float) -> Device:
+    gpm, bounds = found.gpm["kernels"], map(bounds_of, recording.named("kernels"))
+    seconds = sum(each[1] - each[0] for each in bounds if each is not None) / 1e9
+    busy = BusyCompared(kernels_busy, found.driver_busy["kernels"], None if gpm is None else gpm.busy, seconds)
     return replace(found, busy=busy)
 
 

@@ -8,6 +8,7 @@ none took any; what copies or keeps books within a work of another kind has no p
 the first block settles and is left out.
 """
 
+import re
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from tbdprof.analysis.blocks import Bools, Ints
 from tbdprof.analysis.flops import count
-from tbdprof.analysis.places import Places, of_device, of_operators, steps_of
+from tbdprof.analysis.places import Places, of_device, of_operators
 from tbdprof.analysis.places import Texts as Texts
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.analysis.time_blocks import Floats, settled
@@ -26,6 +27,7 @@ from tbdprof.work import parse
 
 Codes = NDArray[np.uint8]
 DOING_NOTHING = (Operation.BOOKKEEPING, Operation.COPY, Operation.CAST)  # of what an operator around it computes
+_WITHIN = re.compile(r"[DA](to|2)[DA]\b")  # "Memcpy DtoD (Device -> Device)", "MemcpyD2D"; A: an array
 PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL, Operation.ATTENTION, Operation.RECURRENT)
 
 
@@ -47,6 +49,7 @@ class Kernels:
     end_ns: Ints
     own_ns: Ints  # on the CPU without the operators inside it; on a GPU end - start
     step: NDArray[np.int32]  # place among the counted steps
+    crosses: Bools  # copies from the device or to it, communication's left out
     flops: Floats  # its share of its work's FLOPs, per-element counts and recomputation included; nan: no count
     model_flops: Floats  # its share of forward's and backward's products, without what is recomputed; else 0
     moved_bytes: Floats  # nan: not told
@@ -134,7 +137,8 @@ def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | 
         start_ns=places.start_ns,
         end_ns=places.end_ns,
         own_ns=places.own_ns,
-        step=steps_of(places.start_ns, steps),
+        step=places.step,
+        crosses=_crosses(places, strings) & (shares.operation == Operation.COPY),
         flops=shares.flops,
         model_flops=shares.model_flops,
         moved_bytes=shares.moved_bytes,
@@ -187,7 +191,7 @@ def _shared(places: Places, tree: SpanTree, strings: Strings) -> _Shares:
     """Divide the outermost works among the kernels beneath them."""
     top = tree.topmost(places.span, tree.rows["work"] >= 0)
     does_nothing = np.isin(tree.rows["operation"], DOING_NOTHING)
-    apart = (top >= 0) & does_nothing[places.span] & ~does_nothing[top]
+    apart = (top >= 0) & (places.moves | does_nothing[places.span]) & ~does_nothing[top]
     spans, work = np.unique(np.where(apart, -1, top), return_inverse=True)
     own, sharers = np.bincount(work, places.own_ns), np.bincount(work)
     with np.errstate(invalid="ignore"):
@@ -209,8 +213,15 @@ def _operations(places: Places, tree: SpanTree, of_work: Texts) -> Codes:
     """Return what each kernel does: its span says it, where that says nothing its work."""
     own = np.where(places.span >= 0, tree.rows["operation"][places.span], Operation.OTHER)
     kind = np.where(own == Operation.OTHER, of_work, own)
-    copied = places.copies & (kind != Operation.COMMUNICATION)
+    copied = places.moves & (kind != Operation.COMMUNICATION)
     return np.where(copied, Operation.COPY, kind).astype(np.uint8)
+
+
+def _crosses(places: Places, strings: Strings) -> Bools:
+    """Tell which copies are from the device or to it, by the directions that CUPTI's clients put into their names."""
+    names, name = np.unique(places.name, return_inverse=True)
+    stays = np.array([_WITHIN.search(strings[int(each)]) is not None for each in names], bool)
+    return places.copies & ~stays[name]
 
 
 def _counted(text: int, strings: Strings) -> tuple[float, float, float, int, int]:

@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 
 from tbdprof.analysis.account import left_out
+from tbdprof.analysis.counted import COUNTED, Counted
+from tbdprof.analysis.levels import Levels
 from tbdprof.analysis.memory import Memory
 from tbdprof.analysis.throughput import CpuUtilization, Overhead, Throughput, data_wait
 from tbdprof.analysis.time_blocks import settled
 from tbdprof.analysis.timing import Timing
 from tbdprof.recording import Recording
 
-GPU_ONLY = "told on a GPU only; not measured by this version"
+GPU_ONLY = "told on a GPU only"
 NOT_COUNTED = "the framework keeps no count over the whole run on this device"
 NOT_TOLD = "the loop did not tell it"
 NOT_REQUESTED = "the allocator does not tell how much was requested"
@@ -20,16 +22,35 @@ NO_SAMPLES = "no samples were counted, and no batch size was told"
 NO_PRODUCTS = "no operator told of a product it computes"
 NO_COMMUNICATION = "no communication was seen"
 NO_WINDOW = "no kernels window was recorded"
+NO_WAIT = "no call in which the host waits for the device was recorded"
+NOT_OUT_OF_MEMORY = "the run did not end out of memory"
+NOT_EXACT = "counted with --exact only"
+ONE_LEVEL = "needs kernels that were counted (--exact) or sampled"
+UNRECORDED = "no record of one came"
+NOT_COMPARED = "no kernel was told in the kernels windows, which the driver's account could be compared with"
 QUIET = frozenset(
-    {GPU_ONLY, NO_COMMUNICATION, NO_WINDOW, NOT_COUNTED, NOT_TOLD, NOT_REQUESTED, NOT_JUDGED, ONE_BLOCK, ONE_WINDOW}
+    {
+        GPU_ONLY,
+        NO_COMMUNICATION,
+        NO_WINDOW,
+        NO_WAIT,
+        NOT_COMPARED,
+        NOT_COUNTED,
+        NOT_EXACT,
+        NOT_OUT_OF_MEMORY,
+        ONE_LEVEL,
+        NOT_TOLD,
+        NOT_REQUESTED,
+        NOT_JUDGED,
+        ONE_BLOCK,
+        ONE_WINDOW,
+    }
 )
 
 TOLD_TWICE = 0.001  # of the step: clocks that tell microseconds leave some
 
-UNMEASURED = ("utilization.fp32_pipe", "utilization.tensor_pipe")
 OF_KERNELS = ("time", "time_by_layer", "kernels", "low_utilization", "verdict", "run.flops_per_sample")
 OF_UTILIZATION = ("utilization.device_busy", "utilization.fp32_flop", "utilization.mfu")
-BENEATH = ("allocator_cache", "driver_context", "other_processes")
 
 
 def reasons(
@@ -42,8 +63,6 @@ def reasons(
 ) -> dict[str, str]:
     """Return the reason for each missing result; what was told while recording goes before what is concluded here."""
     found = {
-        **dict.fromkeys(UNMEASURED, GPU_ONLY),
-        **{f"memory.{part}": GPU_ONLY for part in BENEATH},
         **_of_run(recording, throughput),
         **(_of_memory(recording, memory) if memory else {"memory": _without(recording, "memory")}),
         **(_of_throughput(recording, throughput) if throughput else {"throughput": _without(recording, "clean")}),
@@ -57,6 +76,18 @@ def reasons(
         found.setdefault("utilization.cpu", found.get("throughput", "not sampled in the clean windows"))
     others = left_out(recording)
     return found if others is None else {**found, "other devices": others}
+
+
+def without_levels(recording: Recording, counted: Counted | None, levels: Levels | None) -> dict[str, str]:
+    """Return the reason why there are no exact counts, and why the levels do not stand side by side."""
+    on_cpu = recording.run.device == "cpu"
+    found = {}
+    if counted is None:
+        untold = "no kernel of the run was told beside the counted step" if recording.named(COUNTED) else NOT_EXACT
+        found["counted"] = recording.missing.get("counted", GPU_ONLY if on_cpu else untold)
+    if levels is None:
+        found["levels"] = GPU_ONLY if on_cpu else ONE_LEVEL
+    return found
 
 
 def _of_run(recording: Recording, throughput: Throughput | None) -> dict[str, str]:
@@ -108,7 +139,8 @@ def _of_timing(recording: Recording, timing: Timing) -> dict[str, str]:
             f"kernels of one thread or stream overlap by {100 * timing.step_time.told_twice:.1f} % of the step"
         )
     told = {"synchronization": idle.synchronization, "copies": idle.copies}
-    found |= {f"time.idle.{name}": GPU_ONLY for name, share in told.items() if share is None}
+    untold = GPU_ONLY if recording.run.device == "cpu" else NO_WAIT
+    found |= {f"time.idle.{name}": untold for name, share in told.items() if share is None}
     if idle.communication is None:
         found["time.idle.communication"] = NO_COMMUNICATION
     use = timing.utilization
@@ -148,7 +180,7 @@ def _no_kernels(recording: Recording) -> str:
     if not any(len(settled(window.table("step"))) for window in windows):
         return "the run ended within the first block of the kernels window, which settles"
     if recording.run.device != "cpu":
-        return f"no kernel of {recording.run.device} was told: kernels of a GPU are not recorded by this version"
+        return f"no kernel of {recording.run.device} was told: {recording.missing.get('activity', UNRECORDED)}"
     return "no operator ran in the counted steps of the kernels window"
 
 

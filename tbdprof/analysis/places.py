@@ -15,10 +15,12 @@ Texts = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The kernels that start in counted steps, ordered by start; `span` is a row of the tree, -1: none."""
+    """The kernels of counted steps, ordered by start; `span` is a row of the tree, -1: none."""
 
     name: Texts
     span: Ints
+    step: NDArray[np.int32]  # place among the counted steps
+    moves: Bools  # copies and sets, by no kernel
     copies: Bools
     grid: Texts
     block: Texts
@@ -29,28 +31,34 @@ class Places:
     moved_bytes: Floats
 
 
-def steps_of(start_ns: Ints, steps: Table) -> NDArray[np.int32]:
+def _steps_of(start_ns: Ints, begins: Ints, ends: Ints) -> NDArray[np.int32]:
     """Return the place of the step in which each kernel starts, -1: in none."""
-    begins, ends = steps["start_ns"], steps["end_ns"]
     place = np.searchsorted(begins, start_ns, side="right") - 1
     return np.where((place >= 0) & (start_ns < ends[place]), place, -1).astype(np.int32)
 
 
-def _counted_rows(rows: Ints, start_ns: Ints, steps: Table) -> Ints:
-    """Return those of some rows that start in a counted step, ordered by start."""
-    kept = np.flatnonzero(steps_of(start_ns, steps) >= 0)
-    counted: Ints = rows[kept[np.argsort(start_ns[kept], kind="stable")]]
-    return counted
+def _counted(start_ns: Ints, step: NDArray[np.int32]) -> Ints:
+    """Return the places of those that are of a step, ordered by start."""
+    kept = np.flatnonzero(step >= 0)
+    ordered: Ints = kept[np.argsort(start_ns[kept], kind="stable")]
+    return ordered
 
 
 def of_device(rows: Table, tree: SpanTree, steps: Table) -> Places:
-    """Return the kernels of a GPU that start in counted steps."""
-    kept = _counted_rows(np.arange(len(rows)), rows["start_ns"], steps)
-    start, end, moved = (rows[name][kept] for name in ("start_ns", "end_ns", "moved_bytes"))
+    """Return the kernels of a GPU that start in counted steps, or between two of them.
+
+    A GPU does not pause while the host passes from one step to the next.
+    """
+    begins, ends = steps["start_ns"], steps["end_ns"]
+    step = _steps_of(rows["start_ns"], begins, np.append(begins[1:], ends[-1:]))
+    kept = _counted(rows["start_ns"], step)
+    start, end, moved, kind = (rows[name][kept] for name in ("start_ns", "end_ns", "moved_bytes", "kind"))
     return Places(
         name=rows["name"][kept],
         span=_spans_of(rows[kept], tree),
-        copies=rows["kind"][kept] != KernelKind.KERNEL,
+        step=step[kept],
+        moves=kind != KernelKind.KERNEL,
+        copies=kind == KernelKind.COPY,
         grid=rows["grid"][kept],
         block=rows["block"][kept],
         thread_or_stream=rows["stream"][kept],
@@ -89,11 +97,16 @@ def _only_open_at(time_ns: Ints, tree: SpanTree) -> Ints:
 def of_operators(tree: SpanTree, steps: Table) -> Places:
     """Return the operators of the CPU that start in counted steps."""
     operators = np.flatnonzero(tree.rows["kind"] == SpanKind.OPERATOR)
-    spans = _counted_rows(operators, tree.rows["start_ns"][operators], steps)
+    begun = tree.rows["start_ns"][operators]
+    step = _steps_of(begun, steps["start_ns"], steps["end_ns"])
+    kept = _counted(begun, step)
+    spans = operators[kept]
     start, end, thread = (tree.rows[name][spans] for name in ("start_ns", "end_ns", "thread"))
     return Places(
         name=tree.name(spans),
         span=spans,
+        step=step[kept],
+        moves=np.zeros(len(spans), bool),
         copies=np.zeros(len(spans), bool),
         grid=np.full(len(spans), -1, np.int32),
         block=np.full(len(spans), -1, np.int32),

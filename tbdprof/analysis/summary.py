@@ -4,15 +4,29 @@ import math
 from dataclasses import dataclass
 
 from tbdprof.analysis import throughput as rates
+from tbdprof.analysis.counted import Counted
+from tbdprof.analysis.device import Device, clock, device
+from tbdprof.analysis.device_memory import DeviceMemory
+from tbdprof.analysis.device_memory import measure as measure_device
+from tbdprof.analysis.device_memory import reasons as without_device_memory
+from tbdprof.analysis.device_missing import device_reasons
+from tbdprof.analysis.energy import Energy, energy
 from tbdprof.analysis.groups import Group
 from tbdprof.analysis.layers import LayerTime
+from tbdprof.analysis.levels import Levels, judged, of_device
 from tbdprof.analysis.low_utilization import LowUtilization
 from tbdprof.analysis.memory import Memory, measure
-from tbdprof.analysis.missing import QUIET, reasons
+from tbdprof.analysis.missing import QUIET, reasons, without_levels
+from tbdprof.analysis.post_mortem import PostMortem, examine
+from tbdprof.analysis.post_mortem import reasons as without_post_mortem
+from tbdprof.analysis.sampled import Sampled, pipes
+from tbdprof.analysis.sampled import measure as measure_sampled
+from tbdprof.analysis.sampled_missing import without_sampled
 from tbdprof.analysis.step_time import StepTime
 from tbdprof.analysis.timing import timing
-from tbdprof.analysis.utilization import Utilization
+from tbdprof.analysis.utilization import Utilization, at_clock
 from tbdprof.analysis.verdict import Verdict
+from tbdprof.plan import SAMPLED
 from tbdprof.recording import KILLED, Recording
 
 
@@ -34,6 +48,14 @@ class Summary:
     low_utilization: LowUtilization | None = None
     verdict: Verdict | None = None
     data_wait: float | None = None
+    counted: Counted | None = None
+    levels: Levels | None = None
+    device: Device | None = None
+    energy: Energy | None = None
+    sampled: Sampled | None = None
+    sampled_overhead: rates.Overhead | None = None
+    device_memory: DeviceMemory | None = None
+    post_mortem: PostMortem | None = None
 
     @property
     def parameter_count(self) -> int | None:
@@ -57,21 +79,44 @@ def summarize(recording: Recording) -> Summary:
     memory = measure(recording)
     throughput = rates.throughput(recording)
     cpu = rates.cpu_utilization(recording)
-    overheads = {window: rates.overhead(recording, window) for window in ("memory", "kernels")}
+    overheads = {window: rates.overhead(recording, window) for window in ("memory", "kernels", SAMPLED)}
     found = timing(recording, throughput)
+    use = None if found is None else _at_measured_clock(recording, found.utilization)
+    told, joules = device(recording, None if use is None else use.busy_in_window), energy(recording)
+    sampled, ended = measure_sampled(recording), examine(recording)
+    exact, levels = judged(recording, found, pipes(sampled), of_device(told))
     return Summary(
         recording=recording,
         memory=memory,
         throughput=throughput,
         cpu=cpu,
         memory_overhead=overheads["memory"],
-        missing=reasons(recording, memory, throughput, cpu, overheads, found),
+        missing=device_reasons(recording, told, joules, use, throughput)
+        | dict(without_device_memory(recording, memory))
+        | dict(without_post_mortem(recording, ended))
+        | reasons(recording, memory, throughput, cpu, overheads, found)
+        | without_levels(recording, exact, levels)
+        | without_sampled(recording, sampled, overheads[SAMPLED], of_device(told)),
         kernels_overhead=overheads["kernels"],
-        utilization=None if found is None else found.utilization,
+        utilization=use,
         step_time=None if found is None else found.step_time,
         layers=None if found is None else found.layers,
         groups=None if found is None else found.groups,
         low_utilization=None if found is None else found.low_utilization,
         verdict=None if found is None else found.verdict,
         data_wait=rates.data_wait(recording),
+        device=told,
+        energy=joules,
+        counted=exact,
+        levels=levels,
+        sampled=sampled,
+        sampled_overhead=overheads[SAMPLED],
+        device_memory=measure_device(recording, memory),
+        post_mortem=ended,
     )
+
+
+def _at_measured_clock(recording: Recording, found: Utilization) -> Utilization:
+    """Return the utilization with what it is at the clock of the kernels windows, where that was sampled."""
+    measured = clock(recording, "kernels")
+    return at_clock(found, recording.run, None if measured is None else measured.mean_hz)

@@ -11,6 +11,7 @@ import numpy as np
 
 from tbdprof.analysis.time_blocks import Floats, mean_ratio_interval, of_windows, ratio_interval
 from tbdprof.counters import DATA_WAIT, MACHINE_CPU, PROCESS_CPU
+from tbdprof.plan import SAMPLED
 from tbdprof.recording import Recording, Window
 from tbdprof.records import Run
 
@@ -96,13 +97,13 @@ def _drifted(rates: Sequence[Rate]) -> bool:
 def overhead(recording: Recording, name: str) -> Overhead | None:
     """Return what the windows of a name cost against the clean windows beside them, None without both.
 
-    What settles does not count: a memory window's first step, a kernels window's first block.
+    What settles does not count: a memory window's first step, a kernels or sampled window's first block.
     """
     watched = [window for window in recording.named(name) if len(window.table("step")) > 1]
     beside = [neighbour for window in watched for neighbour in _neighbours(recording, window)]
     if not watched or not beside:
         return None
-    slow = of_windows(watched, skip_first_step=name == "memory", skip_first_block=name == "kernels")
+    slow = of_windows(watched, skip_first_step=name == "memory", skip_first_block=name in ("kernels", SAMPLED))
     if not len(slow.steps):
         return None
     bare = of_windows(beside)

@@ -35,7 +35,7 @@ class Timeline:
     busy: Bools  # at least one kernel runs
     waiting: Bools  # in a call of the host that waits for the device
     loading: Bools  # in the framework's data loader, or one of its operators: nothing of training runs
-    only_copies: Bools  # copies run and nothing else
+    only_copies: Bools  # copies from the device or to it run and nothing else
     only_communication: Bools
 
     def total_ns(self, chosen: Bools) -> int:
@@ -53,9 +53,8 @@ def timeline(kernels: Kernels) -> Timeline:
     asking = _running(edges, kernels.data_start_ns, kernels.data_end_ns)
     phase = _phases(label, step, asking)
     busy, inside = label != _NOTHING, step >= 0
-    copies, communication = (
-        _only(kernels, edges, operation) & busy for operation in (Operation.COPY, Operation.COMMUNICATION)
-    )
+    communicates = kernels.operation == Operation.COMMUNICATION
+    copies, communication = (_only(kernels, edges, each) & busy for each in (kernels.crosses, communicates))
     return Timeline(
         length_ns=np.diff(edges)[inside],
         phase=phase[inside],
@@ -106,9 +105,8 @@ def _labels(kernels: Kernels, edges: Ints) -> NDArray[np.uint8]:
     return label
 
 
-def _only(kernels: Kernels, edges: Ints, operation: Operation) -> Bools:
-    """Tell in which pieces kernels of an operation run and no others do."""
-    chosen = kernels.operation == operation
+def _only(kernels: Kernels, edges: Ints, chosen: Bools) -> Bools:
+    """Tell in which pieces chosen kernels run and no others do."""
     if not chosen.any():
         return np.zeros(len(edges) - 1, bool)
     mine, others = (_running(edges, kernels.start_ns[each], kernels.end_ns[each]) for each in (chosen, ~chosen))

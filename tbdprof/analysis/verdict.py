@@ -2,7 +2,7 @@
 
 Every instant of a step has one share:
 
-- communication, copies (on a GPU): they run while nothing else does;
+- communication, copies (of a GPU, from it or to it): they run while nothing else does;
 - data: the framework's data loader, and what of the time before forward no kernel runs in;
 - launching: no kernel runs though forward, backward or update has begun; and kernels so short that what they take is
   the cost of asking for them;
@@ -34,7 +34,6 @@ BY_ELEMENT = (
 )
 BOUNDS = ("data", "launching", "copies", "communication", "compute", "memory", "uncounted", "other")
 ALWAYS = ("data", "launching", "compute", "memory")  # shown even where they are 0
-APART = {"communication": Operation.COMMUNICATION, "copies": Operation.COPY}
 TRAINING = tuple(PHASES.index(name) for name in ("forward", "backward", "recompute", "update"))
 
 SENTENCES = {
@@ -111,15 +110,15 @@ def _shares(kernels: Kernels, course: Timeline, peaks: Peaks | None) -> dict[str
         **{name: course.total_ns(pieces) / wall for name, pieces in apart.items()},
         "other": course.total_ns(left & ~data & ~trained) / wall,
     }
-    for name, share in _kinds(kernels, peaks, apart).items():
+    for name, share in _kinds(kernels, peaks).items():
         shares[name] = shares.get(name, 0.0) + share * course.total_ns(left & course.busy & trained) / wall
     return {name: share for name, share in shares.items() if share or name in ALWAYS}
 
 
-def _kinds(kernels: Kernels, peaks: Peaks | None, apart: Mapping[str, Bools]) -> dict[str, float]:
+def _kinds(kernels: Kernels, peaks: Peaks | None) -> dict[str, float]:
     """Return the shares of the own time of training's kernels by what limits each, without what is told apart."""
-    told_apart = [APART[name] for name in apart]
-    chosen = ~np.isin(kernels.phase, (Phase.OUTSIDE, Phase.DATA)) & ~np.isin(kernels.operation, told_apart)
+    told_apart = (kernels.operation == Operation.COMMUNICATION) | kernels.crosses
+    chosen = ~np.isin(kernels.phase, (Phase.OUTSIDE, Phase.DATA)) & ~told_apart
     own = np.where(chosen, kernels.own_ns, 0)
     short = own < short_ns(kernels)
     compute = is_limited_by_compute(kernels, peaks)

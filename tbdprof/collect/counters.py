@@ -57,7 +57,7 @@ def probe(device: str, command: Sequence[str] | None = None, limits: Limits = WA
     """
     if command is None and nvidia.counters().readable is False:
         raise UnavailableError(nvidia.counters().reason or "")
-    with TemporaryDirectory(prefix="tbdprof-") as folder:
+    with _new_folder() as folder:
         sidecar = process.Sidecar(command or process.command(_index(device), INTERVAL_NS), Path(folder))
         try:
             return sidecar.ask(None, "ready", limits.ready_s)
@@ -91,7 +91,7 @@ class CounterSampler:
         """Begin to sample; raises UnavailableError with the reason, and then nothing is left of it."""
         self.close()
         self._missing, self._answer = {}, None
-        self._folder = TemporaryDirectory(prefix="tbdprof-")
+        self._folder = _new_folder()
         try:
             self._sidecar = process.Sidecar(self._command, Path(self._folder.name))
             self._sidecar.ask(None, "ready", self._limits.ready_s)
@@ -142,6 +142,13 @@ class CounterSampler:
             self._sidecar.forget()
             self._sidecar = None
         return self._sidecar
+
+
+def _new_folder() -> TemporaryDirectory[str]:
+    try:
+        return TemporaryDirectory(prefix="tbdprof-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise UnavailableError(f"there is no place for the samples: {error}") from error
 
 
 def _index(device: str) -> int:

@@ -80,10 +80,11 @@ def counters(parameters: Path = PARAMETERS, *, user: int | None = None) -> Count
 
 
 def cupti(folders: Iterable[Path] | None = None) -> Path | None:
-    """Return the file of CUPTI, NVIDIA's profiling library; an installed wheel goes first."""
+    """Return the file of CUPTI, NVIDIA's profiling library; an installed wheel goes first, of several the newest."""
     for folder in _cuda_folders() if folders is None else folders:
-        for file in sorted(folder.rglob("libcupti.so.*"), reverse=True):
-            return file
+        found = max(folder.rglob("libcupti.so.*"), key=lambda file: file.name, default=None)
+        if found is not None:
+            return found
     return None
 
 

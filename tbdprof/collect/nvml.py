@@ -209,22 +209,29 @@ class NvmlSampler:
         self._reader = None
 
     def _work(self, window: str, begun: threading.Event, ends: threading.Event) -> None:
-        """Run in the thread: open the device the first time, then read until the window ends."""
-        reader = self._reader
+        """Run in the thread: begin, then read until the window ends."""
         try:
-            reader = reader or self._open()
-        except UnavailableError as error:
-            self._refusal = str(error)
-            begun.set()
-            return
-        if ends.is_set() or self._refusal is not None:
-            reader.close()  # nobody waits for it any more
-            return
-        self._reader = reader
-        reader.begin(window)
-        begun.set()
+            reader = self._opened(ends)
+            if reader is None:
+                return
+            reader.begin(window)
+        finally:
+            begun.set()  # whatever became of it: the loop waits for this
         due = time.monotonic() + self._period_s
         while not ends.wait(max(0.0, due - time.monotonic())):
             reader.tick()
             due = max(due + self._period_s, time.monotonic())
         reader.tick(last=True)
+
+    def _opened(self, ends: threading.Event) -> Reader | None:
+        """Return what reads the device, opened the first time; None where that is refused or nobody waits any more."""
+        try:
+            reader = self._reader or self._open()
+        except UnavailableError as error:
+            self._refusal = str(error)
+            return None
+        if ends.is_set() or self._refusal is not None:
+            reader.close()
+            return None
+        self._reader = reader
+        return reader

@@ -136,8 +136,12 @@ class Gpm:
             asked.metrics[place].metricId = getattr(nvml, name)
         nvml.nvmlGpmMetricsGet(asked)
         told = [asked.metrics[place] for place in range(len(GPM))]
-        return [
+        figures = [
             (counter, each.value / 100)
             for counter, each in zip(GPM, told, strict=True)
             if each.nvmlReturn == 0 and math.isfinite(each.value) and each.value >= 0
         ]
+        if not figures:
+            refusals = dict.fromkeys(str(nvml.NVMLError(each.nvmlReturn)) for each in told if each.nvmlReturn)
+            raise UnavailableError(f"the driver gives no GPM figures: {', '.join(refusals) or 'they are no numbers'}")
+        return figures

@@ -26,6 +26,8 @@ def notes(summary: Summary) -> list[RenderableType]:
     broken += [f"lost: {window}" for window in summary.lost_windows]
     if summary.memory is not None:
         broken += [f"does not hold: {line}" for line in summary.memory.violations]
+    if summary.sampled is not None:
+        broken += [f"does not hold: {line}" for line in summary.sampled.violations]
     return [*(Text(line, style="red") for line in broken), *map(Text, _missing(summary))]
 
 
@@ -39,9 +41,12 @@ def _rows(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "memory window", _cost(summary.memory_overhead, drifted=drifted)
     if summary.kernels_overhead is not None:
         yield "kernels window", _cost(summary.kernels_overhead, drifted=drifted)
+    if summary.sampled_overhead is not None:
+        yield "sampled window", _cost(summary.sampled_overhead, drifted=drifted)
     if summary.step_time is not None:
         covered = percent_text(summary.step_time.covered)
-        yield "covered", f"operators' own times are {covered} of a step of the kernels window"
+        whose = "operators'" if summary.recording.run.device == "cpu" else "kernels'"
+        yield "covered", f"{whose} own times are {covered} of a step of the kernels window"
 
 
 def _cost(overhead: Overhead, *, drifted: bool) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tbdprof.analysis.device import APART, BusyCompared, Clock, Device, Gpm
+from tbdprof.analysis.device import APART, COMPARABLE_S, BusyCompared, Clock, Device, Gpm
 from tbdprof.analysis.energy import Energy
 from tbdprof.analysis.summary import Summary
 from tbdprof.report.tables import LEAST_SHOWN, sheet, title_of
@@ -105,6 +105,8 @@ def _busy(busy: BusyCompared) -> Text | None:
     if not told:
         return None
     line = f"kernels' own times {percent_text(busy.kernels)}, {', '.join(told)} in the kernels window"
+    if not busy.is_comparable:
+        return Text(f"{line}: too short to compare, it takes {COMPARABLE_S:.0f} s of kernels windows")
     if not busy.is_apart:
         return Text(line)
     return Text(f"{line}\n! they differ by more than {100 * APART:.0f} points", style=WARM)

@@ -8,7 +8,7 @@ from tbdprof.analysis.energy import Energy, Power
 from tbdprof.analysis.summary import Summary
 
 GPM = ("busy", "sm_active", "sm_occupancy", "fp32", "fp32_while_busy", "tensor", "dram")
-BUSY = ("kernels", "driver", "driver_difference", "gpm", "gpm_difference")
+BUSY = ("kernels", "driver", "driver_difference", "gpm", "gpm_difference", "seconds")
 
 Json = dict[str, Any]
 

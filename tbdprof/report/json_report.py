@@ -20,7 +20,7 @@ from tbdprof.analysis.roles import CATEGORIES
 from tbdprof.analysis.summary import Summary
 from tbdprof.analysis.throughput import Overhead
 from tbdprof.records import Role, Run
-from tbdprof.report import json_time
+from tbdprof.report import json_device, json_device_memory, json_levels, json_sampled, json_time
 
 SCHEMA = 1
 
@@ -39,7 +39,7 @@ def render(summary: Summary, part: str | None = None) -> str:
 
 def document(summary: Summary) -> Json:
     """Return the report as plain values."""
-    peaks = summary.recording.run.peaks
+    peaks, beneath = summary.recording.run.peaks, json_device_memory.beneath(summary.device_memory)
     return {
         "schema": SCHEMA,
         "run": _run(summary),
@@ -48,12 +48,20 @@ def document(summary: Summary) -> Json:
         "utilization": json_time.utilization(summary),
         "time": json_time.time(summary.step_time),
         "time_by_layer": json_time.layers(summary.layers),
-        "memory": None if summary.memory is None else _memory(summary.memory, summary.recording.run),
+        "memory": None if summary.memory is None else _memory(summary.memory, summary.recording.run) | beneath,
+        "device_memory": json_device_memory.device_memory(summary.device_memory),
+        "post_mortem": json_device_memory.post_mortem(summary.post_mortem),
         "kernels": json_time.kernels(summary.groups, peaks),
         "low_utilization": json_time.low_utilization(summary.low_utilization, peaks),
+        "counted": json_levels.counted(summary.counted),
+        "levels": json_levels.levels(summary.levels),
+        "device": json_device.device(summary.device),
+        "energy": json_device.energy(summary),
+        "sampled": json_sampled.sampled(summary.sampled),
         "overhead": {
             "memory_window": _overhead(summary.memory_overhead),
             "kernels_window": _overhead(summary.kernels_overhead),
+            "sampled_window": _overhead(summary.sampled_overhead),
         },
         "missing": summary.missing,
     }

@@ -1,9 +1,11 @@
 """The part of the machine-readable report that says where the time goes."""
 
+from dataclasses import asdict
 from typing import Any
 
 from tbdprof.analysis.groups import Group
 from tbdprof.analysis.layers import LayerTime
+from tbdprof.analysis.levels import of_device
 from tbdprof.analysis.low_utilization import LowUtilization
 from tbdprof.analysis.step_time import StepTime
 from tbdprof.analysis.summary import Summary
@@ -11,6 +13,7 @@ from tbdprof.analysis.throughput import CpuUtilization
 from tbdprof.analysis.utilization import Flop
 from tbdprof.analysis.verdict import Verdict
 from tbdprof.records import Peaks
+from tbdprof.report import json_sampled
 from tbdprof.report.kernel_tables import headroom
 
 IDLE = ("total", "data_wait", "launching", "synchronization", "copies", "communication")
@@ -24,8 +27,7 @@ def utilization(summary: Summary) -> Json:
     return {
         "device_busy": _busy(summary),
         "fp32_flop": _flop(None if found is None else found.fp32),
-        "fp32_pipe": {"value": None, "level": None},
-        "tensor_pipe": {"value": None, "level": None},
+        **json_sampled.pipes(summary.sampled, of_device(summary.device)),
         "cpu": _cpu(summary.cpu),
         "mfu": _flop(None if found is None else found.flop),
     }
@@ -105,7 +107,7 @@ def _busy(summary: Summary) -> Json:
 
 def _flop(found: Flop | None) -> Json:
     if found is None:
-        told = ("value", "level", "precision", "coverage", "peak_flops", "peak_source", "bound")
+        told = ("value", "level", "precision", "coverage", "peak_flops", "peak_source", "bound", "at_clock")
         return dict.fromkeys(told)
     return {
         "value": found.value,
@@ -115,6 +117,7 @@ def _flop(found: Flop | None) -> Json:
         "peak_flops": found.peak_flops_per_s,
         "peak_source": found.peak_source,
         "bound": found.bound,
+        "at_clock": None if found.at_clock is None else asdict(found.at_clock),
     }
 
 

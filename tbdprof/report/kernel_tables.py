@@ -1,16 +1,20 @@
 """The kernels of a step: those that waste the device (tables V and VI of seed 003), and each against the roofline."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from tbdprof.analysis.groups import Group
 from tbdprof.analysis.low_utilization import LowUtilization
+from tbdprof.analysis.sampled import NamedUse
 from tbdprof.analysis.summary import Summary
 from tbdprof.records import Peaks
+from tbdprof.report.sampled_text import cells as sampled_cells
 from tbdprof.report.tables import LEAST_SHOWN, Column, filled, layer_text, rest_text, utilization_text
 from tbdprof.units import decimal_text, percent_text, times_text
+
+Uses = Mapping[tuple[str, str], NamedUse]  # sampled, by name and phase
 
 ROWS = 10
 UNCOUNTED_ROWS = 5
@@ -19,6 +23,8 @@ NO_SOURCE = "source not told"
 KERNELS = (
     Column("share"),
     Column("utilization"),
+    Column("FP32 pipe"),
+    Column("tensor"),
     Column("kernel", "name"),
     Column("operator", "name"),
     Column("phase", "word"),
@@ -40,15 +46,15 @@ ROOFLINE = (
 
 def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
     """Return the tables of kernels: those below the average and those without a count; in full, all of them."""
-    low = summary.low_utilization
+    low, uses = summary.low_utilization, {} if summary.sampled is None else summary.sampled.by_name
     if low is None:
         listed = summary.groups or ()
-        return [_table("Kernels, longest first", listed, None if full else ROWS)] if listed else []
-    parts = [_below(low, None if full else ROWS)] if low.rows else []
+        return [_table("Kernels, longest first", listed, uses, None if full else ROWS)] if listed else []
+    parts = [_below(low, uses, None if full else ROWS)] if low.rows else []
     if full and (above := _above(summary.groups or (), low)):
-        parts.append(_table("Kernels at the average or above", above, None))
+        parts.append(_table("Kernels at the average or above", above, uses, None))
     if low.uncounted:
-        parts.append(_uncounted(low.uncounted, full=full))
+        parts.append(_uncounted(low.uncounted, uses, full=full))
     if full and summary.groups:
         parts.append(_roofline(summary.groups, summary.recording.run.peaks))
     return parts
@@ -65,16 +71,16 @@ def headroom(group: Group, peaks: Peaks | None) -> float | None:
     return ceiling / reached if ceiling and reached else None
 
 
-def _below(low: LowUtilization, most: int | None) -> RenderableType:
+def _below(low: LowUtilization, uses: Uses, most: int | None) -> RenderableType:
     average, covered = percent_text(low.average), percent_text(low.covered)
     return _table(
-        f"Kernels below the average utilization of {average} ({covered} of busy time counted)", low.rows, most
+        f"Kernels below the average utilization of {average} ({covered} of busy time counted)", low.rows, uses, most
     )
 
 
-def _uncounted(groups: Sequence[Group], *, full: bool) -> RenderableType:
+def _uncounted(groups: Sequence[Group], uses: Uses, *, full: bool) -> RenderableType:
     if full or groups[0].share >= LEAST_UNCOUNTED:
-        return _table("Kernels without a count", groups, None if full else UNCOUNTED_ROWS, LEAST_UNCOUNTED)
+        return _table("Kernels without a count", groups, uses, None if full else UNCOUNTED_ROWS, LEAST_UNCOUNTED)
     share = percent_text(sum(group.share for group in groups))
     return Text(f"Kernels without a count: {len(groups)}, together {share} of busy time")
 
@@ -84,18 +90,22 @@ def _above(groups: Sequence[Group], low: LowUtilization) -> list[Group]:
     return [group for group in groups if (group.name, group.phase) not in elsewhere]
 
 
-def _table(title: str, groups: Sequence[Group], most: int | None, least: float = LEAST_SHOWN) -> RenderableType:
+def _table(
+    title: str, groups: Sequence[Group], uses: Uses, most: int | None, least: float = LEAST_SHOWN
+) -> RenderableType:
     """Return a table of all groups (None), or of so many that have at least a share of busy time."""
     shown = groups if most is None else [group for group in groups[:most] if group.share >= least] or groups[:1]
     rest = groups[len(shown) :]
     below = [rest_text(len(rest), sum(group.share for group in rest))] if rest else []
-    return filled(title, KERNELS, map(_cells, shown), below=below)
+    rows = [_cells(group, uses.get((group.name, group.phase))) for group in shown]
+    return filled(title, KERNELS, rows, below=below)
 
 
-def _cells(group: Group) -> tuple[str, ...]:
+def _cells(group: Group, use: NamedUse | None) -> tuple[str, ...]:
     return (
         percent_text(group.share),
         utilization_text(group.utilization),
+        *sampled_cells(use),
         short(group.name),
         "" if group.operator == group.name else group.operator,
         group.phase,

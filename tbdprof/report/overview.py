@@ -11,12 +11,15 @@ from tbdprof.analysis.roles import CATEGORIES
 from tbdprof.analysis.step_time import Idle, StepTime
 from tbdprof.analysis.summary import Summary
 from tbdprof.analysis.throughput import CpuUtilization, Rate, Throughput
-from tbdprof.analysis.utilization import Flop, Utilization
+from tbdprof.analysis.utilization import ANALYTIC, AtClock, Flop, Utilization
 from tbdprof.analysis.verdict import Verdict
-from tbdprof.report.tables import ABOVE, LEAST_SHOWN, sheet
+from tbdprof.records import Run
+from tbdprof.report import sampled_text
+from tbdprof.report.tables import ABOVE, LEAST_SHOWN, MARK, sheet
 from tbdprof.units import bytes_text, decimal_text, percent_text, seconds_text, times_text
 
 BAR_COLUMNS = 40
+TF32_FLAGS = ("tf32", "fp32_precision", "float32_matmul_precision")  # in the names of settings that decide it
 IDLE = {
     "data_wait": "waiting for data",
     "launching": "launching",
@@ -88,7 +91,9 @@ def _figures(summary: Summary) -> Iterator[tuple[str, Text]]:
     if summary.cpu is not None:
         yield "CPU utilization", Text(_cpu(summary.cpu))
     if summary.utilization is not None:
-        yield from _utilization(summary.utilization)
+        yield from _utilization(summary.utilization, summary.recording.run)
+    if summary.sampled is not None and (sampled := sampled_text.line(summary.sampled)):
+        yield "sampled", Text(sampled)
     if summary.step_time is not None and (idle := _idle(summary.step_time.idle)):
         yield "idle", Text(idle)
     if summary.data_wait is not None and summary.data_wait >= LEAST_SHOWN:
@@ -121,14 +126,19 @@ def _cpu(cpu: CpuUtilization) -> str:
     return f"{percent_text(cpu.process)} of {cpu.cores:g} cores; others {percent_text(cpu.others)}{beyond}"
 
 
-def _utilization(utilization: Utilization) -> Iterator[tuple[str, Text]]:
+def _utilization(utilization: Utilization, run: Run) -> Iterator[tuple[str, Text]]:
     yield "device busy", _busy(utilization)
     flop = utilization.flop
     if flop is None:
         return
     if flop.value is not None:
         yield f"{flop.precision.upper()} utilization", _flop(flop, flop.value)
+    if flop.at_clock is not None:
+        yield "at its clock", Text(_at_clock(flop.at_clock))
     yield "peak", Text(f"{decimal_text(flop.peak_flops_per_s, 'FLOP/s')}: {flop.peak_source}")
+    flags = {name: value for name, value in run.precision_flags.items() if any(part in name for part in TF32_FLAGS)}
+    if flags and run.device.startswith("cuda"):
+        yield "TF32", Text(", ".join(f"{name} {value}" for name, value in flags.items()))
 
 
 def _busy(utilization: Utilization) -> Text:
@@ -143,9 +153,17 @@ def _busy(utilization: Utilization) -> Text:
 def _flop(flop: Flop, value: float) -> Text:
     bound = f" → up to {times_text(flop.bound)}" if flop.bound is not None and value <= 1 else ""
     basis = f"{flop.level}, counted in {percent_text(flop.coverage)} of busy time"
+    if value > 1 and flop.level != ANALYTIC:
+        return Text(f"ERROR: {percent_text(value)} while busy ({basis}): more than the device can do", style="red")
     if value > 1:
         return Text(f"{percent_text(value)} while busy ({basis})\n{ABOVE}", style="yellow")
     return Text(f"{percent_text(value)} while busy{bound} ({basis})")
+
+
+def _at_clock(found: AtClock) -> str:
+    above = MARK if found.value > 1 else ""
+    share = f"{percent_text(found.value)}{above} of the peak at the {found.clock_hz / 1e6:.0f} MHz it ran at"
+    return f"{share} (the peak above is at {found.peak_clock_hz / 1e6:.0f} MHz)"
 
 
 def _idle(idle: Idle) -> str:

@@ -9,7 +9,17 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from tbdprof.analysis.summary import Summary
-from tbdprof.report import course, kernel_tables, layer_tables, memory_tables, overview
+from tbdprof.report import (
+    course,
+    device_memory_tables,
+    device_tables,
+    kernel_tables,
+    layer_tables,
+    level_tables,
+    memory_tables,
+    overview,
+    sampled_tables,
+)
 
 MOST_COLUMNS = 120
 
@@ -58,9 +68,12 @@ def printed(content: RenderableType, *, width: int | None = None, color: bool = 
 
 def view(summary: Summary, *, full: bool = False) -> RenderableType:
     """Return the report as something rich can print."""
-    tables = [table for part in PARTS.values() for table in part(summary, full=full)]
+    parts = (*PARTS.values(), device_memory_tables.view, sampled_tables.view, level_tables.view)
+    tables = [table for part in parts for table in part(summary, full=full)]
+    first = [overview.view(summary, full=full), *device_tables.view(summary, full=full)]
     notes = [Group(*found)] if (found := course.notes(summary)) else []
-    return _apart([overview.view(summary, full=full), *tables, course.view(summary), *notes])
+    ended = device_memory_tables.post_mortem(summary)
+    return _apart([*ended, *first, *tables, course.view(summary), *notes])
 
 
 def _apart(parts: Iterable[RenderableType]) -> RenderableType:

@@ -99,9 +99,9 @@ def test_a_reason_nvml_has_no_word_for_is_told_by_its_bit():
     assert found.throttled == 1.0
 
 
-def gpm(story: DeviceStory, **values: float) -> DeviceStory:
+def gpm(story: DeviceStory, seconds: float = 2.0, **values: float) -> DeviceStory:
     for name, value in values.items():
-        story.stretches(getattr(counters, name), value, [0.0, 1.0, 2.0])
+        story.stretches(getattr(counters, name), value, [0.0, 1.0, seconds])
     return story
 
 
@@ -125,13 +125,22 @@ def test_without_a_busy_figure_there_is_no_figure_while_busy():
 def test_busy_by_the_kernels_times_is_beside_the_drivers_and_gpms_and_more_than_3_points_are_apart(
     driver: float, apart: bool
 ):
-    story = gpm(DeviceStory().window("kernels", [1.0, 1.0]), GPM_BUSY=0.9, DRIVER_BUSY=driver)
+    story = gpm(DeviceStory().window("kernels", [1.0, 10.0]), 11.0, GPM_BUSY=0.9, DRIVER_BUSY=driver)
     busy = told(story, 0.9).busy
 
     assert busy is not None
+    assert busy.seconds == pytest.approx(10)
     assert busy.driver_difference == pytest.approx(driver - 0.9)
     assert busy.gpm_difference == pytest.approx(0)
     assert busy.is_apart is apart
+
+
+def test_kernels_windows_that_are_short_beside_the_drivers_samples_are_no_reason_for_doubt():
+    busy = told(gpm(DeviceStory().window("kernels", [1.0, 1.0]), DRIVER_BUSY=0.2), 0.9).busy
+
+    assert busy is not None
+    assert (busy.driver_difference, busy.is_comparable) == (pytest.approx(-0.7), False)
+    assert not busy.is_apart
 
 
 def test_temperature_is_the_highest_the_edges_of_the_window_with_it():

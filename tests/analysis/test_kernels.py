@@ -262,6 +262,19 @@ def test_on_a_gpu_kernels_are_what_the_device_reported():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", [KernelKind.COPY, KernelKind.SET])
+def test_what_is_copied_or_set_within_a_product_has_no_part_in_its_flops(kind):
+    story = gpu_story()
+    inner = story.spans[-1][0]
+    story.kernel("moved", 600, 700, kind=kind, span=inner, moved_bytes=8)
+    kernels = kernels_of(story)
+
+    assert by_name(kernels, "flops")["winograd"] == pytest.approx(750)
+    assert np.isnan(by_name(kernels, "flops")["moved"])
+    assert by_name(kernels, "operation")["moved"] == Operation.COPY
+    assert by_name(kernels, "moved_bytes")["moved"] == 8
+
+
 def test_on_a_gpu_operators_do_not_stand_for_kernels():
     story = gpu_story()
     story.kernels.clear()

@@ -151,6 +151,45 @@ def test_copies_and_communication_count_where_nothing_else_runs():
     assert idle.total == pytest.approx(1 - 0.4 - 0.1 - 0.3 + 0.05)
 
 
+@pytest.mark.parametrize("name", ["Memcpy DtoD (Device -> Device)", "MemcpyD2D", "Memset (Device)", "direct_copy"])
+def test_what_a_gpu_copies_within_itself_is_no_copy_from_it_or_to_it(name: str):
+    story = told("F.F.", "cuda:0")
+    for row in story.spans:
+        story.kernel(f"of {row[0]}", row[7], row[8], span=row[0])
+    copied = story.operator("aten::copy_", Phase.FORWARD, 10, 20, operation=Operation.COPY)
+    kind = {"Mem": KernelKind.COPY, "dir": KernelKind.KERNEL}[name[:3]]
+    story.kernel(name, 10, 20, span=copied, kind=KernelKind.SET if name.startswith("Memset") else kind)
+
+    idle = spent(story).idle
+
+    assert (idle.copies, idle.total) == pytest.approx((0, 0.25))
+
+
+@pytest.mark.parametrize("name", ["Memcpy HtoD (Pinned -> Device)", "MemcpyD2H", "Memcpy DtoH", "MemcpyH2D"])
+def test_a_copy_from_the_host_or_to_it_is_one(name: str):
+    story = told("F.F.", "cuda:0")
+    for row in story.spans:
+        story.kernel(f"of {row[0]}", row[7], row[8], span=row[0])
+    story.kernel(name, 10, 20, kind=KernelKind.COPY)
+
+    assert spent(story).idle.copies == pytest.approx(0.25)
+
+
+def test_a_kernel_of_a_gpu_that_starts_while_the_host_is_between_two_steps_counts():
+    story = KernelStory(device="cuda:0")
+    story.settle()
+    story.step(0, 100, block=1)
+    story.step(110, 210, block=1)
+    forward = story.operator("f", Phase.FORWARD, 0, 10)
+    story.kernel("first", 0, 105, span=forward)
+    story.kernel("second", 105, 210, span=forward)
+    story.kernel("after", 210, 300, span=forward)
+
+    found = spent(story)
+
+    assert (found.busy, found.covered) == pytest.approx((1, 210 / 200))
+
+
 def test_two_threads_at_once_cover_more_than_the_step_and_nothing_is_told_twice():
     story = told("FFFFFFFFFF")
     story.operator("on another thread", Phase.FORWARD, 0, 100, thread=2)

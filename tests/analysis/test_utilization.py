@@ -343,6 +343,20 @@ def test_on_a_gpu_copies_that_nothing_hides_have_a_share_of_their_own():
     assert verdict.shares == pytest.approx({"data": 0, "launching": 0, "compute": 0.5, "memory": 0, "copies": 0.5})
 
 
+def test_on_a_gpu_a_copy_within_it_is_bound_by_memory():
+    story = KernelStory(device="cuda:0")
+    story.settle()
+    story.step(0, 1000 * US)
+    span = story.operator("contiguous", Phase.FORWARD, 0, 10 * US, operation=Operation.COPY)
+    story.kernel("direct_copy_kernel", 0, 600 * US, span=span)
+    story.kernel("Memcpy DtoD (Device -> Device)", 600 * US, 1000 * US, span=span, kind=KernelKind.COPY)
+
+    verdict = summary_of(story).verdict
+
+    assert verdict is not None
+    assert verdict.shares == pytest.approx({"data": 0, "launching": 0, "compute": 0, "memory": 1})
+
+
 def test_looking_at_a_summary_twice_gives_the_same():
     recording = training_story().recording(peaks=PEAKS)
 

@@ -121,6 +121,53 @@ def test_one_that_never_becomes_ready_is_given_up(monkeypatch: pytest.MonkeyPatc
     assert reason == "the sampling process did not answer within 0.2 s"
 
 
+def test_a_process_that_no_signal_ends_is_left_alone(monkeypatch: pytest.MonkeyPatch):
+    """As one does that waits for a driver that never answers it."""
+    monkeypatch.setattr(process, "_END_S", 0.05)
+    one = sampler("hanging", SHORT)
+    one.start("sampled")
+    assert one._sidecar is not None
+    child = one._sidecar._process
+    with monkeypatch.context() as patched:
+        patched.setattr(child, "kill", lambda: None)
+        one.stop()
+
+    assert child.poll() is None
+    assert one.drain(Strings()).missing == {"sampled": "the sampling process did not answer within 0.2 s"}
+    child.kill()
+    child.wait()
+    one.close()
+
+
+def test_a_process_is_heard_however_many_files_the_training_has_open():
+    """`select` takes descriptors up to 1023 alone."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1200:
+        pytest.skip("so many files cannot be opened here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    held = [os.dup(0) for _ in range(1030)]
+    try:
+        assert available("cuda:0", command("good")) is None
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_without_a_place_for_files_it_is_a_reason_and_no_error_of_the_loops(monkeypatch: pytest.MonkeyPatch):
+    def full(**options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(counters, "TemporaryDirectory", full)
+
+    assert (
+        available("cuda:0", command("good")) == "there is no place for the samples: [Errno 28] No space left on device"
+    )
+    with pytest.raises(UnavailableError, match="no place"):
+        sampler("good").start("sampled")
+
+
 def test_the_probe_tells_what_would_be_sampled():
     assert probe("cuda:0", command("good"))["chip"] == "GH100"
     assert available("cuda:0", command("good")) is None

@@ -122,3 +122,11 @@ def test_cupti_is_taken_from_the_first_folder_that_has_it(tmp_path: Path) -> Non
     assert nvidia.cupti([tmp_path / "wheel", tmp_path / "cuda"]) == wheel / "libcupti.so.13"
     assert nvidia.cupti([tmp_path / "cuda"]) == toolkit / "libcupti.so.12"
     assert nvidia.cupti([tmp_path / "absent"]) is None
+
+
+def test_of_two_wheels_the_newer_library_is_taken(tmp_path: Path) -> None:
+    for name in ("cuda_cupti/lib/libcupti.so.12", "cu13/lib/libcupti.so.13"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+
+    assert nvidia.cupti([tmp_path]) == tmp_path / "cu13/lib/libcupti.so.13"

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -235,6 +236,14 @@ def test_a_gpm_figure_the_driver_does_not_have_is_left_out():
     assert not {counters.GPM_FP32, counters.GPM_TENSOR} & found.keys()
 
 
+def test_a_driver_that_refuses_every_gpm_figure_is_a_reason():
+    found, missing = told(FakeNvml(gpm={}))
+
+    assert not any(name.startswith("gpm") for name in found)
+    assert missing["device.gpm"] == "the driver gives no GPM figures: Not Supported"
+    assert told(FakeNvml(gpm=dict.fromkeys((1, 2, 3, 5, 10, 12), float("nan"))))[1]["device.gpm"].endswith("no numbers")
+
+
 def test_an_instance_has_its_own_gpm_figures_and_memory_but_no_energy():
     found, missing = told(FakeNvml(instance=7))
 
@@ -409,6 +418,21 @@ def test_a_driver_that_hangs_does_not_hold_the_loop(at_once: bool):
     nvml.let_go.set()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_what_nobody_foresaw_ends_the_thread_and_does_not_hold_the_loop():
+    nvml = FakeNvml()
+    nvml.wall = lambda: 1 // 0  # type: ignore[method-assign]
+    collector = sampler(nvml, patience_s=10.0)
+    begun = time.monotonic()
+    collector.start("clean")
+    collector.stop()
+
+    assert time.monotonic() - begun < 5
+    assert len(collector.drain(Strings()).tables["sample"]) == 0
+    collector.close()
+    assert nvml.shut == 1
+
+
 def test_in_a_forked_child_the_sampler_is_inert():
     nvml = FakeNvml()
     collector = sampler(nvml)
@@ -471,7 +495,10 @@ def test_a_run_whose_driver_is_not_there_is_complete_without_the_devices_part():
 
 
 @pytest.mark.parametrize("framework", ["torch", "mxnet", "tensorflow"])
-def test_a_gpu_is_sampled_by_one_collector_in_all_windows_and_a_cpu_by_none(framework: str):
+def test_a_gpu_is_sampled_by_one_collector_in_all_windows_and_a_cpu_by_none(
+    framework: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(instruments, "available", lambda device: None)
     found = {
         window: [each for each in several if isinstance(each, NvmlSampler)]
         for window, several in instruments.of("cuda:1", framework, power_period_s=0.05).collectors.items()

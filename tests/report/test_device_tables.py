@@ -81,14 +81,15 @@ def compared(busy: BusyCompared) -> str:
 
 
 def test_busy_by_each_instrument_stands_side_by_side():
-    text = compared(BusyCompared(0.91, 0.92, 0.9))
+    text = compared(BusyCompared(0.91, 0.92, 0.9, 15.0))
 
     assert (
         "kernels' own times 91.0 %, driver 92.0 % (+1.0 points), GPM 90.0 % (-1.0 points) in the kernels window" in text
     )
     assert "differ by more" not in text
-    assert "! they differ by more than 3 points" in compared(BusyCompared(0.91, 0.95, None))
-    assert "compared" not in compared(BusyCompared(0.91, None, None))
+    assert "! they differ by more than 3 points" in compared(BusyCompared(0.91, 0.95, None, 15.0))
+    assert "compared" not in compared(BusyCompared(0.91, None, None, 15.0))
+    assert "too short to compare, it takes 10 s of kernels windows" in compared(BusyCompared(0.91, 0.2, None, 0.2))
 
 
 def test_a_run_without_samples_has_no_section():

@@ -23,7 +23,7 @@ def test_utilization_has_its_value_level_coverage_peak_and_bound():
     assert told["device_busy"] == {"value": 0.79, "in_window": 0.8, "level": "operators"}
     assert told["fp32_flop"] == told["mfu"] == {
         "value": 0.5, "level": "analytic", "precision": "fp32", "coverage": 0.625, "peak_flops": 100e9,
-        "peak_source": "3×3 convolution 64→64, 56×56, batch 8, 2 threads", "bound": 2.0,
+        "peak_source": "3×3 convolution 64→64, 56×56, batch 8, 2 threads", "bound": 2.0, "at_clock": None,
     }  # fmt: skip
     assert DOCUMENT["run"]["flops_per_sample"] == 1e9
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -89,7 +90,8 @@ class Sidecar:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):  # where a call of the driver does not return, it outlives that
+                self._process.wait(_END_S)
 
     def forget(self) -> None:
         """Leave the process alone: in a forked child it is not this one's."""
@@ -103,9 +105,10 @@ class Sidecar:
 
     def _line(self, limit_s: float) -> bytes:
         descriptor, until = self._answers.fileno(), time.monotonic() + limit_s
+        said = select.poll()  # select() takes no descriptor above 1023, and a training may have more files open
+        said.register(descriptor, select.POLLIN)
         while b"\n" not in self._said:
-            left = max(0.0, until - time.monotonic())
-            if not select.select([descriptor], [], [], left)[0]:
+            if not said.poll(max(0.0, until - time.monotonic()) * 1e3):
                 raise UnavailableError(f"the sampling process did not answer within {limit_s:g} s")
             more = os.read(descriptor, 65536)
             if not more:

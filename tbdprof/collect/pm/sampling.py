@@ -48,6 +48,7 @@ class Sampling:
         self._overflows = 0
         self._pairs: dict[str, list[Pair]] = {}
         self._on = False
+        self._refusal: CuptiError | None = None  # of the metrics asked for last
         self.sampler = open_sampler()
         self._wanted, self.chosen = self._found(interval_ns)
 
@@ -70,19 +71,15 @@ class Sampling:
 
     def poll(self) -> None:
         """Take what was sampled out of the hardware's buffer; where that has overflown, begin anew."""
-        try:
-            self._pieces.append(self.sampler.decode())
-            overflown = self._pieces[-1].overflow
-        except CuptiError as error:
-            if error.status != statuses.OUT_OF_MEMORY:
-                raise
-            overflown = True
-            self._overflows += 1
-        if overflown:
-            if sum(each.overflow for each in self._pieces) + self._overflows > _MOST_REOPENED:
-                raise CuptiError("decoding samples", statuses.OUT_OF_MEMORY, "its buffer overflows again and again")
-            self._reopen()
-            self.sampler.start()
+        before = self._overflows
+        self._take()
+        if self._overflows == before:
+            return
+        if self._overflows > _MOST_REOPENED:
+            raise CuptiError("decoding samples", statuses.OUT_OF_MEMORY, "its buffer overflows again and again")
+        self._reopen()
+        self.sampler.configure(self._wanted)
+        self.sampler.start()
 
     def finish(self) -> Samples:
         """Stop, and return what was sampled."""
@@ -90,18 +87,31 @@ class Sampling:
         self.sampler.stop()
         self._read_clocks()
         for _ in range(_MOST_DECODINGS):
-            self._pieces.append(self.sampler.decode())
-            if not len(self._pieces[-1].start):
+            if not self._take():
                 break
         return self._converted()
 
     def close(self) -> None:
-        """Give the device back."""
-        self.sampler.close()
+        """Give the device back, as far as it can be: the reason why this is done is worth more than one from here."""
+        with suppress(CuptiError):
+            self.sampler.close()
+
+    def _take(self) -> int:
+        """Decode what there is, counting an overflow; return how many samples it was."""
+        try:
+            piece = self.sampler.decode()
+        except CuptiError as error:
+            if error.status != statuses.OUT_OF_MEMORY:
+                raise
+            self._overflows += 1
+            return 0
+        self._overflows += piece.overflow
+        self._pieces.append(piece)
+        return len(piece.start)
 
     def _found(self, interval_ns: int) -> tuple[Wanted, tuple[tuple[metrics.Metric, str], ...]]:
         """Return what this device samples: the first of the chip's ways that can be started."""
-        failed = CuptiError("choosing metrics", statuses.NOT_SUPPORTED, f"no metric of {self.sampler.chip} is known")
+        failed: CuptiError | None = None
         for family in metrics.families(self.sampler.chip):
             chosen = metrics.chosen(family, partial(self._passes, metric_set=family.metric_set))
             if not {PM_BUSY, PM_FP32} <= {metric.counter for metric, _ in chosen}:
@@ -113,16 +123,16 @@ class Sampling:
                     self._try(wanted)
                 except CuptiError as error:
                     failed = error
-                    self.sampler.close()
-                    self.sampler = self._open()
+                    self._reopen()
                 else:
                     return wanted, chosen
-        raise failed
+        raise failed or self._refusal or CuptiError("choosing metrics", statuses.NOT_SUPPORTED)
 
     def _passes(self, names: Sequence[str], metric_set: str | None) -> int | None:
         try:
             return self.sampler.passes(names, metric_set)
-        except CuptiError:
+        except CuptiError as error:
+            self._refusal = error
             return None
 
     def _try(self, wanted: Wanted) -> None:
@@ -133,9 +143,8 @@ class Sampling:
         self.sampler.decode()
 
     def _reopen(self) -> None:
-        self.sampler.close()
+        self.close()
         self.sampler = self._open()
-        self.sampler.configure(self._wanted)
 
     def _clocks(self) -> Clocks:
         """Return the clocks that the times of samples may be of, the likeliest first."""
@@ -156,7 +165,7 @@ class Sampling:
     def _converted(self) -> Samples:
         lost = losses.Losses(
             full=sum(each.full for each in self._pieces),
-            overflows=self._overflows + sum(each.overflow for each in self._pieces),
+            overflows=self._overflows,
         )
         every = losses.joined(self._pieces, len(self.chosen))
         begun, ended = (self._pairs["monotonic"][place][1] for place in (0, -1))

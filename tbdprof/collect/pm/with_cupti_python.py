@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import Any
@@ -59,7 +59,8 @@ class CuptiPythonSampler:
             with self._translated("device_get_chip_name"):
                 self.chip = _chip(modules.cupti, device)
         except CuptiError:
-            self.close()
+            with suppress(CuptiError):
+                self.close()
             raise
 
     def timestamp(self) -> int:

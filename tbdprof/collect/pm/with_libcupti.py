@@ -6,6 +6,7 @@ structure says its own size, up to its last field: a library that knows more fie
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,8 @@ class LibcuptiSampler:
             self._availability = self._available()  # before the device's counters are taken, which are then not free
             self._sampling = self._call("cuptiPmSamplingEnable", device=device).sampling
         except CuptiError:
-            self.close()
+            with suppress(CuptiError):
+                self.close()
             raise
 
     def timestamp(self) -> int:

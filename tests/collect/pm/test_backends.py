@@ -125,6 +125,15 @@ def test_a_library_that_refuses_has_given_everything_back():
     assert library.calls[-1] == "cuptiProfilerDeInitialize"
 
 
+def test_the_reason_of_a_refusal_is_told_though_giving_back_fails_too():
+    library = FakeLibcupti({"cuptiPmSamplingEnable": 35, "cuptiProfilerDeInitialize": 999})
+
+    with pytest.raises(CuptiError) as refused:
+        with_library(library)
+
+    assert refused.value.status == statuses.INSUFFICIENT_PRIVILEGES
+
+
 def test_without_an_image_of_what_is_available_the_chip_alone_decides():
     one = with_library(FakeLibcupti({"cuptiPmSamplingGetCounterAvailability": 27}))
 

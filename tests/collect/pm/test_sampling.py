@@ -85,6 +85,17 @@ def test_a_device_that_refuses_all_gives_the_last_reason():
     )
 
 
+def test_a_cupti_that_cannot_read_metrics_at_all_gives_that_reason():
+    device = FakeChip(has=lambda name: False, no_metric=statuses.NOT_INITIALIZED)
+
+    with pytest.raises(CuptiError) as refused:
+        sampling(device)
+
+    assert refused.value.status == statuses.NOT_INITIALIZED
+    with pytest.raises(CuptiError, match="INVALID_METRIC_NAME"):
+        sampling(FakeChip(has=lambda name: False))
+
+
 def test_percent_become_fractions_and_other_units_stay():
     one = sampling(FakeChip())
     one.start()
@@ -149,6 +160,18 @@ def test_an_overflow_begins_anew_and_is_counted():
     assert one.finish().lost.overflows == 1
 
 
+def test_an_overflow_at_the_end_costs_what_came_after_it_alone():
+    device = FakeChip()
+    one = sampling(device)
+    one.start()
+    one.poll()
+    device.overflows = 1
+    told = one.finish()
+
+    assert len(told.start_ns) == 10
+    assert told.lost.overflows == 1
+
+
 def test_overflows_without_end_end_the_sampling():
     device = FakeChip()
     one = sampling(device)
@@ -208,6 +231,12 @@ def test_the_process_ends_with_its_input_and_gives_the_device_back(tmp_path: Pat
 
     assert [each["state"] for each in conversation(device, tmp_path, "start")] == ["ready", "started"]
     assert device.calls[-1] == "close"
+
+
+def test_the_reason_why_nothing_is_sampled_is_told_though_closing_fails_too(tmp_path: Path):
+    device = FakeChip(refuses=lambda wanted: statuses.INSUFFICIENT_PRIVILEGES, closing=statuses.UNKNOWN)
+
+    assert [told["status"] for told in conversation(device, tmp_path, "start")] == [statuses.INSUFFICIENT_PRIVILEGES]
 
 
 def test_a_refusal_is_told_with_its_number(tmp_path: Path):

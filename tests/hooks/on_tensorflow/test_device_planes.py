@@ -193,6 +193,17 @@ def test_instructions_of_xla_are_told_where_they_were_asked_for() -> None:
     assert (event.start_ns - ZERO_NS, event.end_ns - ZERO_NS) == (120, 125)
 
 
+def test_a_call_that_names_an_instruction_of_xla_is_not_another_one() -> None:
+    story = Story()
+    stats = {"correlation_id": 5, "hlo_op": "dot.3", "hlo_module": "a_inference_step_3__1"}
+    story.host.event(story.threads[2], "cuLaunchKernel", 120, 5, **stats)
+    story.did(13, "k", 400, 5, kernel_details=KERNEL, hlo_op="dot.3", hlo_module="a_inference_step_3__1")
+    trace = story.read()
+
+    assert trace.hlo_ops == []
+    assert [event.name for event in device.instructions(trace)] == ["dot.3"]
+
+
 def test_without_a_gpu_there_is_nothing() -> None:
     story = Story()
     del story.space.planes[-1]
