@@ -38,8 +38,8 @@ def _energy(found: Energy, unit: str, *, full: bool) -> Iterator[tuple[str, Text
 
 
 def _joules(value: float, unit: str) -> str:
-    """Return joules for one unit of work: `0.27 J a sample`."""
-    return f"{value:.4g} J a {unit.removesuffix('s')}"
+    """Return joules for one unit of work: `0.27 J/sample`."""
+    return f"{value:.4g} J/{unit.removesuffix('s')}"
 
 
 def _source(found: Energy) -> str:

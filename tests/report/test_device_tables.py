@@ -50,10 +50,10 @@ def told(**facts: object) -> Summary:
 def test_energy_comes_first_in_joules_a_sample_with_how_it_was_obtained():
     text = terminal.render(told(), width=160)
 
-    assert "10 J a sample in the clean windows, by the energy counter, 0.999 of its power over time" in text
+    assert "10 J/sample in the clean windows, by the energy counter, 0.999 of its power over time" in text
     assert "500 W on average, 480 to 520 W (samples of an instant, one every 100 ms)" in text
     assert "÷ throughput" not in text
-    assert "10.01 J a sample (power ÷ throughput)" in terminal.render(told(), width=160, full=True)
+    assert "10.01 J/sample (power ÷ throughput)" in terminal.render(told(), width=160, full=True)
 
 
 @pytest.mark.parametrize(("watts", "apart"), [(480.0, False), (520.0, False), (470.0, True), (530.0, True)])
