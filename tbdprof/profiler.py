@@ -10,7 +10,7 @@ they compute. After the last window everything that was changed in the framework
 import math
 import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -272,9 +272,8 @@ class Profiler:
 
     def _drain(self, window: Window, rows: Sequence[StepRow]) -> None:
         drained = self._hook.drain(self.recording.strings)
-        # A hook knows no sampled window: to it that is a kernels window more, whose reasons are not the other's.
-        names = {"kernels": window.name} if window.name == SAMPLED else {}
-        self.recording.missing.update({names.get(name, name): reason for name, reason in drained.missing.items()})
+        missing = _of_sampled(drained.missing) if window.name == SAMPLED else drained.missing
+        self.recording.missing.update(missing)
         steps = _step_table(rows)
         known = min(len(steps), len(drained.marks))  # none where another profiler took the window's events
         steps["last_sequence"][:known] = drained.marks[:known]
@@ -293,6 +292,11 @@ class Profiler:
         steps["end_ns"][-1] = self._clock()
         self._block += 1
         self._recorder.append(window, {"step": steps})
+
+
+def _of_sampled(missing: Mapping[str, str]) -> dict[str, str]:
+    """Rename a hook's reasons: to it a sampled window is a kernels window more, of which they would speak else."""
+    return {SAMPLED if name == "kernels" else f"{name} ({SAMPLED})": reason for name, reason in missing.items()}
 
 
 def _step_table(rows: Sequence[StepRow]) -> Table:

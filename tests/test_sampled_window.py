@@ -73,7 +73,7 @@ def test_what_a_hook_lacks_in_the_sampled_window_is_not_said_of_the_kernels_wind
     prof = profiled("good", SilentWhenSampled(clock=FakeClock()))
 
     assert prof.recording.missing["sampled"] == "no kernel was told"
-    assert prof.recording.missing["else"] == "not here"
+    assert prof.recording.missing["else (sampled)"] == "not here"
     assert "kernels" not in prof.recording.missing
     assert "kernels" not in prof.summary.missing
 
