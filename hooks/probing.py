@@ -61,7 +61,7 @@ CONVOLUTIONS = (Convolution(256, 256, 3, 14), Convolution(128, 128, 3, 28), Conv
 
 def look_up(device: str, cuda: Any = None) -> Peaks:
     """Return the peaks of "cuda:N" by what its driver tells; raises UnavailableError where they are not known."""
-    found = cuda_driver.limits(int(device.partition(":")[2] or 0), cuda)
+    found = cuda_driver.limits(cuda_driver.index_of(device), cuda)
     return devices.peaks(
         found.name,
         found.capability,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from tbdprof.collect import host, levels
+from tbdprof.collect import fresh, host, levels
 from tbdprof.collect.levels import Levels
 from tbdprof.collect.nvidia import Counters, Nvidia, counters, cupti, driver
 
@@ -158,15 +158,15 @@ def _run(code: str, limit_s: float) -> tuple[str, str | None]:
     command = [sys.executable, "-c", code]
     quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, env=quiet, check=False)
+        status, printed, complaints = fresh.run(command, limit_s, quiet)
     except subprocess.TimeoutExpired:
         return "", f"its import had not ended after {limit_s:g} s"
-    if done.returncode < 0:
-        return "", f"its import was killed by {signal.Signals(-done.returncode).name}"
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        return "", said[-1] if said else f"its import ended with {done.returncode}"
-    return done.stdout, None
+    if status < 0:
+        return "", f"its import was killed by {signal.Signals(-status).name}"
+    if status:
+        said = complaints.strip().splitlines()
+        return "", said[-1] if said else f"its import ended with {status}"
+    return printed, None
 
 
 def _can_load(library: str) -> bool:

@@ -200,7 +200,7 @@ def _plan(request: Request, hook: FrameworkHook, windows: tuple[str, ...]) -> Pl
 
 
 def _refuse_what_cannot_fit(spec: Spec, config: Config) -> None:
-    if config.device.startswith("cuda"):
+    if config.device.startswith("cuda") or (config.device == "auto" and context.has_driver()):
         return  # the card's memory is not known here; what does not fit there is told by its allocator
     needed, there = suite.estimate_bytes(spec, config), host.available_memory_bytes()
     if needed > there:

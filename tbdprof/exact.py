@@ -91,7 +91,7 @@ def _counted(run: Run, request: drive.Request, count: Count, tool: Path | None) 
         raise UnavailableError(ncu.ABSENT)
     if nvidia.counters().readable is False:
         raise UnavailableError(f"the performance counters cannot be read: {nvidia.counters().reason}")
-    capability = cuda_driver.limits(_index(run.device)).capability
+    capability = cuda_driver.limits(cuda_driver.index_of(run.device)).capability
     wanted = ncu.metrics(capability, run.precision or "fp32")
     child = [sys.executable, "-m", "tbdprof.exact", json.dumps(dataclasses.asdict(step_of(run, request)))]
     return count(child, wanted, tool=tool)
@@ -134,7 +134,7 @@ def run_counted(step: Step, cuda: Any = None) -> None:
         for _ in range(WARMUP_STEPS):
             workload.step()
         hook.synchronize()
-        with ncu.switched_on(_index(step.device), cuda):
+        with ncu.switched_on(cuda_driver.index_of(step.device), cuda):
             workload.step()
             hook.synchronize()
 
@@ -153,11 +153,6 @@ def _replace(recording: Recording, path: Path) -> None:
         recording.missing["file"] = f"writing the counted step failed, the file is without it: {error}"
     finally:
         beside.unlink(missing_ok=True)
-
-
-def _index(device: str) -> int:
-    _, _, number = device.partition(":")
-    return int(number or 0)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tbdprof import suite
-from tbdprof.collect import context, fresh, host
+from tbdprof.collect import context, cuda_driver, fresh, host
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks import FrameworkHook, Setting, load
 from tbdprof.own_loop import listed, new_run
@@ -163,7 +163,7 @@ def main(order: Mapping[str, Any]) -> None:
     try:
         _train(hook, order)
         took = room.taken_bytes()
-    except (RuntimeError, MemoryError) as error:
+    except Exception as error:  # each framework has classes of its own
         if hook.out_of_memory(error) is None:
             raise
     sys.stdout.write(json.dumps({"took_bytes": took, "room_bytes": room.bytes}) + "\n")
@@ -192,7 +192,7 @@ class _Room:
     """The memory there is when this is made, and what was taken of it since at the most."""
 
     def __init__(self, device: str) -> None:
-        self._index = None if device == "cpu" else int(device.partition(":")[2] or 0)
+        self._index = None if device == "cpu" else cuda_driver.index_of(device)
         self._peak, self._now = ("VmPeak", "VmSize") if _limits_addresses() else ("VmHWM", "VmRSS")
         self._before = _status_bytes(self._now)
         self.bytes = host.available_memory_bytes() if self._index is None else _free_bytes(self._index)

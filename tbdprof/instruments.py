@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tbdprof.collect import Collector, threads
+from tbdprof.collect import Collector, cuda_driver, threads
 from tbdprof.collect.activity import ActivityCollector
 from tbdprof.collect.counters import CounterSampler, available
 from tbdprof.collect.host_load import OF_HOST, Counters, HostLoad
@@ -31,7 +31,7 @@ def of(
     host = HostLoad({**OF_HOST, **(counters or {})})
     if not device.startswith("cuda"):
         return Instruments({"clean": [host]})
-    driver = NvmlSampler(int(device.partition(":")[2] or 0), period_s=power_period_s)
+    driver = NvmlSampler(cuda_driver.index_of(device), period_s=power_period_s)
     # A process has one client of CUPTI's activities: torch and TensorFlow are that themselves.
     kernels = [ActivityCollector(number_of_thread=threads.hashed)] if framework == "mxnet" else []
     collectors: dict[str, list[Collector]] = {

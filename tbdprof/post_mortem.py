@@ -27,7 +27,9 @@ def record(error: BaseException | None, hook: FrameworkHook, recorder: Recorder)
     try:
         with recorder.window(OUT_OF_MEMORY) as window:
             recorder.append(window, _what_is_there(hook, recording.strings))
-    except (TbdprofError, RuntimeError, MemoryError) as problem:
+    except Exception as problem:  # each framework has classes of its own
+        if not isinstance(problem, TbdprofError | RuntimeError | MemoryError) and hook.out_of_memory(problem) is None:
+            raise
         recording.missing["post_mortem.live"] = str(problem).partition("\n")[0] or type(problem).__name__
 
 

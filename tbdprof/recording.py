@@ -134,15 +134,9 @@ class Writer:
     def _put_state(self) -> None:
         put = self._connection.executemany
         run = asdict(self._recording.run)
-        put(
-            "REPLACE INTO run VALUES (?, ?)",
-            ((key, json.dumps(value)) for key, value in run.items()),
-        )
+        put("REPLACE INTO run VALUES (?, ?)", ((key, json.dumps(value)) for key, value in run.items()))
         put("REPLACE INTO missing VALUES (?, ?)", self._recording.missing.items())
-        put(
-            "REPLACE INTO window VALUES (?, ?, ?)",
-            ((w.ordinal, w.name, w.state) for w in self._recording.windows),
-        )
+        put("REPLACE INTO window VALUES (?, ?, ?)", ((w.ordinal, w.name, w.state) for w in self._recording.windows))
         new = self._recording.strings.since(self._texts)
         put("INSERT INTO text VALUES (?, ?)", enumerate(new, self._texts))
         self._texts += len(new)

@@ -1,29 +1,102 @@
-"""Runs of the command line that end as nobody wished: what had ended is kept, and one line says what happened."""
+"""Runs of the command line that end as nobody wished: what had ended is kept, and one line says what happened.
+
+What is trained is small, and something happens amid its step of a number.
+"""
 
 import json
 import os
 import resource
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+import toy as models
 
+from tbdprof import fitting
+from tbdprof.fitting import Trial
+from tbdprof.profiler import Profiler
 from tbdprof.recording import Recording, load
+from tbdprof.records import Role
+from tbdprof.suite.workload import Config
 
 ROOT = Path(__file__).parent.parent
-TBDPROF = [sys.executable, "-m", "tbdprof"]
-SMALL = ["resnet50", "--image-size", "64", "--batch-size", "2", "--threads", "1"]
+RUN = ["run", "toy", "--batch-size", "64", "--threads", "1", "--warmup", "2", "--steps", "2", "-q", "-o", "a.tbd"]
 WINDOWS = ["warmup", "clean", "memory", "clean", "kernels", "clean"]
 STEPS = [2, 2, 4, 2, 4, 2]
-LIMIT_S = 120
+SECOND = [1, 3, 5, 9, 11, 15]  # step of each window
+LIMIT_S = 60
+IN_TORCH = """
+import os, shutil, signal, time
+import torch
+
+class Workload:
+    def __init__(self, config):
+        self.config, self.inputs, self.steps = config, (), 0
+        self.model = torch.nn.Linear(256, 8)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1, momentum=0.9)
+
+    def step(self):
+        self.optimizer.zero_grad()
+        loss = self.model(torch.ones(self.config.batch_size, 256)).sum()
+        at = self.steps
+        HAPPENS
+        loss.backward()
+        self.optimizer.step()
+        self.steps += 1
+        return float(self.config.batch_size)
+
+def build(spec, config):
+    return Workload(config)
+"""
+IN_MXNET = """
+import resource, signal
+import mxnet as mx
+from mxnet import autograd, gluon
+
+class Workload:
+    def __init__(self, config):
+        self.config, self.inputs, self.steps = config, (), 0
+        self.model = gluon.nn.Dense(8, in_units=256)
+        self.model.initialize()
+        self.optimizer = gluon.Trainer(self.model.collect_params(), "sgd", {"momentum": 0.9})
+
+    def step(self):
+        with autograd.record():
+            loss = self.model(mx.nd.ones((self.config.batch_size, 256))).sum()
+        at = self.steps
+        HAPPENS
+        loss.backward()
+        self.optimizer.step(1)
+        self.steps += 1
+        return float(self.config.batch_size)
+
+def build(spec, config):
+    return Workload(config)
+"""
+LEAVES = {"torch": IN_TORCH, "mxnet": IN_MXNET}
+# 256 MiB where 96 are left: small allocations must still succeed, as MXNet aborts where its engine cannot have them.
+TOO_LARGE = (
+    "pages = int(open('/proc/self/statm').read().split()[0]); "
+    "resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (96 << 20), resource.RLIM_INFINITY)); "
+    "mx.nd.ones((64, 1 << 20)).wait_to_read()"
+)
+PROCESS = """
+import sys
+from tbdprof import cli, fitting, suite
+from tbdprof.profiler import Profiler
+
+suite.__path__.append(sys.argv.pop(1))
+Profiler.find_peaks = lambda profiler: None
+fitting.search = lambda failed, attempt: fitting.Fit(5, {2: 300, 5: 600}, 700)
+cli.main()
+"""
 DIES_IN_A_COMMIT = """
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -41,34 +114,43 @@ with recorder.window("memory") as window:
     for part in range(200):
         row = (1, "step", part, "index", "<i8", 1, os.urandom(40000))
         written.execute("INSERT INTO column_block VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-    os._exit(9)
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 
+Command = Callable[..., tuple[int, str, str]]
 
-def start(*words: str, framework: str = "torch", before: Callable[[], None] | None = None) -> subprocess.Popen[str]:
-    """Start a small run that records into a.tbd, where the test is."""
-    return subprocess.Popen(
-        [
-            *TBDPROF,
-            "run",
-            *SMALL,
-            "--framework",
-            framework,
-            "--warmup",
-            "2",
-            "--steps",
-            "2",
-            "-q",
-            "-o",
-            "a.tbd",
-            *words,
-        ],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=before,
-    )
+
+@pytest.fixture
+def tbdprof(monkeypatch: pytest.MonkeyPatch, typed: Command, tmp_path: Path) -> Command:
+    """Return a function that runs the command line here, in a folder of its own: exit code, stdout, stderr."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(Profiler, "find_peaks", lambda profiler: None)
+    return typed
+
+
+@pytest.fixture
+def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
+    """Return what adds the toy to the suite, in which something happens amid each step: the folder it is in."""
+    with pytest.MonkeyPatch.context() as patched:
+        added = []
+
+        def add(framework: str, happens: str) -> Path:
+            files = {f"on_{framework}": LEAVES[framework].replace("HAPPENS", happens)}
+            added.append(models.toy(tmp_path / "models", patched, **files))
+            added[-1].__enter__()
+            return tmp_path / "models"
+
+        yield add
+        for each in added:
+            each.__exit__(None, None, None)
+
+
+def start(folder: Path, framework: str) -> subprocess.Popen[str]:
+    """Start a run of the toy in a process of its own, which records into a.tbd where the test is."""
+    command = [sys.executable, "-c", PROCESS, str(folder), *RUN, "--framework", framework]
+    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, env=settings, stdout=-1, stderr=-1, text=True)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, list[str]]:
@@ -77,60 +159,21 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, list[str]]:
     return process.returncode, out, err.splitlines()
 
 
-def report(*words: str) -> str:
-    """Return what `tbdprof report a.tbd` prints."""
-    command = [*TBDPROF, "report", "a.tbd", *words]
-    return subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, stdout=-1, text=True).stdout
-
-
-@contextmanager
-def frozen_in(window: int, process: subprocess.Popen[str]) -> Iterator[None]:
-    """Stop a process while a window of its recording is open; it goes on afterwards."""
-    until = time.monotonic() + LIMIT_S
-    while process.poll() is None and time.monotonic() < until:
-        if open_window() == window:
-            time.sleep(0.02)  # past the commit that follows a window's begin
-            process.send_signal(signal.SIGSTOP)
-            if open_window() == window:
-                break
-            process.send_signal(signal.SIGCONT)
-        time.sleep(0.002)
-    assert process.poll() is None, process.communicate()
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGCONT)
-
-
-def open_window() -> int | None:
-    """Return the window that the file says is open, None where there is none or it is being written."""
-    query = "SELECT ordinal FROM window WHERE state = 'open'"
-    try:
-        with closing(sqlite3.connect("file:a.tbd?mode=ro", uri=True, timeout=0)) as file:
-            return next((ordinal for (ordinal,) in file.execute(query)), None)
-    except sqlite3.Error:
-        return None
-
-
 def states(recording: Recording) -> list[tuple[str, str]]:
     """Return each window and how it ended."""
     return [(window.name, window.state) for window in recording.windows]
 
 
-@pytest.fixture(autouse=True)
-def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("framework", "window"), [*(("torch", window) for window in range(6)), ("mxnet", 2), ("mxnet", 4)]
 )
-def test_an_interrupt_saves_what_there_is_and_exits_with_130(framework: str, window: int):
-    process = start(framework=framework)
-    with frozen_in(window, process):
-        process.send_signal(signal.SIGINT)
+def test_an_interrupt_saves_what_there_is_and_exits_with_130(
+    tbdprof: Command, training: Callable[..., Path], framework: str, window: int
+):
+    training(framework, f"at == {SECOND[window]} and signal.raise_signal(signal.SIGINT)")
 
-    assert ended(process) == (130, "", ["tbdprof: interrupted; what was recorded is in a.tbd"])
+    said = "tbdprof: interrupted; what was recorded is in a.tbd\n"
+    assert tbdprof(*RUN, "--framework", framework) == (130, "", said)
     kept = load(Path("a.tbd"))
     assert states(kept) == [*((name, "complete") for name in WINDOWS[:window]), (WINDOWS[window], "cut short")]
     assert kept.run.ended_by == "KeyboardInterrupt"
@@ -138,73 +181,154 @@ def test_an_interrupt_saves_what_there_is_and_exits_with_130(framework: str, win
     assert [path.name for path in Path().iterdir()] == ["a.tbd"]
 
 
-@pytest.mark.parametrize("window", range(6))
-def test_a_kill_loses_the_window_it_came_in_and_no_other(window: int):
-    process = start()
-    with frozen_in(window, process):
-        process.kill()
+def test_an_interrupt_from_outside_ends_a_process_in_the_same_way(tbdprof: Command, training: Callable[..., Path]):
+    process = start(training("torch", "at == 5 and (open('ready', 'w').close(), time.sleep(60))"), "torch")
+    until = time.monotonic() + LIMIT_S
+    while not Path("ready").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
 
-    assert ended(process) == (-signal.SIGKILL, "", [])
-    name = f"{WINDOWS[window]} (window {window})"
-    document = json.loads(report("--json"))
-    assert document["run"]["lost_windows"] == [name]
-    assert document["run"]["complete"] is False
-    assert (document["throughput"] is not None) == (window > 1)
-    assert (document["memory"] is not None) == (window > 2)
-    assert (document["time"] is not None) == (window > 4)
-    text = report()
-    assert f"lost: {name}" in text
-    assert "incomplete: the process was killed" in text
+    assert ended(process) == (130, "", ["tbdprof: interrupted; what was recorded is in a.tbd"])
+    assert states(load(Path("a.tbd"))) == [("warmup", "complete"), ("clean", "complete"), ("memory", "cut short")]
 
 
-@pytest.mark.parametrize(
-    ("framework", "asked"),
-    [
-        ("torch", "you tried to allocate"),
-        ("mxnet", "Failed to allocate CPU Memory"),
-    ],
-)
-def test_running_out_of_memory_says_what_was_asked_for_and_what_to_try(framework: str, asked: str):
-    process = start("--batch-size", "512", framework=framework)
-    with frozen_in(0, process):
-        # One array of the first step is larger than what is left, wherever the process is stopped: the framework's own
-        # small allocations must still succeed, as MXNet aborts where its engine cannot have them.
-        left_bytes = 96 << 20
-        limit = 4096 * int(Path(f"/proc/{process.pid}/statm").read_text().split()[0]) + left_bytes
-        resource.prlimit(process.pid, resource.RLIMIT_AS, (limit, limit))
+def test_a_kill_loses_the_window_it_came_in_and_no_other(tbdprof: Command, training: Callable[..., Path]):
+    """What is in the file amid a step is what a process killed there leaves."""
+    training("torch", f"at in {SECOND} and shutil.copy('a.tbd', str(at))")
+    code, _, said = tbdprof(*RUN, "--framework", "torch")
+    assert (code, said) == (0, "tbdprof: recorded in a.tbd\n")
 
-    code, out, said = ended(process)
+    for window, second in enumerate(SECOND):
+        name = f"{WINDOWS[window]} (window {window})"
+        _, printed, _ = tbdprof("report", str(second), "--json")
+        document = json.loads(printed)
+        assert document["run"]["lost_windows"] == [name]
+        assert document["run"]["complete"] is False
+        assert (document["throughput"] is not None) == (window > 1)
+        assert (document["memory"] is not None) == (window > 2)
+        assert (document["time"] is not None) == (window > 4)
+        _, text, _ = tbdprof("report", str(second))
+        assert f"lost: {name}" in text
+        assert "incomplete: the process was killed" in text
+
+
+def test_running_out_of_memory_says_what_was_asked_for_and_which_batch_fits(
+    tbdprof: Command, training: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+):
+    tried: list[int] = []
+    monkeypatch.setattr(
+        fitting, "in_fresh_processes", lambda *_: lambda size: tried.append(size) or Trial(100 + 10 * size, 620)
+    )
+    training("torch", "torch.empty(1 << 50)")
+
+    code, out, said = tbdprof(*RUN, "--framework", "torch")
+    assert (code, out, said.count("\n")) == (1, "", 1)
+    assert said.startswith("tbdprof: out of memory (")
+    assert f"you tried to allocate {4 << 50} bytes" in said
+    assert said.endswith("; what was recorded is in a.tbd: try --batch-size 50\n")
+    assert tried == [8, 16, 50]  # 3 % of 620 are left
+    kept = load(Path("a.tbd"))
+    assert (kept.run.fitting_batch, kept.run.batch_room_bytes) == (50, 620)
+    assert kept.run.batch_peaks == {"8": 180, "16": 260, "50": 600}
+    assert states(kept) == [("warmup", "cut short"), ("out_of_memory", "complete")]
+    assert kept.run.ended_by == "RuntimeError"
+    assert sum(role == Role.WEIGHT for role in kept.windows[-1].table("owner")["role"]) == 2
+    assert "incomplete: RuntimeError" in tbdprof("report", "a.tbd")[1]
+
+
+def test_running_out_of_memory_under_mxnet_does_so_too(tbdprof: Command, training: Callable[..., Path]):
+    code, out, said = ended(start(training("mxnet", TOO_LARGE), "mxnet"))
+
     assert (code, out) == (1, "")
     assert len(said) == 1, "\n".join(said)
     assert said[0].startswith("tbdprof: out of memory (")
-    assert asked in said[0]
+    assert "Failed to allocate CPU Memory" in said[0]
+    assert said[0].endswith("; what was recorded is in a.tbd: try --batch-size 5")
     kept = load(Path("a.tbd"))
-    fits = kept.run.fitting_batch
-    tried = "try a smaller --batch-size" if fits is None else f"try --batch-size {fits}"
-    assert said[0].endswith(f"; what was recorded is in a.tbd: {tried}")
-    assert states(kept)[0] == ("warmup", "cut short")
-    assert [name for name, _ in states(kept)] == ["warmup", "out_of_memory"]
-    assert kept.run.ended_by in ("RuntimeError", "MXNetError")
-    assert f"incomplete: {kept.run.ended_by}" in report()
+    assert states(kept) == [("warmup", "cut short"), ("out_of_memory", "complete")]
+    assert (kept.run.ended_by, kept.run.fitting_batch) == ("MXNetError", 5)
 
 
-def test_a_full_disk_is_one_line_and_the_report_is_printed_all_the_same():
-    most = 60 * 1024  # the warm-up and the first clean window fit
-    process = start("--json", before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)))
+@pytest.fixture(params=[False, True], ids=["", "addresses are limited"])
+def _limit(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 46, before[1]) if request.param else before)
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
 
-    code, out, said = ended(process)
+
+@pytest.mark.usefixtures("_limit")
+def test_a_trial_that_does_not_fit_says_so_and_one_that_does_what_it_took(
+    tbdprof: Command, training: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+):
+    training("torch", "self.config.batch_size > 8 and torch.empty(1 << 50)")
+    order = {
+        "model": "toy",
+        "framework": "torch",
+        "threads": 1,
+        "device": "cpu",
+        "precision": "fp32",
+        "seed": 0,
+        "options": {},
+        "data": None,
+    }
+
+    told = []
+    for size in (8, 9):
+        fitting.main(order | {"batch_size": size})
+        told.append(Trial(**json.loads(capsys.readouterr().out)))
+
+    assert [each.took_bytes is None for each in told] == [False, True]
+    assert all(each.room_bytes > 0 for each in told)
+
+
+def test_trials_are_made_in_processes_of_their_own(
+    tbdprof: Command, training: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = training("torch", "self.model.held = torch.ones(64 << 20, dtype=torch.uint8)")
+    program = f"from tbdprof import fitting, suite\nsuite.__path__.append({str(folder)!r})\nmain = fitting.main\n"
+    (tmp_path / "trial_of_toy.py").write_text(program)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(fitting, "MODULE", "trial_of_toy")
+
+    trial = fitting.in_fresh_processes("toy", "torch", 1, Config(512, options={"kind": "fancy"}))(2)
+    assert trial.took_bytes is not None
+    assert 64 << 20 <= trial.took_bytes < trial.room_bytes
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """Let no file be longer than what the warm-up and the first clean window take."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40 * 1024, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_is_one_line_and_the_report_is_printed_all_the_same(
+    tbdprof: Command, training: Callable[..., Path]
+):
+    training("torch", "pass")
+
+    code, out, said = tbdprof(*RUN, "--framework", "torch", "--json")
     assert code == 1
-    assert len(said) == 1, "\n".join(said)
-    assert said[0].startswith("tbdprof: writing the file failed, what came later is not in it: ")
+    assert said.count("\n") == 1
+    assert said.startswith("tbdprof: writing the file failed, what came later is not in it: ")
     document = json.loads(out)
     assert document["memory"]["mismatches"] == 0
     assert document["run"]["complete"] is True
-    assert document["missing"]["file"] in said[0]
-    assert states(load(Path("a.tbd")))[0] == ("warmup", "complete")
+    assert document["missing"]["file"] in said
+    assert states(load(Path("a.tbd")))[:2] == [("warmup", "complete"), ("clean", "complete")]
 
 
-def test_a_kill_amid_a_commit_loses_only_what_was_being_committed():
-    subprocess.run([sys.executable, "-c", DIES_IN_A_COMMIT], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+def test_a_kill_amid_a_commit_loses_only_what_was_being_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", DIES_IN_A_COMMIT], env=settings, check=False)
+    assert done.returncode == -signal.SIGKILL
     assert Path("a.tbd-journal").stat().st_size > 0
 
     kept = load(Path("a.tbd"))

@@ -14,7 +14,6 @@ from data_sets import forbid, grays, image_folder
 from fakes import FakeClock, FakeHook
 
 from tbdprof import drive, suite
-from tbdprof.cli import main
 from tbdprof.hooks import Setting
 from tbdprof.recording import load
 from tbdprof.suite import imagenet
@@ -46,21 +45,13 @@ class PreparedHook(FakeHook):
 
 
 @pytest.fixture
-def tbdprof(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+def tbdprof(monkeypatch: pytest.MonkeyPatch, typed: Command, tmp_path: Path) -> Command:
     """Return a function that runs the command line here with a fake framework: exit code, stdout, stderr."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr(drive, "load", lambda framework: PreparedHook())
     PreparedHook.settings.clear()
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["tbdprof", *words])
-        with pytest.raises(SystemExit) as done:
-            main()
-        said = capsys.readouterr()
-        return int(done.value.code or 0), said.out, said.err
-
-    return run
+    return typed
 
 
 @pytest.fixture

@@ -75,16 +75,18 @@ def levels(device: str | None) -> Levels:
         return {}
     told = torch.cuda.memory_stats(device)
     found = {counter: int(told[name]) for counter, name in _STATISTICS.items() if name in told}
-    found[ALLOCATOR_PRIVATE] = sum(each["total_size"] for each in _segments_of(device) if _is_private(each))
     with suppress(RuntimeError):  # of a device that is beyond being asked
         found[DEVICE_FREE] = int(torch.cuda.mem_get_info(device)[0])
     return found
 
 
-def remarks(device: str | None) -> dict[str, str]:
-    """Return what the allocator's levels do not show by themselves."""
+def pools(device: str | None) -> tuple[Levels, dict[str, str]]:
+    """Return what is reserved for pools of their own, and what the allocator's levels do not show by themselves.
+
+    It takes a list of all blocks, which is too long to be made at every step.
+    """
     if device in (None, "cpu") or not is_on():
-        return {}
+        return {}, {}
     told, mine = {"rounding": ROUNDING}, _segments_of(device)
     private = sum(each["total_size"] for each in mine if _is_private(each))
     expandable = sum(each["total_size"] for each in mine if each.get("is_expandable"))
@@ -95,7 +97,7 @@ def remarks(device: str | None) -> dict[str, str]:
         )
     if expandable:
         told["expandable segments"] = f"{expandable} reserved bytes grow and shrink in place: what is mapped counts"
-    return told
+    return {ALLOCATOR_PRIVATE: private}, told
 
 
 def samples(read: Sequence[tuple[int, Levels]], device: str | None, strings: Strings) -> Table:

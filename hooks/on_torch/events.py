@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from tbdprof.hooks.on_torch.activity import Activity
 from tbdprof.records import Operation, Role
+from tbdprof.work import parse
 
 ENGINE_NODE = "autograd::engine::evaluate_function"
 ACCUMULATE_GRAD = "torch::autograd::AccumulateGrad"
@@ -229,6 +230,7 @@ def relate(regions: Sequence[Region]) -> None:
             _tell_runs_of_accumulation(region)
         elif region.scope is Scope.FUNCTION:
             _tell_node(region)
+            _leave_to_call_inside(region)
 
 
 def _join_run(region: Region, run: BackwardRun | None) -> None:
@@ -259,6 +261,15 @@ def _tell_node(region: Region) -> None:
         and any(each is not None for each in region.shapes)
     ):
         run.makes_graph = False
+
+
+def _leave_to_call_inside(region: Region) -> None:
+    """Leave what is computed to the call inside, where autocast has an operator call itself in another precision."""
+    around = region.parent
+    if around is None or around.name != region.name or around.work is None or region.work is None:
+        return
+    if parse(around.work).precision != parse(region.work).precision:
+        around.work = None
 
 
 def surroundings(region: Region) -> Iterator[Region]:

@@ -65,7 +65,10 @@ class MemoryWindow:
             return
         self._deaths.clear()
         try:
-            self._missing.update(cuda_memory.remarks(self._device))
+            private, remarks = cuda_memory.pools(self._device)
+            if private:
+                self._levels.append((time.monotonic_ns(), private))
+            self._missing.update(remarks)
             self._left = owners.seen(self._watch.watched)
         finally:
             self._end()
@@ -81,7 +84,7 @@ class MemoryWindow:
         return Drained(tables | levels, marks, self._missing | missing)
 
     def _read_levels(self) -> None:
-        found = cuda_memory.levels(self._device)
+        found = cuda_memory.levels(self._device)  # cheap: it is within the steps
         if found:
             self._levels.append((time.monotonic_ns(), found))
 

@@ -21,7 +21,11 @@ _PROFILER_LOG_LEVEL = "KINETO_LOG_LEVEL"
 _LOG_LEVEL, _ERROR = "FLAGS_caffe2_log_level", 2
 _KINETO = ("_ZN9libkineto12ConfigLoader8instanceEv", "_ZN9libkineto12ConfigLoader10stopThreadEv")
 _Number = TypeVar("_Number", ctypes.c_bool, ctypes.c_int)
-_OUT_OF_MEMORY = re.compile(r"tried to allocate \S+( \S*B)?|can't allocate memory|bad_alloc", re.I)
+_OUT_OF_MEMORY = re.compile(
+    r"tried to allocate \S+( \S*B)?|can't allocate memory|bad_alloc"
+    r"|CUDA error: out of memory|CU\w+_STATUS_ALLOC_FAILED",  # of what the driver or a library asked for by itself
+    re.I,
+)
 
 
 def accounting_flag() -> ctypes.c_bool | None:

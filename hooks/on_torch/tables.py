@@ -23,8 +23,8 @@ from tbdprof.hooks.on_torch.events import (
 from tbdprof.hooks.on_torch.spans import Spans
 from tbdprof.records import AllocationKind, Strings, Table, table
 
-_SMALL_SLACK_BYTES = 512  # CUDA's caching allocator rounds to this,
-_LARGE_SLACK_BYTES = 1 << 20  # and leaves up to this much of a larger block unsplit
+_ROUNDED_TO_BYTES = 512  # by CUDA's caching allocator,
+_UNSPLIT_BYTES = 1 << 20  # which leaves as much, and no more, of a block that is larger
 _SHARED = "up to {} bytes at once were shared with other processes (batches of data loaders' workers): not counted"
 
 
@@ -189,8 +189,8 @@ def _is_whole(asked_bytes: int, block: _Block) -> bool:
     spare = block.bytes - asked_bytes
     if block.device == "cpu":
         return spare == 0
-    slack = _LARGE_SLACK_BYTES if block.bytes >= _LARGE_SLACK_BYTES else _SMALL_SLACK_BYTES
-    return 0 <= spare < slack
+    unsplit = _UNSPLIT_BYTES if block.bytes > _UNSPLIT_BYTES else 0
+    return 0 <= spare < unsplit + _ROUNDED_TO_BYTES
 
 
 def _allocation(row: _Row, strings: Strings) -> tuple[object, ...]:

@@ -95,7 +95,7 @@ class BusyCompared:
 
     @property
     def is_apart(self) -> bool:
-        """Tell whether one of them, where they are comparable, differs from the kernels' times by more than 3 points."""
+        """Tell whether one of them, where comparable, differs from the kernels' times by more than 3 points."""
         differences = (self.driver_difference, self.gpm_difference)
         return self.is_comparable and any(abs(each) > APART for each in differences if each is not None)
 

@@ -26,6 +26,10 @@ NO_WAIT = "no call in which the host waits for the device was recorded"
 NOT_OUT_OF_MEMORY = "the run did not end out of memory"
 NOT_EXACT = "counted with --exact only"
 ONE_LEVEL = "needs kernels that were counted (--exact) or sampled"
+NO_SHARE = "no FLOPs of the run's could be compared with a peak"
+NOT_SAMPLED_ALIKE = "no kernel of the kernels windows was sampled under the same name, grid and block"
+NOT_BY_COUNTER = "Nsight Compute does not tell it of this device"
+NOT_BY_DRIVER = "the driver does not tell it"
 UNRECORDED = "no record of one came"
 NOT_COMPARED = "no kernel was told in the kernels windows, which the driver's account could be compared with"
 QUIET = frozenset(
@@ -87,7 +91,25 @@ def without_levels(recording: Recording, counted: Counted | None, levels: Levels
         found["counted"] = recording.missing.get("counted", GPU_ONLY if on_cpu else untold)
     if levels is None:
         found["levels"] = GPU_ONLY if on_cpu else ONE_LEVEL
-    return found
+        return found
+    return found | _of_whole(levels, recording.missing, found.get("counted", NOT_BY_COUNTER))
+
+
+def _of_whole(levels: Levels, missing: Mapping[str, str], uncounted: str) -> dict[str, str]:
+    """Return the reason for what is null of the levels' means."""
+    pipes = {
+        "sampled": (levels.sampled, missing.get("sampled", NOT_SAMPLED_ALIKE)),
+        "counted": (levels.counted, uncounted),
+        "device": (levels.device, missing.get("device.gpm", NOT_BY_DRIVER)),
+    }
+    told = {
+        "flop.analytic": (levels.analytic_flop, NO_SHARE),
+        "flop.counted": (levels.counted_flop, uncounted),
+        "fp32_pipe.sampled_low": (levels.sampled.fp32_low, pipes["sampled"][1]),
+        **{f"fp32_pipe.{level}": (pipe.fp32, reason) for level, (pipe, reason) in pipes.items()},
+        **{f"tensor_pipe.{level}": (pipe.tensor, reason) for level, (pipe, reason) in pipes.items()},
+    }
+    return {f"levels.whole.{path}": reason for path, (value, reason) in told.items() if value is None}
 
 
 def _of_run(recording: Recording, throughput: Throughput | None) -> dict[str, str]:

@@ -31,10 +31,10 @@ class Places:
     moved_bytes: Floats
 
 
-def _steps_of(start_ns: Ints, begins: Ints, ends: Ints) -> NDArray[np.int32]:
-    """Return the place of the step in which each kernel starts, -1: in none."""
-    place = np.searchsorted(begins, start_ns, side="right") - 1
-    return np.where((place >= 0) & (start_ns < ends[place]), place, -1).astype(np.int32)
+def _steps_of(time_ns: Ints, begins: Ints, ends: Ints) -> NDArray[np.int32]:
+    """Return the place of the step in which each time lies, -1: in none."""
+    place = np.searchsorted(begins, time_ns, side="right") - 1
+    return np.where((place >= 0) & (time_ns < ends[place]), place, -1).astype(np.int32)
 
 
 def _counted(start_ns: Ints, step: NDArray[np.int32]) -> Ints:
@@ -45,12 +45,13 @@ def _counted(start_ns: Ints, step: NDArray[np.int32]) -> Ints:
 
 
 def of_device(rows: Table, tree: SpanTree, steps: Table) -> Places:
-    """Return the kernels of a GPU that start in counted steps, or between two of them.
+    """Return the kernels of a GPU that were asked for in counted steps, or between two of them.
 
-    A GPU does not pause while the host passes from one step to the next.
+    A GPU runs behind the host by several steps; where the call is not told, a kernel counts where it starts.
     """
     begins, ends = steps["start_ns"], steps["end_ns"]
-    step = _steps_of(rows["start_ns"], begins, np.append(begins[1:], ends[-1:]))
+    asked_ns = np.where(rows["launch_ns"] >= 0, rows["launch_ns"], rows["start_ns"])
+    step = _steps_of(asked_ns, begins, np.append(begins[1:], ends[-1:]))
     kept = _counted(rows["start_ns"], step)
     start, end, moved, kind = (rows[name][kept] for name in ("start_ns", "end_ns", "moved_bytes", "kind"))
     return Places(

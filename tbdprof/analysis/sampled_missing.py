@@ -4,7 +4,7 @@ from tbdprof.analysis.levels import Pipes
 from tbdprof.analysis.missing import GPU_ONLY, ONE_BLOCK
 from tbdprof.analysis.sampled import Sampled
 from tbdprof.analysis.throughput import Overhead
-from tbdprof.counters import PM_FP32, PM_TENSOR
+from tbdprof.counters import PM_BUSY, PM_CLOCK, PM_DRAM, PM_FP32, PM_FP32_LITE, PM_SM_ACTIVE, PM_TENSOR, PM_WARPS
 from tbdprof.plan import SAMPLED
 from tbdprof.recording import Recording
 
@@ -15,7 +15,13 @@ NO_OFFSET = (
     "an offset of 50 µs makes a use wrong by some 7 points"
 )
 PIPES = ("utilization.fp32_pipe", "utilization.tensor_pipe")
+# The means over the whole window by their names in the report, and the counter each is of.
+ELAPSED = {"device_busy": PM_BUSY, "warps": PM_WARPS, "sm_clock_hz": PM_CLOCK}
+WHILE_BUSY = {"fp32_pipe": PM_FP32, "tensor_pipe": PM_TENSOR, "dram": PM_DRAM, "sm_active": PM_SM_ACTIVE}
 _UNTOLD = "this device's counters of it were not sampled"
+_NEVER_BUSY = "neither kernels nor the device's own word tell when it was busy"
+_NOT_SAID = "the sampler did not tell it"
+_NEIGHBOURS = "needs a sampled window with more than the block that settles, beside a clean one"
 
 
 def without_sampled(
@@ -27,17 +33,28 @@ def without_sampled(
         return dict.fromkeys((SAMPLED, "overhead.sampled_window", *untold), GPU_ONLY)
     none = recording.missing.get(SAMPLED) or (NO_SAMPLES if recording.named(SAMPLED) else NO_WINDOW)
     reasons = dict.fromkeys(untold, none if found is None else _UNTOLD)
+    if found is None or PM_FP32_LITE not in found.while_busy:
+        reasons[f"{PIPES[0]}.low"] = none if found is None else _UNTOLD
     if overhead is None:
-        reasons["overhead.sampled_window"] = none
+        reasons["overhead.sampled_window"] = none if found is None else _NEIGHBOURS
     elif overhead.interval is None:
         reasons["overhead.sampled_window.ci95"] = ONE_BLOCK
-    if found is None:
-        reasons[SAMPLED] = none
-    elif found.reason is not None:
-        reasons["sampled.kernels"] = found.reason
+    return reasons | ({SAMPLED: none} if found is None else _not_all(found))
+
+
+def _not_all(found: Sampled) -> dict[str, str]:
+    """Return the reason for what is null of what was sampled."""
+    means = {f"elapsed.{name}": _UNTOLD for name, counter in ELAPSED.items() if counter not in found.elapsed}
+    for name, counter in (*WHILE_BUSY.items(), ("fp32_pipe_low", PM_FP32_LITE)):
+        if counter not in found.while_busy:
+            means[f"while_busy.{name}"] = _NEVER_BUSY if counter in found.elapsed else _UNTOLD
+    own = {"lost": found.lost, "clock_residual_s": found.residual_ns}
+    means |= {name: _NOT_SAID for name, value in own.items() if value is None}
+    if found.reason is not None:
+        means |= dict.fromkeys(("kernels", "kernels_busy", "offset"), found.reason)
     elif found.offset is not None and found.offset.found_by is None:
-        reasons["sampled.offset"] = NO_OFFSET
-    return reasons
+        means["offset"] = NO_OFFSET
+    return {f"sampled.{name}": reason for name, reason in means.items()}
 
 
 def told(found: Sampled | None, device: Pipes) -> tuple[tuple[float, str] | None, tuple[float, str] | None]:

@@ -24,6 +24,7 @@ from tbdprof.analysis.sampled import measure as measure_sampled
 from tbdprof.analysis.sampled_missing import without_sampled
 from tbdprof.analysis.step_time import StepTime
 from tbdprof.analysis.timing import timing
+from tbdprof.analysis.traced import Traced, traced, without_traced
 from tbdprof.analysis.utilization import Utilization, at_clock
 from tbdprof.analysis.verdict import Verdict
 from tbdprof.plan import SAMPLED
@@ -53,6 +54,7 @@ class Summary:
     device: Device | None = None
     energy: Energy | None = None
     sampled: Sampled | None = None
+    traced: Traced | None = None
     sampled_overhead: rates.Overhead | None = None
     device_memory: DeviceMemory | None = None
     post_mortem: PostMortem | None = None
@@ -84,6 +86,7 @@ def summarize(recording: Recording) -> Summary:
     use = None if found is None else _at_measured_clock(recording, found.utilization)
     told, joules = device(recording, None if use is None else use.busy_in_window), energy(recording)
     sampled, ended = measure_sampled(recording), examine(recording)
+    records = traced(recording)
     exact, levels = judged(recording, found, pipes(sampled), of_device(told))
     return Summary(
         recording=recording,
@@ -96,6 +99,7 @@ def summarize(recording: Recording) -> Summary:
         | dict(without_post_mortem(recording, ended))
         | reasons(recording, memory, throughput, cpu, overheads, found)
         | without_levels(recording, exact, levels)
+        | without_traced(recording, records)
         | without_sampled(recording, sampled, overheads[SAMPLED], of_device(told)),
         kernels_overhead=overheads["kernels"],
         utilization=use,
@@ -110,6 +114,7 @@ def summarize(recording: Recording) -> Summary:
         counted=exact,
         levels=levels,
         sampled=sampled,
+        traced=records,
         sampled_overhead=overheads[SAMPLED],
         device_memory=measure_device(recording, memory),
         post_mortem=ended,

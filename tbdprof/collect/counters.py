@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.collect import Collected, nvidia
+from tbdprof.collect.cuda_driver import index_of
 from tbdprof.collect.pm import process
 from tbdprof.counters import PM_LOST, PM_RESIDUAL
 from tbdprof.errors import UnavailableError
@@ -58,7 +59,7 @@ def probe(device: str, command: Sequence[str] | None = None, limits: Limits = WA
     if command is None and nvidia.counters().readable is False:
         raise UnavailableError(nvidia.counters().reason or "")
     with _new_folder() as folder:
-        sidecar = process.Sidecar(command or process.command(_index(device), INTERVAL_NS), Path(folder))
+        sidecar = process.Sidecar(command or process.command(index_of(device), INTERVAL_NS), Path(folder))
         try:
             return sidecar.ask(None, "ready", limits.ready_s)
         finally:
@@ -79,7 +80,7 @@ class CounterSampler:
         limits: Limits = WAITING,
     ) -> None:
         self._device = device
-        self._command = command or process.command(_index(device), interval_ns)
+        self._command = command or process.command(index_of(device), interval_ns)
         self._limits = limits
         self._pid = os.getpid()
         self._folder: TemporaryDirectory[str] | None = None
@@ -149,10 +150,6 @@ def _new_folder() -> TemporaryDirectory[str]:
         return TemporaryDirectory(prefix="tbdprof-", ignore_cleanup_errors=True)
     except OSError as error:
         raise UnavailableError(f"there is no place for the samples: {error}") from error
-
-
-def _index(device: str) -> int:
-    return int(device.partition(":")[2] or 0)
 
 
 def _columns(folder: Path, answer: process.Answer) -> dict[str, NDArray[np.float64]]:

@@ -37,6 +37,11 @@ class Identity:
     bus_id: str | None  # of its PCI slot, None: not told
 
 
+def index_of(device: str) -> int:
+    """Return the driver's number of a device ("cuda:1", "cuda")."""
+    return int(device.partition(":")[2] or 0)
+
+
 def limits(index: int, cuda: Any = None) -> Limits:
     """Ask about a device; `cuda` stands in for the driver's library. Raises UnavailableError where it does not tell."""
     try:

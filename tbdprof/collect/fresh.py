@@ -3,10 +3,14 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tbdprof.errors import UnavailableError
 
+_END_S = 3.0
+_FAILED = "a process that was to measure it failed"
 # Isolated, for a profiled script's PYTHONPATH would attach tbdprof to this process as well.
 _PROGRAM = """
 import importlib, json, sys
@@ -22,13 +26,35 @@ def ask(module: str, argument: object, limit_s: float) -> dict[str, Any]:
     """
     command = [sys.executable, "-I", "-c", _PROGRAM, json.dumps([sys.path, module, argument])]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=True)
-        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    except (OSError, subprocess.SubprocessError, ValueError, LookupError) as error:
-        raise UnavailableError(f"a process that was to measure it failed: {_reason(error)}") from error
+        status, printed, complaints = run(command, limit_s)
+        if status:
+            raise UnavailableError(f"{_FAILED}: {_last_line(complaints) or f'it ended with {status}'}")
+        told: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    except subprocess.TimeoutExpired as error:
+        raise UnavailableError(f"{_FAILED}: it had not ended after {limit_s:g} s") from error
+    except (OSError, ValueError, LookupError) as error:
+        raise UnavailableError(f"{_FAILED}: {_last_line(str(error)) or type(error).__name__}") from error
     return told
 
 
-def _reason(error: Exception) -> str:
-    told = getattr(error, "stderr", None) or str(error)
-    return str(told).strip().rpartition("\n")[2] or type(error).__name__
+def run(command: Sequence[str], limit_s: float, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+    """Return a process's exit status and what it printed to each of its outputs.
+
+    Raises TimeoutExpired where it takes too long; it is killed then, and left alone where a call of the driver that
+    does not return outlives that.
+    """
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    )
+    try:
+        printed, complaints = process.communicate(timeout=limit_s)
+    except BaseException:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=_END_S)
+        raise
+    return process.returncode, printed, complaints
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2]

@@ -170,8 +170,12 @@ class NvmlSampler:
         if self._refusal is None:
             self._begun, self._ends = threading.Event(), threading.Event()
             work = (window, self._begun, self._ends)
-            self._thread = threading.Thread(target=self._work, args=work, name="tbdprof-nvml", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, args=work, name="tbdprof-nvml", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise UnavailableError(f"the device is not sampled: {error}") from error
+            self._thread = thread
             if not self._begun.wait(self._patience_s):
                 self._abandon()
         if self._refusal is not None:

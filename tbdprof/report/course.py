@@ -47,6 +47,9 @@ def _rows(summary: Summary) -> Iterator[tuple[str, str]]:
         covered = percent_text(summary.step_time.covered)
         whose = "operators'" if summary.recording.run.device == "cpu" else "kernels'"
         yield "covered", f"{whose} own times are {covered} of a step of the kernels window"
+    if summary.traced is not None:
+        off = f"the device's times may be off by {summary.traced.residual_ns / 1e3:.1f} µs"
+        yield "records", f"{summary.traced.lost or 'none'} of kernels and copies lost; {off}"
 
 
 def _cost(overhead: Overhead, *, drifted: bool) -> str:

@@ -47,6 +47,7 @@ def document(summary: Summary) -> Json:
         "verdict": json_time.verdict(summary.verdict),
         "utilization": json_time.utilization(summary),
         "time": json_time.time(summary.step_time),
+        "records": json_time.records(summary.traced),
         "time_by_layer": json_time.layers(summary.layers),
         "memory": None if summary.memory is None else _memory(summary.memory, summary.recording.run) | beneath,
         "device_memory": json_device_memory.device_memory(summary.device_memory),

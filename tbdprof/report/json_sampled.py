@@ -6,13 +6,10 @@ from typing import Any
 
 from tbdprof.analysis.levels import Pipes
 from tbdprof.analysis.sampled import LITE_PART, Estimate, Sampled, SampledKernels, Use
-from tbdprof.analysis.sampled_missing import told
-from tbdprof.counters import PM_BUSY, PM_CLOCK, PM_DRAM, PM_FP32, PM_FP32_LITE, PM_SM_ACTIVE, PM_TENSOR, PM_WARPS
+from tbdprof.analysis.sampled_missing import ELAPSED, WHILE_BUSY, told
+from tbdprof.counters import PM_FP32_LITE
 
 Json = dict[str, Any]
-
-_ELAPSED = {"device_busy": PM_BUSY, "warps": PM_WARPS, "sm_clock_hz": PM_CLOCK}
-_WHILE_BUSY = {"fp32_pipe": PM_FP32, "tensor_pipe": PM_TENSOR, "dram": PM_DRAM, "sm_active": PM_SM_ACTIVE}
 
 
 def pipes(found: Sampled | None, device: Pipes) -> Json:
@@ -31,9 +28,9 @@ def sampled(found: Sampled | None) -> Json | None:
         "lost": found.lost,
         "interval_s": found.interval_ns / 1e9,
         "kernels_busy": found.busy,
-        "elapsed": {name: found.elapsed.get(counter) for name, counter in _ELAPSED.items()},
+        "elapsed": {name: found.elapsed.get(counter) for name, counter in ELAPSED.items()},
         "while_busy": {
-            **{name: found.while_busy.get(counter) for name, counter in _WHILE_BUSY.items()},
+            **{name: found.while_busy.get(counter) for name, counter in WHILE_BUSY.items()},
             "fp32_pipe_low": _low(found.while_busy),
         },
         "clock_residual_s": None if found.residual_ns is None else found.residual_ns / 1e9,

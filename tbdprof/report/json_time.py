@@ -10,6 +10,7 @@ from tbdprof.analysis.low_utilization import LowUtilization
 from tbdprof.analysis.step_time import StepTime
 from tbdprof.analysis.summary import Summary
 from tbdprof.analysis.throughput import CpuUtilization
+from tbdprof.analysis.traced import Traced
 from tbdprof.analysis.utilization import Flop
 from tbdprof.analysis.verdict import Verdict
 from tbdprof.records import Peaks
@@ -46,6 +47,11 @@ def time(found: StepTime | None) -> Json | None:
         "idle": {name: getattr(found.idle, name) for name in IDLE},
         "covered": found.covered,
     }
+
+
+def records(found: Traced | None) -> Json | None:
+    """Return how well a GPU's kernels were told of."""
+    return None if found is None else {"lost": found.lost, "clock_residual_s": found.residual_ns / 1e9}
 
 
 def layers(found: tuple[LayerTime, ...] | None) -> list[Json] | None:

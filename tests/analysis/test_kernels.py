@@ -262,6 +262,19 @@ def test_on_a_gpu_kernels_are_what_the_device_reported():
     }  # fmt: skip
 
 
+def test_a_kernel_of_a_gpu_is_of_the_step_that_asked_for_it_however_late_it_runs():
+    story = KernelStory(device="cuda:0")
+    story.settle(0, 90)
+    story.step(100, 200, block=1)
+    story.step(210, 1000, block=1)
+    for start, launch in ((150, 110), (300, 120), (600, 205), (800, 220), (900, -1)):
+        story.kernel(f"{launch}", start, start + 10, launch=launch, thread=1)
+    story.kernel("of before", 105, 115, launch=80, thread=1)
+    story.kernel("of after", 990, 1100, launch=1000, thread=1)
+
+    assert by_name(kernels_of(story), "step") == {"110": 0, "120": 0, "205": 0, "220": 1, "-1": 1}
+
+
 @pytest.mark.parametrize("kind", [KernelKind.COPY, KernelKind.SET])
 def test_what_is_copied_or_set_within_a_product_has_no_part_in_its_flops(kind):
     story = gpu_story()

@@ -9,9 +9,11 @@ from pm_story import BEGIN_NS, DEVICE, PmStory
 
 from tbdprof.analysis import sampled
 from tbdprof.analysis.attribution import Intervals, Offset, calibrated, covered, shares, solve
+from tbdprof.analysis.levels import Pipes
 from tbdprof.analysis.sampled import Sampled, measure, pipes
+from tbdprof.analysis.sampled_missing import without_sampled
 from tbdprof.analysis.summary import summarize
-from tbdprof.counters import PM_BUSY, PM_CLOCK, PM_FP32, PM_FP32_LITE, PM_TENSOR
+from tbdprof.counters import PM_BUSY, PM_CLOCK, PM_FP32, PM_FP32_LITE, PM_LOST, PM_RESIDUAL, PM_TENSOR
 from tbdprof.recording import Window
 from tbdprof.report import json_report
 from tbdprof.report.sampled_text import line
@@ -373,6 +375,17 @@ def test_a_line_without_a_lower_bound_has_the_upper_one_alone():
     assert PM_FP32_LITE not in found.while_busy
 
 
+def test_where_the_driver_alone_tells_of_the_fp32_pipe_its_lower_bound_has_a_reason():
+    story = three()
+    recording = story.recording(story.seen())
+    recording.missing["sampled"] = "kept for root"
+    missing = without_sampled(recording, None, None, Pipes(0.1, 0.2))
+
+    assert missing["utilization.fp32_pipe.low"] == missing["sampled"] == "kept for root"
+    assert "utilization.fp32_pipe" not in missing
+    assert "utilization.fp32_pipe.low" not in summarize(story.recording(story.seen())).missing
+
+
 def test_a_run_on_the_cpu_says_that_it_is_of_a_gpu():
     story = three()
     recording = story.recording(story.seen())
@@ -381,3 +394,23 @@ def test_a_run_on_the_cpu_says_that_it_is_of_a_gpu():
 
     assert missing["sampled"] == missing["overhead.sampled_window"] == "told on a GPU only"
     assert DEVICE != "cpu"
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+@pytest.mark.parametrize("without", [None, PM_BUSY, PM_FP32, PM_FP32_LITE, PM_TENSOR, PM_LOST, PM_RESIDUAL])
+def test_every_null_of_the_sampled_level_has_its_reason(kernels: bool, without: str | None):
+    story = three()
+    recording = story.recording(story.seen(), kernels=kernels)
+    rows = recording.windows[0].tables["sample"]
+    kept = [recording.strings[int(each)] != without for each in rows["counter"]]
+    recording.windows[0].tables["sample"] = rows[kept]
+    told = json.loads(json_report.render(summarize(recording)))
+    part, missing = told["sampled"], told["missing"]
+    whole = {name: part[name] for name in ("lost", "kernels_busy", "clock_residual_s", "offset")}
+    means = {f"{group}.{name}": value for group in ("elapsed", "while_busy") for name, value in part[group].items()}
+
+    absent = [name for name, value in {**whole, **means}.items() if value is None]
+
+    assert {"elapsed.warps", "while_busy.dram"} <= set(absent)
+    assert [name for name in absent if f"sampled.{name}" not in missing] == []
+    assert [name for name in {**whole, **means} if name not in absent and f"sampled.{name}" in missing] == []

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -171,5 +172,26 @@ def test_a_fresh_process_runs_a_modules_main(tmp_path: Path, monkeypatch: pytest
     assert fresh.ask("told_by", 7, 60) == {"given": 7}
     with pytest.raises(UnavailableError, match="ValueError: no"):
         fresh.ask("failing", "no", 60)
-    with pytest.raises(UnavailableError, match="timed out"):
+    with pytest.raises(UnavailableError, match="had not ended after"):
         fresh.ask("told_by", 7, 0.001)
+
+
+def test_a_fresh_process_that_no_signal_ends_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As one does that waits for a driver that never answers it."""
+    started: list[subprocess.Popen[str]] = []
+
+    class Deaf(subprocess.Popen[str]):
+        def kill(self) -> None:
+            started.append(self)
+
+    (tmp_path / "waiting.py").write_text("import time\ndef main(given):\n    time.sleep(60)\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.setattr(fresh, "_END_S", 0.01)
+    monkeypatch.setattr(fresh.subprocess, "Popen", Deaf)
+
+    with pytest.raises(UnavailableError, match="had not ended after"):
+        fresh.ask("waiting", None, 0.05)
+    (process,) = started
+    assert process.poll() is None
+    super(Deaf, process).kill()
+    process.communicate()

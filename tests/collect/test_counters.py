@@ -215,10 +215,6 @@ def test_the_command_takes_the_interpreter_that_has_cupti_python(monkeypatch: py
     assert "PYTHONPATH" not in process._environment()
 
 
-def test_the_device_of_a_name_is_its_number():
-    assert [counters._index(name) for name in ("cuda:3", "cuda")] == [3, 0]
-
-
 @pytest.mark.skipif(has_driver(), reason="there is a driver")
 def test_without_a_driver_the_real_process_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong module')")

@@ -58,3 +58,7 @@ def test_a_driver_that_does_not_answer_is_unavailable(cuda: object) -> None:
 def test_a_device_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(UnavailableError, match="error 101"):
         cuda_driver.limits(1, FakeCuda())
+
+
+def test_the_number_of_a_device_is_in_its_name() -> None:
+    assert [cuda_driver.index_of(name) for name in ("cuda:3", "cuda")] == [3, 0]

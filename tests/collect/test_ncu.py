@@ -69,13 +69,14 @@ def test_launches_come_in_order_in_nanoseconds_bytes_counts_and_fractions() -> N
     assert "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_elapsed" not in second.values, "n/a is not 0"
 
 
-def test_units_that_are_not_base_are_brought_to_it_and_unknown_ones_left_out() -> None:
-    text = PAGE.replace('"byte","ns"', '"Kbyte","us"').replace('"inst"', '"furlong"')
+def test_units_that_are_not_base_are_brought_to_it_and_whatever_is_counted_is_in_ones() -> None:
+    text = PAGE.replace('"byte","ns"', '"Kbyte","us"').replace('"%","","inst"', '"%","op","thread"')
 
-    first, _ = output.launches(text)
+    first, second = output.launches(text)
 
     assert (first.values["dram__bytes.sum"], first.values["gpu__time_duration.sum"]) == (1_024_000, 2_500_000)
-    assert "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum" not in first.values
+    assert first.values["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 1_000_000
+    assert second.values["sm__ops_path_tensor_src_tf32_dst_fp32.sum"] == 4096
 
 
 def test_names_are_spelled_as_the_runtime_of_cpp_does() -> None:
@@ -139,6 +140,16 @@ log.write_text(PAGE)
 
     assert counted.remarks == ["unknown on this device: sm__ops_path_tensor_src_tf32_dst_fp32.sum"]
     assert counters.counted_tensor_ops("tf32") not in counted.counter_of.values()
+
+
+def test_all_tries_together_have_the_time_of_one(tmp_path: Path) -> None:
+    refuses = """
+time.sleep(0.4)
+log.write_text(f"==ERROR== Failed to find metric {metrics[-1]}\\n")
+"""
+
+    with pytest.raises(UnavailableError, match="was not done after"):
+        count(tmp_path, refuses, limit_s=0.7)
 
 
 def test_a_tool_that_goes_on_without_an_unknown_metric_is_not_run_again(tmp_path: Path) -> None:

@@ -418,6 +418,20 @@ def test_a_driver_that_hangs_does_not_hold_the_loop(at_once: bool):
     nvml.let_go.set()
 
 
+def test_where_no_thread_can_be_had_the_device_is_not_sampled(monkeypatch: pytest.MonkeyPatch):
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    collector = sampler(FakeNvml())
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(UnavailableError, match="can't start new thread"):
+            collector.start("clean")
+    collector.stop()
+    collector.start("clean")
+    collector.close()
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_what_nobody_foresaw_ends_the_thread_and_does_not_hold_the_loop():
     nvml = FakeNvml()

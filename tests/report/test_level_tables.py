@@ -3,10 +3,12 @@
 import json
 from dataclasses import replace
 
+import pytest
 from make import run
 
 from tbdprof.analysis.counted import Counted, CountedKernels
 from tbdprof.analysis.levels import Agreement, KernelLevels, Levels, Pipes
+from tbdprof.analysis.missing import without_levels
 from tbdprof.analysis.summary import Summary, summarize
 from tbdprof.recording import Recording
 from tbdprof.report import json_report, terminal
@@ -78,3 +80,19 @@ def test_without_them_there_is_nothing_but_a_reason() -> None:
     assert told["missing"]["counted"] == "counted with --exact only"
     assert "counted" not in plain.missing_now
     assert summarize(Recording(run())).missing["counted"] == summarize(Recording(run())).missing["levels"]
+
+
+@pytest.mark.parametrize("exact", [COUNTED, None])
+@pytest.mark.parametrize(
+    "part", ["analytic_flop", "counted_flop", "sampled", "counted", "device", "everything", "nothing"]
+)
+def test_every_null_of_the_whole_has_its_reason(exact: Counted | None, part: str) -> None:
+    untold = {"analytic_flop": None, "counted_flop": None, **dict.fromkeys(("sampled", "counted", "device"), Pipes())}
+    chosen = untold if part == "everything" else {name: untold[name] for name in {part} & set(untold)}
+    found = replace(LEVELS, **chosen)  # type: ignore[arg-type]
+    whole = json_report.document(summary(exact, found))["levels"]["whole"]
+    told = {f"levels.whole.{name}.{level}": value for name, each in whole.items() for level, value in each.items()}
+
+    reasons = without_levels(summary().recording, exact, found)
+
+    assert {path for path in reasons if path != "counted"} == {path for path, value in told.items() if value is None}

@@ -84,7 +84,7 @@ def test_the_json_has_every_key_of_the_contract(summary: Summary):
     assert set(document) == {
         "schema", "run", "throughput", "verdict", "utilization", "time", "time_by_layer", "memory", "kernels",
         "low_utilization", "overhead", "missing", "counted", "levels", "sampled", "device", "energy",
-        "device_memory", "post_mortem",
+        "device_memory", "post_mortem", "records",
     }  # fmt: skip
     assert {
         "model", "framework", "framework_version", "device", "device_name", "threads", "batch_size", "precision",

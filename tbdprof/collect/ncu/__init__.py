@@ -15,6 +15,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -126,9 +127,12 @@ def count(child: Sequence[str], wanted: Mapping[str, str], *, tool: Path, limit_
 
     Metrics the tool does not know on this device are left out, and told.
     """
-    left, unknown = dict(wanted), list[str]()
+    left, unknown, until = dict(wanted), list[str](), time.monotonic() + limit_s
     for _ in range(MOST_TRIES):
-        code, said = _run(child, left, tool, limit_s)
+        try:
+            code, said = _run(child, left, tool, until - time.monotonic())
+        except subprocess.TimeoutExpired as error:
+            raise UnavailableError(f"Nsight Compute was not done after {limit_s:g} s, and was ended") from error
         missing = [name for name in left if any(_names(each, name) for each in output.unknown_metrics(said))]
         unknown += missing
         left = {name: counter for name, counter in left.items() if name not in missing}
@@ -186,15 +190,16 @@ def _check(status: int, call: str) -> None:
 
 
 def _run(child: Sequence[str], wanted: Iterable[str], tool: Path, limit_s: float) -> tuple[int, str]:
-    """Run a child under the tool; return its exit code and all that was printed. The whole group ends with it."""
+    """Run a child under the tool; return its exit code and all that was printed. The whole group ends with it.
+
+    Raises subprocess.TimeoutExpired.
+    """
     with TemporaryDirectory(prefix="tbdprof-ncu-") as folder:
         log, printed = Path(folder) / "log", Path(folder) / "printed"
         with printed.open("wb") as sink:
             process = _started(command(tool, log, wanted, child), sink)
             try:
                 code = process.wait(limit_s)
-            except subprocess.TimeoutExpired as error:
-                raise UnavailableError(f"Nsight Compute was not done after {limit_s:g} s, and was ended") from error
             finally:
                 _end(process)
         return code, "\n".join(file.read_text(errors="replace") for file in (printed, log) if file.exists())

@@ -18,16 +18,11 @@ Triple = tuple[int, int, int]
 Values = Mapping[str, float]
 
 NAME, STREAM, BLOCK, GRID = "Kernel Name", "Stream", "Block Size", "Grid Size"
-UNITS: Mapping[str, float] = {
-    "": 1,
-    "inst": 1,
-    "cycle": 1,
-    "byte": 1,
+# Of what is no base unit; all else is counted in ones (instructions, cycles, operations of tensor cores).
+SCALES: Mapping[str, float] = {
     "Kbyte": 1e3,
     "Mbyte": 1e6,
     "Gbyte": 1e9,
-    "ns": 1,
-    "nsecond": 1,
     "us": 1e3,
     "usecond": 1e3,
     "ms": 1e6,
@@ -58,7 +53,7 @@ def launches(text: str) -> list[Launch]:
     if NAME not in header or len(units) != len(header):
         return []
     at = {name: place for place, name in enumerate(header)}
-    scales = {name: UNITS[unit] for name, unit in zip(header, units, strict=True) if "__" in name and unit in UNITS}
+    scales = {name: SCALES.get(unit, 1) for name, unit in zip(header, units, strict=True) if "__" in name}
     return [_launch(row, at, scales) for row in rows if len(row) == len(header)]
 
 

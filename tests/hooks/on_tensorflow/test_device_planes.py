@@ -195,7 +195,7 @@ def test_instructions_of_xla_are_told_where_they_were_asked_for() -> None:
 
 def test_a_call_that_names_an_instruction_of_xla_is_not_another_one() -> None:
     story = Story()
-    stats = {"correlation_id": 5, "hlo_op": "dot.3", "hlo_module": "a_inference_step_3__1"}
+    stats: dict[str, Any] = {"correlation_id": 5, "hlo_op": "dot.3", "hlo_module": "a_inference_step_3__1"}
     story.host.event(story.threads[2], "cuLaunchKernel", 120, 5, **stats)
     story.did(13, "k", 400, 5, kernel_details=KERNEL, hlo_op="dot.3", hlo_module="a_inference_step_3__1")
     trace = story.read()

@@ -132,7 +132,7 @@ def test_an_allocator_without_a_list_of_blocks_ends_no_window(cuda: FakeCuda) ->
 
     assert cuda_memory.blocks() == []
     assert "lists 0" in cuda_memory.uncounted([], GPU)["existing blocks"]
-    assert cuda_memory.levels(GPU)[ALLOCATOR_PRIVATE] == 0
+    assert cuda_memory.pools(GPU)[0] == {ALLOCATOR_PRIVATE: 0}
 
 
 def test_what_the_allocator_holds_and_what_the_driver_has_left(cuda: FakeCuda) -> None:
@@ -140,19 +140,50 @@ def test_what_the_allocator_holds_and_what_the_driver_has_left(cuda: FakeCuda) -
         ALLOCATOR_RESERVED: 4 * MIB,
         ALLOCATOR_ALLOCATED: 512 + 2 * MIB,
         ALLOCATOR_FRAGMENTS: MIB,
-        ALLOCATOR_PRIVATE: 2 * MIB,
         DEVICE_FREE: 7 * MIB,
     }
     assert cuda_memory.levels("cpu") == cuda_memory.levels(None) == {}
 
 
+def test_no_list_of_all_blocks_is_made_within_the_steps(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(**_: object) -> None:
+        raise AssertionError("a list of all blocks")
+
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", slow)
+    assert ALLOCATOR_RESERVED in cuda_memory.levels(GPU)
+
+
 def test_pools_of_their_own_and_segments_that_grow_are_remarked(cuda: FakeCuda) -> None:
-    assert set(cuda_memory.remarks(GPU)) == {"rounding", "private pools"}
+    private, told = cuda_memory.pools(GPU)
+    assert private == {ALLOCATOR_PRIVATE: 2 * MIB}
+    assert set(told) == {"rounding", "private pools"}
     cuda.segments = [segment(block(512, 512), is_expandable=True)]
 
-    told = cuda_memory.remarks(GPU)
+    _, told = cuda_memory.pools(GPU)
     assert set(told) == {"rounding", "expandable segments"}
     assert told["expandable segments"].startswith("512 reserved bytes")
+
+
+def test_a_window_tells_the_allocators_levels_at_each_step_and_its_pools_at_the_end(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Watched, "device", lambda watched: GPU)
+    monkeypatch.setattr(process, "release_workspaces", lambda: None)
+    watched, strings = hook(), Strings()
+    watched.attach()
+    try:
+        watched.start("memory")
+        watched.mark_step()
+        watched.stop()
+        drained = watched.drain(strings)
+    finally:
+        monkeypatch.undo()
+        watched.close()
+
+    told = [strings[int(row["counter"])] for row in drained.tables["sample"]]
+    assert [told.count(name) for name in (ALLOCATOR_RESERVED, DEVICE_FREE, ALLOCATOR_PRIVATE)] == [2, 2, 1]
+    assert told[-1] == ALLOCATOR_PRIVATE
+    assert {"rounding", "private pools"} <= set(drained.missing)
 
 
 def test_what_is_unused_is_given_back(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,6 +353,29 @@ def test_what_autograds_own_thread_allocates_lies_in_its_operators() -> None:
     inside = [spans[int(row["span"])] for row in made]
     assert [strings[int(row["name"])] for row in inside] == ["aten::convolution_backward"] * 2
     assert {Phase(int(row["phase"])) for row in inside} == {Phase.BACKWARD}
+
+
+@pytest.mark.parametrize(
+    ("block_bytes", "owned_bytes", "requested_bytes"),
+    [
+        (512, 1, 1),
+        (1024, 512, -1),
+        (MIB, MIB - 511, MIB - 511),
+        (MIB, MIB - 512, -1),  # of a small block all that is left is split off
+        (12 * MIB, 11 * MIB, 11 * MIB),  # 2 MiB are the unit of large ones, and 1 MiB is not split off
+        (12 * MIB, 11 * MIB - 511, 11 * MIB - 511),
+        (12 * MIB, 11 * MIB - 512, -1),
+    ],
+)
+def test_an_owner_tells_what_a_block_was_asked_for_with_where_the_allocator_would_leave_the_rest_unsplit(
+    block_bytes: int, owned_bytes: int, requested_bytes: int
+) -> None:
+    story = Story(0)
+    address = story.allocate(block_bytes)
+    story.mark(Point.STEP, Owned(GPU, address, owned_bytes, Role.WEIGHT, "w", (owned_bytes,)))
+
+    (row,) = build(story.trace(), [], False, Strings())[0]["allocation"]
+    assert row["requested_bytes"] == requested_bytes
 
 
 def planted() -> Iterator[tuple[str, Story, tuple[Existing, ...]]]:

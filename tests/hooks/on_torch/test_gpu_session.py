@@ -121,7 +121,12 @@ def test_a_gpu_that_breaks_takes_the_profiler_off_and_the_loop_goes_on(
 def test_the_runs_own_device_is_waited_for_before_the_profiler_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     order, end = list[str](), OnGpu.__exit__
     monkeypatch.setattr(process, "synchronize", order.append)
-    monkeypatch.setattr(OnGpu, "__exit__", lambda self, *error: (order.append("the profiler"), end(self, *error))[1])
+
+    def ended(self: OnGpu, *error: object) -> None:
+        order.append("the profiler")
+        end(self, *error)
+
+    monkeypatch.setattr(OnGpu, "__exit__", ended)
 
     recorded("cuda:1")
 

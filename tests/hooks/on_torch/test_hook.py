@@ -567,3 +567,19 @@ def test_out_of_memory_is_told_in_torchs_words(attached: TorchHook) -> None:
     assert told is not None
     assert str(4 << 50) in told
     assert attached.out_of_memory(ValueError("no")) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [
+        ("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported", True),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
+        ("cuDNN error: CUDNN_STATUS_ALLOC_FAILED", True),
+        ("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", False),
+        ("CUDA error: an illegal memory access was encountered", False),
+    ],
+)
+def test_what_the_driver_and_its_libraries_have_no_room_for_means_out_of_memory(
+    attached: TorchHook, said: str, means: bool
+) -> None:
+    assert (attached.out_of_memory(RuntimeError(said)) is not None) == means

@@ -262,6 +262,23 @@ def test_autocast_products_are_bf16_and_weights_are_cast() -> None:
     assert Operation.CAST in {work.operation for _, work in kernels.counted()}
 
 
+class Multiplied(nn.Module):
+    """Products that torch is asked for by their own names, of tensors in full precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 4, 5))
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(torch.zeros(5), torch.bmm(given, self.weight)[0], torch.ones(5, 5))
+
+
+def test_a_product_that_autocast_asks_for_again_is_told_once_and_in_the_precision_it_is_computed_in() -> None:
+    kernels, counted = trained(Multiplied(), torch.randn(2, 3, 4), autocast=True)
+    assert {work.precision for _, work, _ in kernels.products()} == {"bf16"}
+    assert kernels.model_flops() == counted
+
+
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_checkpointed_products_are_told_again_as_recompute(reentrant: bool) -> None:
     kernels, counted = trained(Checkpointed(reentrant=reentrant), torch.randn(2, 3, 8, 8))
