@@ -60,7 +60,7 @@ class Follower:
         if session is None:
             return
         seen = visible()
-        self.blocks = live(session.stop().memory)
+        self.blocks = live(session.stop(of_memory_alone=True).memory)
         self.outside = frozenset(seen.keys() - {address for blocks in self.blocks.values() for address in blocks})
 
 

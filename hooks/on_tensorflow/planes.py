@@ -52,22 +52,36 @@ def dropped(warnings: Any) -> int:
     return sum(int(number) for warning in warnings for number in _DROPPED.findall(warning))
 
 
-def stats(plane: Any, told: Any) -> Iterator[tuple[str, Any]]:
-    """Yield names and values of what is told with something."""
-    for stat in told:
-        field = stat.WhichOneof("value")
-        value = getattr(stat, field)
-        yield (
-            plane.stat_metadata[stat.metadata_id].name,
-            plane.stat_metadata[value].name if field == "ref_value" else value,
-        )
+class Told:
+    """Reads what is told with a plane's events.
+
+    Hundreds of thousands of values are: names are looked up once, and so is the field that holds a name's values.
+    """
+
+    def __init__(self, plane: Any) -> None:
+        self._names: dict[int, str] = {key: item.name for key, item in plane.stat_metadata.items()}
+        self._fields: dict[int, str] = {}
+
+    def read(self, stats: Any) -> dict[str, Any]:
+        """Return values by name."""
+        names, fields, found = self._names, self._fields, dict[str, Any]()
+        for stat in stats:
+            key = stat.metadata_id
+            field = fields.get(key)
+            value = getattr(stat, field) if field is not None else None
+            if not value:  # the first of its name, or nothing, or in another field than the last
+                field = fields[key] = stat.WhichOneof("value")
+                value = getattr(stat, field)
+            found[names[key]] = names[value] if field == "ref_value" else value
+        return found
 
 
 def _of_stream(device: str, plane: Any, line: Any, begin_ns: int) -> Iterator[DeviceEvent]:
     number = _STREAM.match(line.name)
     stream = int(number[1]) if number else line.id
+    reader = Told(plane)
     for event in line.events:
-        told: dict[str, Any] = dict(stats(plane, event.stats))
+        told = reader.read(event.stats)
         named = next((name for name in _KINDS if name in told), None)
         if named is None or CORRELATION not in told:
             continue
@@ -93,12 +107,12 @@ def _of_stream(device: str, plane: Any, line: Any, begin_ns: int) -> Iterator[De
 
 
 def _of_plane(plane: Any, begin_ns: int) -> Iterator[CallEvent]:
-    wanted = {key for key, item in plane.stat_metadata.items() if item.name == CORRELATION}
+    wanted, reader = {key for key, item in plane.stat_metadata.items() if item.name == CORRELATION}, Told(plane)
     for line in plane.lines if wanted else ():
         start_ns = begin_ns + line.timestamp_ns
         for event in line.events:
             if any(stat.metadata_id in wanted for stat in event.stats):
-                number = int(dict(stats(plane, event.stats))[CORRELATION])
+                number = int(reader.read(event.stats)[CORRELATION])
                 name = plane.event_metadata[event.metadata_id].name
                 ends_ps = event.offset_ps + event.duration_ps
                 yield CallEvent(name, line.id, start_ns + event.offset_ps // 1000, start_ns + ends_ps // 1000, number)

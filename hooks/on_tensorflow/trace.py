@@ -174,14 +174,14 @@ class Session:
         _pywrap_traceme.TraceMe(MARK + name).Stop()
         return time.monotonic_ns()
 
-    def stop(self) -> Trace:
-        """End, and return what was told; raises UnavailableError where the trace is not there to be read."""
+    def stop(self, *, of_memory_alone: bool = False) -> Trace:
+        """End, and return what was told, all or of memory; raises UnavailableError where the trace cannot be read."""
         folder, self._folder = self._folder, None
         if folder is None:
             return Trace()
         try:
             tf.profiler.experimental.stop()
-            return replace(_read(folder, self._offset_ns), leaves_out=self._leaves_out)
+            return replace(_read(folder, self._offset_ns, of_memory_alone), leaves_out=self._leaves_out)
         except tf.errors.UnavailableError as error:
             raise UnavailableError("another profiler ended the session") from error
         finally:
@@ -204,12 +204,12 @@ def _tell_of_cheap_operators() -> bool:
     return True
 
 
-def _read(folder: Path, offset_ns: int) -> Trace:
+def _read(folder: Path, offset_ns: int, of_memory_alone: bool) -> Trace:
     from tbdprof.hooks.on_tensorflow.xplane import read
 
     files = list(folder.glob("plugins/profile/*/*.xplane.pb"))
     with suppress(FileNotFoundError):
         told = b"".join(file.read_bytes() for file in files)
         if told:
-            return read(told, offset_ns)
+            return read(told, offset_ns, of_memory_alone=of_memory_alone)
     raise UnavailableError("TensorFlow's profiler left no trace: it writes none over 2 GB")

@@ -8,12 +8,13 @@ of the run its operators belong to around them ("ExecutorState::Process"), a fun
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from tbdprof.hooks.on_tensorflow import planes as gpus
-from tbdprof.hooks.on_tensorflow.planes import stats as _stats
+from tbdprof.hooks.on_tensorflow.planes import Told
 from tbdprof.hooks.on_tensorflow.trace import MARK, FunctionEvent, HloEvent, MarkEvent, MemoryEvent, OpEvent, Trace
 from tbdprof.records import AllocationKind
 
@@ -27,9 +28,18 @@ Stats = Mapping[str, Any]
 _Taker = Callable[["_Line", str, str, int, int, Stats], None]
 
 
-def read(told: bytes, offset_ns: int) -> Trace:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A name whose events are taken, and what takes them."""
+
+    taker: _Taker
+    name: str
+    display: str
+
+
+def read(serialized: bytes, offset_ns: int, *, of_memory_alone: bool = False) -> Trace:
     """Return a serialized XSpace's events; `offset_ns` is the wall clock minus the monotonic one."""
-    space = xplane_pb2.XSpace.FromString(told)
+    space = xplane_pb2.XSpace.FromString(serialized)
     trace = Trace(dropped=len(space.errors) + gpus.dropped(space.warnings), errors=list(space.errors))
     planes = {plane.name: plane for plane in space.planes}
     begin_ns = _begin_ns(planes.get(_ENVIRONMENT)) - offset_ns
@@ -37,9 +47,14 @@ def read(told: bytes, offset_ns: int) -> Trace:
         trace.hlo_protos = dict(_hlo_protos(planes[_METADATA]))
     if _HOST in planes:
         host = planes[_HOST]
-        takers = {key: taker for key, item in host.event_metadata.items() if (taker := _taker(item)) is not None}
+        wanted = {
+            key: _Wanted(taker, item.name, item.display_name)
+            for key, item in host.event_metadata.items()
+            if (taker := _taker(item)) is not None and (taker is _Line.memory or not of_memory_alone)
+        }
+        told = Told(host)
         for line in host.lines:
-            _Line(host, line, begin_ns, trace).read(takers)
+            _Line(told, line, begin_ns, trace).read(wanted)
     trace.activities = gpus.activities(planes, begin_ns)
     trace.calls = gpus.calls(planes, begin_ns) if trace.activities else {}
     for events in (trace.ops, trace.functions, trace.hlo_ops):
@@ -52,30 +67,29 @@ def read(told: bytes, offset_ns: int) -> Trace:
 class _Line:
     """One thread's events."""
 
-    def __init__(self, plane: Any, line: Any, begin_ns: int, trace: Trace) -> None:
-        self._plane, self._line, self._trace = plane, line, trace
+    def __init__(self, told: Told, line: Any, begin_ns: int, trace: Trace) -> None:
+        self._told, self._line, self._trace = told, line, trace
         self._begin_ns = begin_ns + line.timestamp_ns
         self._runs: list[tuple[int, int, int]] = []  # of the executor: start, end, step
         self._calls: list[tuple[int, int, str]] = []  # of functions in eager mode: start, end, name
         self._thread = line.id
 
-    def read(self, takers: Mapping[int, "_Taker"]) -> None:
+    def read(self, wanted: Mapping[int, _Wanted]) -> None:
         """Add them to the trace; what tells of others first."""
         around = (_Line.run, _Line.call)
-        events = [event for event in self._line.events if event.metadata_id in takers]
+        events = [(each, event) for event in self._line.events if (each := wanted.get(event.metadata_id)) is not None]
         for first in (True, False):
-            for event in events:
-                taker = takers[event.metadata_id]
-                if (taker in around) == first:
-                    self._take(taker, event)
+            for each, event in events:
+                if (each.taker in around) == first:
+                    self._take(each, event)
             self._runs.sort()
             self._calls.sort()
 
-    def _take(self, taker: _Taker, event: Any) -> None:
-        item = self._plane.event_metadata[event.metadata_id]
+    def _take(self, wanted: _Wanted, event: Any) -> None:
         start_ns = self._begin_ns + event.offset_ps // 1000
         end_ns = self._begin_ns + (event.offset_ps + event.duration_ps) // 1000
-        taker(self, item.name, item.display_name, start_ns, end_ns, dict(_stats(self._plane, event.stats)))
+        stats = self._told.read(event.stats) if wanted.taker in _READING else {}
+        wanted.taker(self, wanted.name, wanted.display, start_ns, end_ns, stats)
 
     def run(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
         self._runs.append((start_ns, end_ns, int(stats.get("id", 0))))
@@ -129,6 +143,9 @@ class _Line:
             self._trace.hlo_ops.append(HloEvent(self._thread, name, module, start_ns, end_ns))
 
 
+_READING = (_Line.run, _Line.function, _Line.memory, _Line.hlo)  # the others ask for nothing beyond name and time
+
+
 def _taker(item: Any) -> _Taker | None:
     """Return what takes the events of a name, None for those that tell nothing wanted."""
     name, display = item.name, item.display_name
@@ -161,11 +178,12 @@ def _around(intervals: list[tuple[int, int, Any]], time_ns: int) -> tuple[int, i
 
 def _begin_ns(plane: Any) -> int:
     """Return the wall clock at the beginning of the session, which all times of lines count from."""
-    return int(dict(_stats(plane, plane.stats)).get("profile_start_time", 0)) if plane is not None else 0
+    return int(Told(plane).read(plane.stats).get("profile_start_time", 0)) if plane is not None else 0
 
 
 def _hlo_protos(plane: Any) -> Iterator[tuple[str, bytes]]:
+    reader = Told(plane)
     for item in plane.event_metadata.values():
-        stats = dict(_stats(plane, item.stats))
+        stats = reader.read(item.stats)
         if "Hlo Proto" in stats:
             yield item.name.rpartition("(")[0], bytes(stats["Hlo Proto"])

@@ -37,6 +37,9 @@ class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
             shortcut = [convolution("0", outputs, 1, dtype, stride), normalization("1", dtype)]
             self.downsample = keras.Sequential(shortcut, name="downsample")
 
+    def build(self, _shape: object) -> None:
+        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
+
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Return the block's output maps."""
         shortcut = x if self.downsample is None else self.downsample(x)
@@ -55,6 +58,9 @@ class ProposalNetwork(keras.layers.Layer):  # type: ignore[misc]
         self.relu = keras.layers.ReLU(name="relu", dtype=dtype)
         self.scores = keras.layers.Conv2D(2 * ANCHORS, 1, name="scores", dtype=dtype)
         self.deltas = keras.layers.Conv2D(4 * ANCHORS, 1, name="deltas", dtype=dtype)
+
+    def build(self, _shape: object) -> None:
+        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
 
     def call(self, maps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return scores, of no object and of an object, and deltas, in the anchors' order."""

@@ -64,6 +64,9 @@ class Convolution(keras.layers.Layer):  # type: ignore[misc]
         )
         self.relu = keras.layers.ReLU(name="relu", dtype=dtype)
 
+    def build(self, _shape: object) -> None:
+        """Leave each layer inside to its own call: Keras would run all of them at each level to learn their shapes."""
+
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Return the step's output maps."""
         return self.relu(self.norm(self.conv(x), training=training))
@@ -75,6 +78,9 @@ class Row(keras.layers.Layer):  # type: ignore[misc]
     def __init__(self, steps: Chain, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
         self.steps = [layer(element, step, dtype) for step, element in steps.items()]
+
+    def build(self, _shape: object) -> None:
+        """Leave each layer inside to its own call: Keras would run all of them at each level to learn their shapes."""
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Return the last layer's maps."""
@@ -89,6 +95,9 @@ class Inception(keras.layers.Layer):  # type: ignore[misc]
     def __init__(self, branches: Branches, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
         self.branches = [Row(steps, name=branch, dtype=dtype) for branch, steps in branches.chains.items()]
+
+    def build(self, _shape: object) -> None:
+        """Leave each layer inside to its own call: Keras would run all of them at each level to learn their shapes."""
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Return the joined maps."""

@@ -50,6 +50,9 @@ class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
             shortcut = [convolution("0", outputs, 1, dtype, stride), normalization("1", dtype)]
             self.downsample = keras.Sequential(shortcut, name="downsample")
 
+    def build(self, _shape: object) -> None:
+        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
+
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Return the block's output maps."""
         shortcut = x if self.downsample is None else self.downsample(x, training=training)

@@ -56,6 +56,9 @@ class UpBlock(keras.layers.Layer):  # type: ignore[misc]
         self.relu = keras.layers.ReLU(name="relu", dtype=dtype)
         self.up = keras.layers.UpSampling2D(2, interpolation="nearest", name="up", dtype=dtype)
 
+    def build(self, _shape: object) -> None:
+        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
+
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Return the block's output maps."""
         shortcut = self.shortcut(self.up(x))
@@ -75,6 +78,9 @@ class DownBlock(keras.layers.Layer):  # type: ignore[misc]
         self.shortcut = convolution("shortcut", outputs, 1, dtype)
         self.relu = keras.layers.ReLU(name="relu", dtype=dtype)
         self.pool = keras.layers.AveragePooling2D(2, name="pool", dtype=dtype)
+
+    def build(self, _shape: object) -> None:
+        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Return the block's output maps."""
