@@ -1,6 +1,9 @@
 """Loops and runs that end out of memory: what is kept of them, and the batch that is found to fit."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -208,15 +211,14 @@ def test_an_error_that_is_none_records_nothing() -> None:
     assert recorder.recording.windows == []
 
 
-def test_a_loop_of_ones_own_gets_its_error_and_keeps_what_there_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def lose(path: str) -> None:
+    """Train a loop of one's own until it fails; in a process in which nobody else has tensors."""
     import torch
 
-    monkeypatch.setattr(Profiler, "find_peaks", lambda profiler: None)
+    Profiler.find_peaks = lambda profiler: None  # type: ignore[method-assign]
     model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)])
     trainer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-    profiling = tbdprof.profile(model, trainer, warmup=1, steps=1, output=tmp_path / "a.tbd")
+    profiling = tbdprof.profile(model, trainer, warmup=1, steps=1, output=path)
 
     def train() -> None:
         with profiling as prof:
@@ -229,6 +231,13 @@ def test_a_loop_of_ones_own_gets_its_error_and_keeps_what_there_was(
     with pytest.raises(RuntimeError, match="can't allocate memory"):
         train()
     assert str(profiling).splitlines()[0] == "out of memory"
+
+
+def test_a_loop_of_ones_own_gets_its_error_and_keeps_what_there_was(tmp_path: Path) -> None:
+    here = Path(__file__).parent
+    code = f"import test_out_of_memory; test_out_of_memory.lose({str(tmp_path / 'a.tbd')!r})"
+    paths = {"PYTHONPATH": os.pathsep.join([str(here), str(here.parent)])}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env={**os.environ, **paths})
     kept = load(tmp_path / "a.tbd")
     assert (kept.windows[-1].name, kept.windows[-1].state) == (OUT_OF_MEMORY, "complete")
     ending = summarize(kept).post_mortem

@@ -108,7 +108,10 @@ class Allocator:
         """Begin to keep events, with the order at its start; return what is live."""
         with self._lock:
             self._sequence, self.events, self._other_size = 0, [], 0
-            self.live = {address: block._replace(sequence=0) for address, block in self.live.items()}
+            for address, block in dict(self.live).items():
+                renewed = block._replace(sequence=0)  # making it may collect garbage, and that free blocks meanwhile
+                if self.live.get(address) is block:
+                    self.live[address] = renewed
             return dict(self.live)
 
     def close(self) -> list[Event]:

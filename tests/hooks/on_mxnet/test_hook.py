@@ -627,6 +627,35 @@ def test_a_block_made_where_another_ends_is_told_after_that_end() -> None:
     ]
 
 
+def test_garbage_that_is_collected_while_a_window_opens_may_free_blocks() -> None:
+    printed = run(
+        """
+        from tbdprof.hooks import Setting
+        from tbdprof.hooks.on_mxnet import hook
+        hook().set_environment(Setting())
+        from tbdprof.hooks.on_mxnet.allocator import Allocator, Block
+        from tbdprof.hooks.on_mxnet.layout import Handle
+        allocator = Allocator()
+
+        class Collecting(Block):
+            def _replace(self, **changes):
+                allocator._freed(Handle(32, 60, 1), 100)
+                return Block(*self)._replace(**changes)
+
+        allocator._allocated(Handle(16, 100, 1), 100)
+        allocator._allocated(Handle(32, 60, 1), 160)
+        allocator.live[16] = Collecting(*allocator.live[16])
+        print(allocator.open())
+        print([(event.kind.name, event.size_bytes) for event in allocator.close()])
+        """
+    )
+
+    assert printed.splitlines() == [
+        "{16: Block(device=1, size_bytes=100, planning=False, sequence=0)}",
+        "[('FREED', 60)]",
+    ]
+
+
 def test_events_that_contradict_each_other_are_counted_and_told() -> None:
     printed = run(
         """
