@@ -9,7 +9,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import Parameter as GluonParameter
 
-from tbdprof.collect import host
+from tbdprof.collect import cuda_driver, host
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks.on_mxnet import layout, owners
 from tbdprof.records import Optimizer, Parameter
@@ -49,7 +49,7 @@ def device_of(watched: owners.Watched) -> str | None:
 def device_name(device: str, names: Mapping[int, str]) -> str:
     """Return what the device calls itself; `names` are the GPUs', by number."""
     if device != "cpu":
-        return names.get(int(device.partition(":")[2] or 0), "")
+        return names.get(cuda_driver.index_of(device), "")
     return host.processor_name() or platform.processor()
 
 

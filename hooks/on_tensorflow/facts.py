@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbdprof.collect import host
+from tbdprof.collect import cuda_driver, host
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks.on_tensorflow import owners
 from tbdprof.hooks.on_tensorflow.naming import plain
@@ -69,7 +69,7 @@ def device_name(device: str) -> str:
     if device == "cpu":
         return host.processor_name() or platform.processor()
     gpus = tf.config.list_physical_devices("GPU")
-    number = int(device.partition(":")[2] or 0)
+    number = cuda_driver.index_of(device)
     if number >= len(gpus):
         return ""
     return str(tf.config.experimental.get_device_details(gpus[number]).get("device_name", ""))

@@ -4,10 +4,9 @@ Only fields are read that lie at the same place in every record that libcupti 12
 installed cupti-python believes it to be.
 """
 
-import ctypes
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from tbdprof.collect import threads
 from tbdprof.collect.clock_fit import Fit
+from tbdprof.collect.demangling import demangled
 from tbdprof.records import KernelKind, Strings, Table, table
 
 # What asks the device for something. What runs on the host, and what only puts a node into a graph, does not.
@@ -147,14 +147,13 @@ def kernels(records: Records, line: Fit, strings: Strings, number: Callable[[int
     begun = line.convert([launch.start if launch is not None else line.origin for launch in launches])
     times = np.array([(each.start, each.end) for each in possible], "i8").reshape(-1, 2)
     start_ns, end_ns = (line.convert(column).tolist() for column in times.T)
-    names = _plain_names([each.name for each in possible])
     rows = []
     for place, (each, launch) in enumerate(zip(possible, launches, strict=True)):
         thread = -1 if launch is None else launch.thread
         thread = number(of_thread[thread]) if thread in of_thread else thread
         launch_ns = -1 if launch is None else int(begun[place])
         when = launch_ns, start_ns[place], end_ns[place]
-        rows.append(_row(each, strings, strings.add(names[each.name]), when, thread))
+        rows.append(_row(each, strings, strings.add(demangled(each.name)), when, thread))
     made = table("kernel", rows)
     asked = made[made["launch_ns"] >= 0]
     early_ns = int((asked["launch_ns"] - asked["start_ns"]).max(initial=0))
@@ -170,21 +169,3 @@ def _row(each: Activity, strings: Strings, name: int, when: tuple[int, int, int]
 
 def _where(told: Any) -> tuple[int, int, int, int, int, int]:
     return told.start, told.end, told.device_id, told.stream_id, told.correlation_id, told.graph_id
-
-
-def _plain_names(names: Sequence[str]) -> dict[str, str]:
-    """Return names as they stand in sources, by those the compiler made of them, which CUPTI tells."""
-    mangled = {name for name in names if name.startswith("_Z")}
-    plain = dict.fromkeys(names, "") | {name: name for name in names}
-    try:
-        library = ctypes.CDLL("libstdc++.so.6")
-        free, demangle = ctypes.CDLL(None).free, library["__cxa_demangle"]
-    except (OSError, AttributeError):
-        return plain
-    demangle.restype, free.argtypes, free.restype = ctypes.c_void_p, [ctypes.c_void_p], None
-    for name in mangled:
-        address = demangle(name.encode(), None, None, None)
-        if address:
-            plain[name] = ctypes.string_at(address).decode(errors="replace")
-            free(address)
-    return plain

@@ -6,13 +6,12 @@ them and demangled here, by the function that torch's profiler demangles with: t
 """
 
 import csv
-import ctypes
 import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+
+from tbdprof.collect.demangling import demangled
 
 Triple = tuple[int, int, int]
 Values = Mapping[str, float]
@@ -65,31 +64,6 @@ def errors(text: str) -> list[str]:
 def unknown_metrics(text: str) -> list[str]:
     """Return the metrics the tool does not know on this device, by name and, where it was told one, suffix."""
     return list(dict.fromkeys(_UNKNOWN.findall(text)))
-
-
-@cache
-def demangled(name: str) -> str:
-    """Return a function's name as C++'s runtime spells it; as it is where it is not mangled or there is no runtime."""
-    demangle, status = _demangler(), ctypes.c_int()
-    if not name.startswith("_Z") or demangle is None:
-        return name
-    found = demangle(name.encode(), None, None, ctypes.byref(status))
-    if not found:
-        return name
-    text = ctypes.string_at(found).decode(errors="replace")
-    ctypes.CDLL(None).free(ctypes.c_void_p(found))
-    return text
-
-
-@cache
-def _demangler() -> Any:
-    """Return the C++ runtime's own function, None where there is no runtime."""
-    try:
-        function = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
-    except (OSError, AttributeError):
-        return None
-    function.restype = ctypes.c_void_p
-    return function
 
 
 def _rows(text: str) -> Iterator[list[str]]:

@@ -1,0 +1,30 @@
+"""Names of kernels as they stand in sources, by those the compiler made of them."""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+
+@cache
+def demangled(name: str) -> str:
+    """Return a function's name as C++'s runtime spells it; as it is where it is not mangled or there is no runtime."""
+    demangle, status = _demangler(), ctypes.c_int()
+    if not name.startswith("_Z") or demangle is None:
+        return name
+    found = demangle(name.encode(), None, None, ctypes.byref(status))
+    if not found:
+        return name
+    text = ctypes.string_at(found).decode(errors="replace")
+    ctypes.CDLL(None).free(ctypes.c_void_p(found))
+    return text
+
+
+@cache
+def _demangler() -> Any:
+    """Return the C++ runtime's own function, None where there is no runtime."""
+    try:
+        function = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
+    except (OSError, AttributeError):
+        return None
+    function.restype = ctypes.c_void_p
+    return function
