@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from tbdprof import counters
+from tbdprof.hooks.on_torch import kinds
 from tbdprof.records import KernelKind, Strings, Table, table
 
 NO_KERNELS = (
@@ -23,13 +24,13 @@ NO_KERNELS = (
 LARGE_RESIDUAL_NS = 10_000
 
 _KINDS = {
-    "kernel": KernelKind.KERNEL,
+    kinds.KERNEL: KernelKind.KERNEL,
     "concurrent_kernel": KernelKind.KERNEL,
-    "gpu_memcpy": KernelKind.COPY,
-    "gpu_memset": KernelKind.SET,
+    kinds.COPY: KernelKind.COPY,
+    kinds.SET: KernelKind.SET,
 }
-_CALLS = ("cuda_runtime", "cuda_driver")
-_OF_THREADS = ("cpu_op", "user_annotation")
+_CALLS = (kinds.RUNTIME, "cuda_driver")
+_OF_THREADS = (kinds.OPERATOR, kinds.ANNOTATION)
 _LAUNCH = re.compile(r"cu(da)?(Launch(Cooperative)?Kernel|GraphLaunch)")
 _GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch")
 _CAPTURE = re.compile(r"cu(da)?Stream(Begin|End)Capture")
@@ -37,14 +38,8 @@ _WAIT = re.compile(r"cu(da)?(Device|Stream|Event|Ctx|Thread)Synchronize|cudaMemc
 _DETAIL = re.compile(r'"(registers per thread|shared memory|grid|block|bytes|graph id)":\s*(\[[^\]]*\]|\d+)')
 
 
-class KinetoEvent(Protocol):
+class KinetoEvent(kinds.Told, Protocol):
     """What is asked of an event of torch's profiler."""
-
-    def name(self) -> str:
-        """Return a kernel's demangled name, or that of a call or an operator."""
-
-    def activity_type(self) -> str:
-        """Return what it is an event of."""
 
     def device_index(self) -> int:
         """Return the number of the GPU."""
@@ -111,7 +106,7 @@ def read(events: Iterable[KinetoEvent], device: str, offset_ns: int) -> Activity
     """Return what the profiler's events tell of GPUs; `offset_ns` is the wall clock minus `time.monotonic_ns`."""
     threads, of_host, launched = dict[int, int](), list[KinetoEvent](), list[Launched]()
     for event in events:
-        kind = event.activity_type()
+        kind = kinds.kind_of(event)
         if kind in _OF_THREADS:
             threads[event.device_resource_id()] = event.start_thread_id()
         elif kind in _CALLS:

@@ -21,7 +21,7 @@ from torch.autograd.profiler import profile
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks.clock import wall_offset_ns
-from tbdprof.hooks.on_torch import activity, precision, process, works
+from tbdprof.hooks.on_torch import activity, kinds, precision, process, works
 from tbdprof.hooks.on_torch.events import (
     Enter,
     Event,
@@ -43,7 +43,6 @@ from tbdprof.records import Operation
 
 MARKER = "##tbd:"
 _TAKEN = "another torch profiler began within the window and took its events: leave it off while tbdprof records"
-_OPERATOR = "cpu_op"
 _SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _SCOPES = {RecordScope.BACKWARD_FUNCTION: Scope.BACKWARD, RecordScope.USER_SCOPE: Scope.USER}
 
@@ -232,7 +231,7 @@ def _lists(events: Sequence[_KinetoEvent]) -> _Lists:
     return {
         event.correlation_id(): event.concrete_inputs()
         for event in events
-        if works.has_work(event.name()) and event.activity_type() == _OPERATOR
+        if works.has_work(event.name()) and kinds.kind_of(event) == kinds.OPERATOR
     }
 
 

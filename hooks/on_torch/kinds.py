@@ -1,0 +1,56 @@
+"""What an event of torch's profiler is an event of, in Kineto's words.
+
+Releases before torch 2.13 may not tell it. Then it follows from where the event happened, whether it is an annotation,
+and from its name: the runtime and the driver of CUDA name their calls alike, copies and sets have names of CUPTI's.
+"""
+
+import re
+from typing import Protocol
+
+from torch._C._autograd import DeviceType
+
+OPERATOR, ANNOTATION = "cpu_op", "user_annotation"
+KERNEL, COPY, SET, RUNTIME = "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime"
+OTHER = ""  # of no use here: waiting on a GPU's stream, the profiler's own work
+
+_CALL = re.compile(r"cu(da)?[A-Z]\w*$")
+_OF_GPU = (
+    (re.compile(r"Memcpy\b"), COPY),
+    (re.compile(r"Memset\b"), SET),
+    (re.compile(r"(Context|Stream|Event) (Sync|Wait)"), OTHER),
+)
+_OVERHEAD = re.compile(
+    r"(Activity Buffer Request|Buffer Flush|Instrumentation|Resource|Lazy Function Loading|Runtime Triggered Module "
+    r"Loading|Command Buffer Full|CUPTI\b.*|Unknown)$"
+)
+
+
+class Told(Protocol):
+    """What is asked of an event."""
+
+    def name(self) -> str:
+        """Return the name of an operator, a call or a kernel."""
+
+    def device_type(self) -> DeviceType:
+        """Return where it happened."""
+
+    def is_user_annotation(self) -> bool:
+        """Return whether it is a range named by a user, on the host or a GPU."""
+
+
+def kind_of(event: Told) -> str:
+    """Return what `event` is of: Kineto's name of its kind, or `OTHER`."""
+    told = getattr(event, "activity_type", None)
+    return _inferred(event) if told is None else str(told())
+
+
+def _inferred(event: Told) -> str:
+    on_host = event.device_type() == DeviceType.CPU
+    if event.is_user_annotation():
+        return ANNOTATION if on_host else OTHER
+    name = event.name()
+    if on_host:
+        if _CALL.match(name):
+            return RUNTIME
+        return OTHER if _OVERHEAD.match(name) else OPERATOR
+    return next((kind for pattern, kind in _OF_GPU if pattern.match(name)), KERNEL)
