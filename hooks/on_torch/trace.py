@@ -1,6 +1,7 @@
 """One session of torch's profiler, and its event tree read into a `Trace`."""
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import ClassVar
@@ -43,6 +44,7 @@ from tbdprof.records import Operation
 
 MARKER = "##tbd:"
 _TAKEN = "another torch profiler began within the window and took its events: leave it off while tbdprof records"
+_NOT_RUNNING = "not running"  # so torch 2.11 ends a session that was taken over
 _SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _SCOPES = {RecordScope.BACKWARD_FUNCTION: Scope.BACKWARD, RecordScope.USER_SCOPE: Scope.USER}
 
@@ -98,12 +100,13 @@ class Session:
 
     def end(self, marks: dict[int, Mark]) -> Trace:
         """End the session and read it; raises UnavailableError where that fails or another profiler took it over."""
+        ended_ns = time.monotonic_ns()
         self._leave()
         result = self._profile.kineto_results
         if result is None:
             raise UnavailableError(_TAKEN)
         events = result.events() if self._of_kernels else []
-        reader = _Reader(self._offset_ns, marks, _lists(events) if self._of_kernels else None)
+        reader = _Reader(self._offset_ns, ended_ns, marks, _lists(events) if self._of_kernels else None)
         for root in result.experimental_event_tree():
             reader.read(root)
         trace = reader.trace()
@@ -121,16 +124,15 @@ class Session:
                 self._exit()
 
     def _exit(self) -> None:
-        if self._gpu is None:
-            self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-            return
         self._profile.use_device = None  # else it waits for the current device, which need not be the run's
         try:
             with ExitStack() as ends:
                 ends.callback(self._profile.__exit__, None, None, None)
-                process.synchronize(self._gpu)
+                if self._gpu is not None:
+                    process.synchronize(self._gpu)
         except RuntimeError as error:
-            raise UnavailableError(f"torch's profiler lost the GPU: {str(error).splitlines()[0]}") from error
+            told = str(error).partition("\n")[0]
+            raise UnavailableError(_TAKEN if _NOT_RUNNING in told else f"torch's profiler failed: {told}") from error
 
 
 class _Reader:
@@ -139,8 +141,9 @@ class _Reader:
     With the lists among operators' arguments it tells what they compute, else the tensors they read.
     """
 
-    def __init__(self, offset_ns: int, marks: dict[int, Mark], lists: _Lists | None) -> None:
+    def __init__(self, offset_ns: int, ended_ns: int, marks: dict[int, Mark], lists: _Lists | None) -> None:
         self._offset_ns = offset_ns
+        self._ended_ns = ended_ns
         self._marks = marks
         self._lists = lists
         self._trace = Trace()
@@ -180,7 +183,7 @@ class _Reader:
             scope=_SCOPES.get(fields.scope, Scope.FUNCTION),
             thread=node.start_tid,
             start_ns=node.start_time_ns - self._offset_ns,
-            end_ns=node.end_time_ns - self._offset_ns,
+            end_ns=self._end_ns(node),
             number=fields.sequence_number,
             parent=parent,
             correlation=node.correlation_id,
@@ -192,6 +195,10 @@ class _Reader:
         self._regions.append(region)
         self._add(node, Enter(region))
         return region
+
+    def _end_ns(self, node: _ProfilerEvent) -> int:
+        """Return when an operator ended; torch 2.11 gives one that goes on when the session ends no end."""
+        return node.end_time_ns - self._offset_ns if node.end_time_ns >= node.start_time_ns else self._ended_ns
 
     def _marked(self, node: _ProfilerEvent, fields: _ExtraFields_TorchOp) -> None:
         mark = self._marks.get(int(fields.name.removeprefix(MARKER)))

@@ -114,7 +114,7 @@ def test_a_gpu_that_breaks_takes_the_profiler_off_and_the_loop_goes_on(
     drained, _ = recorded("cuda:0")
 
     told = drained.missing["kernels"]
-    assert told == "torch's profiler lost the GPU: CUDA error: an illegal memory access was encountered"
+    assert told == "torch's profiler failed: CUDA error: an illegal memory access was encountered"
 
 
 @pytest.mark.usefixtures("_gpu")

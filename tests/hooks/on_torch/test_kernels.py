@@ -356,6 +356,23 @@ def test_marks_are_in_order_and_spans_are_well_formed() -> None:
     assert names[0] == names[1]
 
 
+def test_an_operator_that_goes_on_when_the_window_ends_ends_with_it() -> None:
+    opened = []
+
+    def step() -> None:
+        opened.append(torch.profiler.record_function("goes on").__enter__())
+        model(torch.randn(2, 8)).sum().backward()
+
+    model = nn.Linear(8, 4)
+    kernels = record(model, torch.optim.SGD(model.parameters(), 0.1), step)
+    for each in reversed(opened):
+        each.__exit__(None, None, None)
+    (open_one,) = kernels.operators("goes on")
+    (product,) = kernels.operators("aten::addmm")
+    assert kernels.spans["end_ns"].min() > 0
+    assert open_one["start_ns"] <= product["start_ns"] < product["end_ns"] <= open_one["end_ns"]
+
+
 def test_no_owner_is_read_and_nothing_is_marked_on_an_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
     from tbdprof.hooks.on_torch import owners
 
@@ -371,7 +388,7 @@ def test_no_owner_is_read_and_nothing_is_marked_on_an_optimizer(monkeypatch: pyt
 def test_another_active_profiler_is_refused() -> None:
     torch_hook = hook()
     torch_hook.attach()
-    with torch.profiler.profile(), pytest.raises(UnavailableError, match="kernels window"):
+    with torch.profiler.profile(acc_events=True), pytest.raises(UnavailableError, match="kernels window"):
         torch_hook.start("kernels")
     torch_hook.close()
 
@@ -382,7 +399,7 @@ def test_a_profiler_that_takes_over_within_the_window_is_told() -> None:
     torch_hook.attach()
     torch_hook.watch([model], [torch.optim.SGD(model.parameters(), 0.1)])
     torch_hook.start("kernels")
-    with torch.profiler.profile():
+    with torch.profiler.profile(acc_events=True):
         model(torch.randn(2, 8))
     torch_hook.mark_step()
     torch_hook.stop()
