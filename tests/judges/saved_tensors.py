@@ -57,7 +57,7 @@ class SavedTensors:
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._before:
+        if storage.nbytes() and storage.data_ptr() not in self._before:
             self._packed[storage.data_ptr()] = storage.nbytes()
         return tensor
 
