@@ -8,12 +8,11 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tbdprof.collect import nvidia
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
 from tbdprof.hooks import FIRST, Drained, Facts, Setting
 from tbdprof.hooks.environment import Environment
@@ -41,7 +40,6 @@ class _Joined:
     independent_total: str | None
     device: str | None = None  # None: where the watched parameters are
     last_device: str = "cpu"  # where they were when last looked for, at first where they are expected
-    gpus: dict[int, nvidia.Gpu] = field(default_factory=dict)
 
 
 class MxnetHook:
@@ -102,11 +100,8 @@ class MxnetHook:
         from tbdprof.hooks.on_mxnet import facts
 
         joined = self._require()
-        if mx.context.num_gpus():
-            joined.gpus = {gpu.index: gpu for gpu in nvidia.driver().gpus}
         try:
-            capabilities = {index: gpu.compute_capability for index, gpu in joined.gpus.items()}
-            joined.last_device = facts.choose_device(setting.device, capabilities)
+            joined.last_device = facts.choose_device(setting.device)
             joined.device = None if setting.device == "auto" else joined.last_device
         except TbdprofError:
             self.close()
@@ -149,10 +144,11 @@ class MxnetHook:
         return Facts(
             framework_version=str(mx.__version__),
             device=device,
-            device_name=facts.device_name(device, {index: gpu.name for index, gpu in joined.gpus.items()}),
+            device_name=facts.device_name(device),
             threads=facts.threads(),
             parameters=facts.parameter_list(joined.watch.watched),
             optimizers=facts.optimizer_list(joined.watch.watched),
+            precision_flags=facts.precision_flags(device),
         )
 
     def peaks(self, precisions: Sequence[str]) -> Peaks:
@@ -179,7 +175,7 @@ class MxnetHook:
         self._windows.begin(
             window,
             {
-                "memory": lambda: MemoryWindow(joined.watch, joined.allocator, late=joined.late),
+                "memory": lambda: MemoryWindow(joined.watch, joined.allocator, self._device(), late=joined.late),
                 "kernels": lambda: KernelsWindow(joined.watch, joined.allocator),
             },
         )

@@ -9,53 +9,19 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import mxnet as mx
 
 from tbdprof.hooks import disagreements, slots
 from tbdprof.hooks.interrupts import Signals, guarded
-from tbdprof.hooks.on_mxnet import layout
+from tbdprof.hooks.on_mxnet import layout, pools
+from tbdprof.hooks.on_mxnet.blocks import Block, Event, Level
 from tbdprof.records import AllocationKind
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.POINTER(layout.Handle))
 # Chained without letting go of the interpreter, so that the counter read afterwards is that event's.
 _Original = ctypes.PYFUNCTYPE(None, ctypes.c_size_t, ctypes.POINTER(layout.Handle))
-
-
-class Block(NamedTuple):
-    """A live block, made at a place of the window's order (0: before it).
-
-    `planning` tells that a memory planner's pools were being filled when it was made.
-    """
-
-    device: int
-    size_bytes: int
-    planning: bool
-    sequence: int
-
-
-class Event(NamedTuple):
-    """An allocation or a free."""
-
-    sequence: int
-    kind: AllocationKind
-    device: int
-    thread: int
-    address: int
-    size_bytes: int
-    time_ns: int
-    span: int
-    total_bytes: int
-
-
-@dataclass(slots=True)
-class Level:
-    """Bytes live on a device, and the most there ever were."""
-
-    now_bytes: int = 0
-    peak_bytes: int = 0
 
 
 class Allocator:
@@ -69,6 +35,7 @@ class Allocator:
         self.planning = False
         self.counters: dict[int, ctypes.c_uint64] = {}
         self.storage_profiler = 0
+        self._pools: dict[int, pools.Pool | None] = {}  # by device
         self._sequence = 0
         # One event at a time, across waiting for the interpreter; a collection of garbage inside may free arrays.
         self._lock = threading.RLock()
@@ -129,7 +96,16 @@ class Allocator:
         """Know blocks that were made before anyone watched."""
         with self._lock:
             for device, address, size_bytes in storages:
-                self.live.setdefault(address, Block(device, size_bytes, planning=False, sequence=0))
+                if address not in self.live:
+                    allocated_bytes = self._taken(device, size_bytes)
+                    self.live[address] = Block(device, size_bytes, False, 0, allocated_bytes)
+                    self.levels.setdefault(device, Level()).add(size_bytes, allocated_bytes, 1)
+
+    def pool(self, device: int) -> pools.Pool | None:
+        """Return the pool of a GPU that something was allocated on, None where it cannot be told."""
+        if device not in self._pools:
+            self._pools[device] = pools.find(self.storage_profiler, device)
+        return self._pools[device]
 
     def snapshot(self) -> dict[int, Block]:
         """Return what is live now."""
@@ -164,38 +140,49 @@ class Allocator:
             if total_bytes >= 0:
                 total_bytes -= earlier
             self._end(address, total_bytes - size_bytes if total_bytes >= 0 else -1)
-        level = self.levels.get(device)
-        if level is None:
-            level = self.levels[device] = Level()
-        level.now_bytes += size_bytes
-        level.peak_bytes = max(level.peak_bytes, level.now_bytes)
+        allocated_bytes = self._taken(device, size_bytes)
+        self.levels.setdefault(device, Level()).add(size_bytes, allocated_bytes, 1)
         sequence = 0
         if self.events is not None:
-            sequence = self._keep(AllocationKind.ALLOCATED, device, address, size_bytes, total_bytes)
-        self.live[address] = Block(device, size_bytes, self.planning, sequence)
+            sizes = size_bytes, allocated_bytes
+            sequence = self._keep(AllocationKind.ALLOCATED, device, address, sizes, total_bytes)
+        self.live[address] = Block(device, size_bytes, self.planning, sequence, allocated_bytes)
 
     def _freed(self, handle: layout.Handle, total_bytes: int) -> None:
-        address = handle.address
+        address, tenant = handle.address, self.live.get(handle.address)
         early = self._freed_early.get(address)
-        if early:
+        # A pool gives an address to blocks of several sizes; the frees of two tenants may be told the other way round.
+        if early and (handle.bytes in early or tenant is None or tenant.size_bytes != handle.bytes):
             self._early_bytes[handle.device] -= handle.bytes
             self._other_size += _take(early, handle.bytes)
             if not early:
                 del self._freed_early[address]
-        elif address in self.live:
-            self._other_size += self.live[address].size_bytes != handle.bytes
+        elif tenant is not None:
+            self._other_size += tenant.size_bytes != handle.bytes
             self._end(address, total_bytes)
         elif self.events is not None:
-            self._keep(AllocationKind.FREED, handle.device, address, handle.bytes, total_bytes)
+            sizes = handle.bytes, self._taken(handle.device, handle.bytes)
+            self._keep(AllocationKind.FREED, handle.device, address, sizes, total_bytes)
 
     def _end(self, address: int, total_bytes: int) -> None:
         block = self.live.pop(address)
+        sizes = block.size_bytes, block.allocated_bytes
         if block.device in self.levels:
-            self.levels[block.device].now_bytes -= block.size_bytes
+            self.levels[block.device].add(*sizes, -1)
         if self.events is not None:
-            self._keep(AllocationKind.FREED, block.device, address, block.size_bytes, total_bytes)
+            self._keep(AllocationKind.FREED, block.device, address, sizes, total_bytes)
 
-    def _keep(self, kind: AllocationKind, device: int, address: int, size_bytes: int, total_bytes: int) -> int:
+    def _taken(self, device: int, size_bytes: int) -> int:
+        """Return what a size takes of its device, -1: that cannot be told. The host has no pool."""
+        if device & 0xFFFFFFFF != layout.GPU:
+            return size_bytes
+        pool = self.pool(device)
+        return -1 if pool is None else pool.allocated_bytes(size_bytes)
+
+    def _keep(self, kind: AllocationKind, device: int, address: int, sizes: tuple[int, int], counted_bytes: int) -> int:
+        """Keep an event; MXNet counts what it was asked for, to which what its pool rounds up is added."""
+        level = self.levels.get(device)
+        rounding_bytes = 0 if level is None else level.rounding_bytes
         self._sequence = sequence = self._sequence + 1
         self.events.append(  # type: ignore[union-attr]
             Event(
@@ -204,10 +191,10 @@ class Allocator:
                 device,
                 threading.get_ident(),
                 address,
-                size_bytes,
+                *sizes,
                 time.monotonic_ns(),
                 self.span,
-                total_bytes,
+                counted_bytes + rounding_bytes if counted_bytes >= 0 else -1,
             )
         )
         return sequence

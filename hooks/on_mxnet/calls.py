@@ -40,11 +40,15 @@ class Invocation:
 
 @dataclass(slots=True)
 class GraphCall:
-    """A hybridized block's graph, asked for as a whole; the inputs stand in the order the symbol lists them."""
+    """A hybridized block's graph, asked for as a whole; the inputs stand in the order the symbol lists them.
+
+    `variables` are the engine's, of the inputs.
+    """
 
     block: Block
     symbol: mx.sym.Symbol
     inputs: tuple[Array, ...]
+    variables: tuple[int, ...] = ()
 
 
 class Note(NamedTuple):
@@ -137,7 +141,8 @@ class Calls:
             if block is None:  # a graph of the script's own making
                 return original(handle, count, inputs, made, outputs, *more)
             symbol = block._cached_graph[1]  # noqa: SLF001
-            asked = GraphCall(block, symbol, self._given(inputs[: count.value]))
+            given = inputs[: count.value]
+            asked = GraphCall(block, symbol, self._given(given), tuple(map(layout.variable, given)))
             code = self._asking(asked, lambda: original(handle, count, inputs, made, outputs, *more))
             if code == 0:
                 self._made(_handles(made, outputs), asked.inputs)

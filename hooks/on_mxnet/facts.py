@@ -3,24 +3,30 @@
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import Parameter as GluonParameter
 
 from tbdprof.collect import cuda_driver, host
+from tbdprof.collect.cuda_driver import Limits
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks.on_mxnet import layout, owners
 from tbdprof.records import Optimizer, Parameter
 
+_PRECISION_FLAGS = (
+    "NVIDIA_TF32_OVERRIDE",
+    "MXNET_CUDA_ALLOW_TENSOR_CORE",
+    "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION",
+)
 _KINDS = {"SGD": "sgd", "Adam": "adam", "RMSProp": "rmsprop"}
 # MXNet's wheels hold machine code up to this compute capability, and nothing a driver could translate.
 _LAST_CAPABILITY = (8, 9)
 
 
-def choose_device(wanted: str, capabilities: Mapping[int, str]) -> str:
-    """Return "cpu" or "cuda:N" for auto, cpu, cuda or cuda:N; `capabilities` are those known, by device."""
+def choose_device(wanted: str, limits: Callable[[int], Limits] = cuda_driver.limits) -> str:
+    """Return "cpu" or "cuda:N" for auto, cpu, cuda or cuda:N; `limits` tells what a device is, if it can be had."""
     count = mx.context.num_gpus()
     if wanted == "cpu" or (wanted == "auto" and not count):
         return "cpu"
@@ -32,7 +38,7 @@ def choose_device(wanted: str, capabilities: Mapping[int, str]) -> str:
     number = int(match[1] or 0)
     if number >= count:
         raise UnavailableError(f"MXNet sees no device {wanted}: the last one is cuda:{count - 1}")
-    capability = capabilities.get(number, "0.0")
+    capability = _capability(number, limits)
     if tuple(int(part) for part in capability.split(".")) > _LAST_CAPABILITY:
         raise UnavailableError(
             f"MXNet's wheels hold no code for this GPU (compute capability {capability}): choose --device cpu"
@@ -46,11 +52,19 @@ def device_of(watched: owners.Watched) -> str | None:
     return next((layout.device_text(storage[0]) for storage in rows if storage is not None), None)
 
 
-def device_name(device: str, names: Mapping[int, str]) -> str:
-    """Return what the device calls itself; `names` are the GPUs', by number."""
-    if device != "cpu":
-        return names.get(cuda_driver.index_of(device), "")
-    return host.processor_name() or platform.processor()
+def device_name(device: str) -> str:
+    """Return what the device calls itself, "" where that is not told."""
+    if device == "cpu":
+        return host.processor_name() or platform.processor()
+    try:
+        return cuda_driver.limits(cuda_driver.index_of(device)).name
+    except UnavailableError:
+        return ""
+
+
+def precision_flags(device: str) -> dict[str, str]:
+    """Return what decides how a GPU multiplies numbers of 32 bits: MXNet asks its libraries for TF32 where they may."""
+    return {} if device == "cpu" else {name: os.environ.get(name, "not set") for name in _PRECISION_FLAGS}
 
 
 def threads() -> int:
@@ -84,6 +98,14 @@ def optimizer_list(watched: owners.Watched) -> list[Optimizer]:
             )
         )
     return rows
+
+
+def _capability(number: int, limits: Callable[[int], Limits]) -> str:
+    """Return a device's compute capability, "0.0" where it is not told."""
+    try:
+        return limits(number).capability
+    except UnavailableError:
+        return "0.0"
 
 
 def _parameter(name: str, parameter: GluonParameter, shape: Sequence[int]) -> Parameter:

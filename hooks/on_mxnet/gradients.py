@@ -7,9 +7,10 @@ gradient of its result is among what it reads. Where more than one operator fits
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 from tbdprof.hooks.on_mxnet.engine import Push
-from tbdprof.hooks.on_mxnet.graphs import ELIDED
+from tbdprof.hooks.on_mxnet.graphs import ELIDED, FUSED
 
 Value = tuple[int, int]  # the number of its last writer (-1: before the window), the variable
 
@@ -17,8 +18,11 @@ _BACKWARD = "_backward_"
 _PASSING = frozenset({"elemwise_add", "broadcast_add", "_copy", "identity", "Reshape", "Flatten", "expand_dims"})
 # Operators of a backward pass that are the gradient of nothing: sums of gradients, and what MXNet does for itself.
 _OWN = frozenset({"add_n", "_grad_add", "ElementWiseSum", "_zeros_without_dtype", "_zeros", "_ones", "_full"})
+_DEVICES = ("CPU", "GPU")
 _HEAD = "SetValueOp"  # a backward pass begins with ones, the gradient of what nothing else was made of
-LIBRARY = frozenset({"DeleteVariable", "SetValueOp", "WaitForVar", "CopyCPU2CPU", "CopyCPU2GPU", "CopyGPU2CPU"})
+LIBRARY = frozenset(
+    {"DeleteVariable", "SetValueOp", "WaitForVar"} | {f"Copy{one}2{other}" for one in _DEVICES for other in _DEVICES}
+)
 
 
 def sources(
@@ -107,16 +111,16 @@ class _Flow:
 
     def _through(self, values: Iterable[Value]) -> list[Value]:
         """Return values and those that only had to be passed on to become them."""
-        seen, pending = list[Value](), list(values)
+        seen, pending = dict[Value, None](), list(values)  # in the order in which they were seen
         while pending:
             value = pending.pop()
             if value in seen:
                 continue
-            seen.append(value)
+            seen[value] = None
             made = self._made.get(value)
             if made is not None and made.name in _PASSING:
                 pending += self._read[made.number]
-        return seen
+        return list(seen)
 
     def _kept(self, push: Push) -> list[Value]:
         values = (self._value(variable) for variable in push.reads)
@@ -139,8 +143,9 @@ def _choose(push: Push, flow: _Flow, same: Callable[[Push, Push], bool], used: s
     fitting = [each for each in fitting if each.number in made] or fitting
     fitting = [each for each in fitting if each.number not in used] or fitting
     fitting = [each for each in fitting if flow.reads_kept(push, each)] or fitting
-    if not fitting and not push.name.startswith(_BACKWARD):
-        fitting = list(candidates)  # a gradient made of ordinary operators
+    if not fitting:
+        # Of what MXNet made one operator of it may be the gradient of a part; others are made of ordinary operators.
+        fitting = [each for each in candidates if each.name == FUSED or not push.name.startswith(_BACKWARD)]
     if not fitting or not all(same(fitting[-1], each) for each in fitting):
         return None
     return max(fitting, key=lambda each: each.number)
@@ -151,6 +156,7 @@ def is_named_for(backward: str, forward: str) -> bool:
     return backward == forward or is_gradient(backward, forward)
 
 
+@cache  # asked millions of times of a few names
 def is_gradient(backward: str, forward: str) -> bool:
     """Tell by their names whether one operator is the gradient of another."""
     name = backward.removeprefix(_BACKWARD)

@@ -1,7 +1,8 @@
 """A hybridized block's graph as the list of its operators, with the shapes and types of what they take and make."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import mxnet as mx
@@ -14,6 +15,8 @@ ELIDED = frozenset(
     {"Reshape", "Flatten", "expand_dims", "squeeze", "reshape_like", "_copy", "identity", "BlockGrad", "make_loss"}
     | {"_identity_with_attr_like_rhs", "_np_copy", "_np_reshape", "_npx_reshape", "_np_squeeze"}
 )
+# On a GPU MXNet makes one operator of several that work element by element (MXNET_USE_FUSION).
+FUSED = "_FusedOp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,48 @@ def align(asked: Sequence[str], nodes: Sequence[Node]) -> list[Node] | None:
         found.append(nodes[place])
         place += 1
     return found if all(node.operator in ELIDED for node in nodes[place:]) else None
+
+
+def place(asked: Sequence[str], nodes: Sequence[Node]) -> list[tuple[Node, ...]] | None:
+    """Return the nodes of each operator asked for; None where the two are not the same graph.
+
+    They are several where MXNet made one operator of them, and none where it cannot be told which they are. An operator
+    that is asked for as often as it is written is in no such one, and divides the graph: in a part of it, too, what is
+    asked for as often as it is written is that, and what is left over is what one fused operator was made of.
+    """
+    if FUSED not in asked:
+        exact = align(asked, nodes)
+        return None if exact is None else [(node,) for node in exact]
+    listed, written = Counter(asked), Counter(node.operator for node in nodes)
+    whole = {name for name in listed if listed[name] == written[name]}
+    between, between_nodes = list(_parts(asked, whole)), list(_parts([node.operator for node in nodes], whole))
+    dividing = [node for node in nodes if node.operator in whole]
+    if [name for name in asked if name in whole] != [node.operator for node in dividing]:
+        return None
+    found = list[tuple[Node, ...]]()
+    for number, (part, of_nodes) in enumerate(zip(between, between_nodes, strict=True)):
+        found += _within(asked[part], nodes[of_nodes])
+        found += [(node,) for node in dividing[number : number + 1]]
+    return found
+
+
+def _parts(names: Sequence[str], dividing: Collection[str]) -> Iterator[slice]:
+    begin = 0
+    for number, name in enumerate(names):
+        if name in dividing:
+            yield slice(begin, number)
+            begin = number + 1
+    yield slice(begin, len(names))
+
+
+def _within(asked: Sequence[str], nodes: Sequence[Node]) -> list[tuple[Node, ...]]:
+    """Return the nodes of the operators of a part of a graph."""
+    listed, written = Counter(asked), Counter(node.operator for node in nodes)
+    ordinary = {name for name in listed if listed[name] == written[name]}
+    in_turn = {name: (node for node in nodes if node.operator == name) for name in ordinary}
+    left = tuple(node for node in nodes if node.operator not in ordinary | ELIDED)
+    fused = left if listed[FUSED] == 1 and len(left) > 1 else ()
+    return [(next(in_turn[name]),) if name in ordinary else fused if name == FUSED else () for name in asked]
 
 
 def _nodes(call: GraphCall) -> list[Node]:

@@ -41,9 +41,15 @@ class KernelsWindow:
             self._engine = Engine(calls.listen)
             put_back.callback(self._engine.remove)  # first, once what is under way is done
             self._engine.install()
+            self._prove_variables()
             self._session = Session(counter.arm_again if armed else counter.stop_profiler)
             self._put_back = put_back.pop_all()
         self._is_open = True
+
+    def _prove_variables(self) -> None:
+        array, _ = layout.probe_array()
+        layout.prove_variable(array, {variable for push in self._engine.pushes for variable in push.writes})
+        self._engine.pushes.clear()
 
     def mark_step(self) -> None:
         """Mark the end of a step in the order."""

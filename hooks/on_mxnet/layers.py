@@ -26,6 +26,12 @@ class Layers:
         """Return a block's layer; None outside the watched models."""
         return self._paths.get(id(block))
 
+    def of_nodes(self, block: Block, nodes: Sequence[Node]) -> str | None:
+        """Return the layer around some operators in a block's graph, None where one of them is in none."""
+        paths = [self.of_node(block, node) for node in nodes]
+        known = [path for path in paths if path is not None]
+        return _around(known) if len(known) == len(paths) else None
+
     def of_node(self, block: Block, node: Node) -> str | None:
         """Return the layer of an operator in a block's graph: the block in whose scope it has its name.
 

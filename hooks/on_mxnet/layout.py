@@ -5,7 +5,7 @@ and src/profiler/) and is proved on known arrays before it is believed.
 """
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import mxnet as mx
 
@@ -19,7 +19,7 @@ _RESOURCE_MANAGER = "_ZN5mxnet15ResourceManager3GetEv"
 _PROFILER = "_ZN5mxnet8profiler8Profiler3GetEPSt10shared_ptrIS1_E"
 
 CPU, GPU, CPU_PINNED, CPU_SHARED = 1, 2, 3, 5  # Context::DeviceType
-_TEMP_SPACE = 1  # ResourceRequest::Type
+_TEMP_SPACE, _DROPOUT_STATE = 1, 3  # ResourceRequest::Type
 _MANY = 64  # more copies of a work space than anyone asks for
 
 _COUNTERS_OFFSET = 176  # DeviceStorageProfiler::mem_counters_, after a virtual domain of 136 bytes and a mutex of 40
@@ -27,8 +27,10 @@ _COUNTER_NAME_OFFSET, _COUNTER_VALUE_OFFSET = 8, 144
 _STATE_OFFSET, _MODE_OFFSET = 48, 56  # Profiler::state_ and mode_, after the virtual table and a recursive mutex
 MEMORY_MODE = 8  # Profiler::kMemory
 
+_VARIABLE_OFFSET = 72  # NDArray::Chunk::var, after its handle, those of its indices and its layout of oneDNN's
 _NODE_OFFSET = 88  # NDArray::autograd_entry_, whose first word is the node of the recorded graph
 
+_OTHER_LAYOUT = "this build of MXNet lays its arrays out in another way than 1.9.1: cannot watch it"
 _PROBE_SHAPE = (37, 5)
 _PROBE_BYTES = 37 * 5 * 4
 
@@ -84,6 +86,12 @@ def storage(array: mx.nd.NDArray) -> Storage | None:
     return (handle.device, handle.address, handle.bytes) if handle.address and handle.bytes else None
 
 
+def variable(array: int) -> int:
+    """Return the variable by which the engine knows an array, told by its handle; 0: it has none."""
+    chunk = ctypes.c_size_t.from_address(array).value
+    return ctypes.c_size_t.from_address(chunk + _VARIABLE_OFFSET).value if chunk else 0
+
+
 def recorded_node(array: int) -> int:
     """Return the place of an array, told by its handle, in a recorded computation; 0: it is in none."""
     return ctypes.c_size_t.from_address(array + _NODE_OFFSET).value
@@ -102,7 +110,13 @@ def prove_recorded() -> None:
         made = given + given
     nodes = [recorded_node(each.handle.value) for each in (given, made, made.detach(), mx.nd.ones(_PROBE_SHAPE))]
     if [bool(node) for node in nodes] != [True, True, False, False] or is_made(nodes[0]) or not is_made(nodes[1]):
-        raise UnavailableError("this build of MXNet lays its arrays out in another way than 1.9.1: cannot watch it")
+        raise UnavailableError(_OTHER_LAYOUT)
+
+
+def prove_variable(array: mx.nd.NDArray, written: Collection[int]) -> None:
+    """Raise UnavailableError where `variable` reads something else, given what making an array wrote."""
+    if variable(array.handle.value) not in written:
+        raise UnavailableError(_OTHER_LAYOUT)
 
 
 def prove_storage() -> None:
@@ -112,21 +126,26 @@ def prove_storage() -> None:
     address = ctypes.c_void_p()
     mx.base.check_call(_LIBRARY.MXNDArrayGetData(array.handle, ctypes.byref(address)))
     if storage(array) != (device_number(CPU, 0), address.value, _PROBE_BYTES):
-        raise UnavailableError("this build of MXNet lays its arrays out in another way than 1.9.1: cannot watch it")
+        raise UnavailableError(_OTHER_LAYOUT)
 
 
-def workspaces(device: int) -> Iterator[Storage]:
-    """Yield the work spaces MXNet keeps for operators that the calling thread starts."""
-    for address in dict.fromkeys(_spaces(device)):
-        space = _Space.from_address(address)
-        for handle in (space.handle, space.host_handle):
-            if handle.address and handle.bytes:
-                yield handle.device, handle.address, handle.bytes
+def workspaces(device: int) -> Iterator[tuple[str, Storage]]:
+    """Yield, with what they are, the work spaces MXNet keeps for operators that the calling thread starts."""
+    kinds = {_TEMP_SPACE: "temporary space"}
+    # Only a build with cuDNN knows this kind, and only of a GPU; another one would end the process.
+    if device & 0xFFFFFFFF == GPU and mx.runtime.Features().is_enabled("CUDNN"):
+        kinds[_DROPOUT_STATE] = "dropout state"
+    for kind, name in kinds.items():
+        for address in dict.fromkeys(_spaces(device, kind)):
+            space = _Space.from_address(address)
+            for handle in (space.handle, space.host_handle):
+                if handle.address and handle.bytes:
+                    yield name, (handle.device, handle.address, handle.bytes)
 
 
-def _spaces(device: int) -> Iterator[int]:
+def _spaces(device: int, wanted: int) -> Iterator[int]:
     """Ask for work spaces in whole rounds, so that the next operator gets the one it would have got."""
-    get = _function(_RESOURCE_MANAGER)
+    get = function(_RESOURCE_MANAGER)
     manager = get()
     table = ctypes.c_size_t.from_address(manager).value
     request = ctypes.CFUNCTYPE(
@@ -136,11 +155,11 @@ def _spaces(device: int) -> Iterator[int]:
         ctypes.c_uint64,
         ctypes.POINTER(ctypes.c_int32),
     )(ctypes.c_size_t.from_address(table).value)
-    kind, seen, copies = ctypes.c_int32(_TEMP_SPACE), list[int](), 0
+    kind, seen, copies = ctypes.c_int32(wanted), list[int](), 0
     while (not copies or len(seen) % copies) and len(seen) < _MANY:
         resource = _Resource()
         request(ctypes.byref(resource), manager, device, ctypes.byref(kind))
-        if resource.type != _TEMP_SPACE:
+        if resource.type != wanted:
             return
         if seen and resource.pointer == seen[0]:
             copies = len(seen)
@@ -150,7 +169,7 @@ def _spaces(device: int) -> Iterator[int]:
 
 def profiler_state() -> tuple[int, int]:
     """Return MXNet's own profiler's state (1: running) and mode."""
-    get = _function(_PROFILER, ctypes.c_void_p)
+    get = function(_PROFILER, ctypes.c_void_p)
     profiler = get(None)
     return tuple(ctypes.c_int32.from_address(profiler + offset).value for offset in (_STATE_OFFSET, _MODE_OFFSET))  # type: ignore[return-value]
 
@@ -207,7 +226,7 @@ def library() -> ctypes.CDLL:
     return _LIBRARY
 
 
-def _function(symbol: str, *arguments: type[ctypes.c_void_p]) -> Callable[..., int]:
+def function(symbol: str, *arguments: type[ctypes.c_void_p]) -> Callable[..., int]:
     """Return an exported C++ function that returns a pointer."""
     function = _LIBRARY[symbol]
     function.restype, function.argtypes = ctypes.c_size_t, list(arguments)

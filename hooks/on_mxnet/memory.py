@@ -5,13 +5,17 @@ import time
 import mxnet as mx
 
 from tbdprof.hooks import Drained
-from tbdprof.hooks.on_mxnet import counter, owners
-from tbdprof.hooks.on_mxnet.allocator import Allocator, Event
+from tbdprof.hooks.on_mxnet import counter, levels, owners
+from tbdprof.hooks.on_mxnet.allocator import Allocator
+from tbdprof.hooks.on_mxnet.blocks import Event
 from tbdprof.hooks.on_mxnet.tables import Recorded, build
 from tbdprof.hooks.on_mxnet.watch import Watch
 from tbdprof.records import Strings
 
 _LAYERS = "MXNet does not tell in which layer its engine allocates"
+_LATE = {
+    "allocator cache": "what MXNet had allocated before it was watched and nobody names counts to its pool's cache"
+}
 _OVERLAPPED = "several threads trained at once: a block counts to the phase that began last, whoever began it"
 
 
@@ -19,23 +23,26 @@ class MemoryWindow:
     """Follows memory from its making, with everything done before, until `stop`.
 
     Raises UnavailableError where the script uses MXNet's profiler. If the watching began `late`, what Python can see is
-    what exists.
+    what exists. Of a GPU, `device`, it is read at each step's end what MXNet's pool holds.
     """
 
-    def __init__(self, watch: Watch, allocator: Allocator, *, late: bool) -> None:
+    def __init__(self, watch: Watch, allocator: Allocator, device: str, *, late: bool) -> None:
         if allocator.counters:
             counter.refuse_a_changed_profiler()
         mx.nd.waitall()
         tensors = owners.visible()
         if late:
             allocator.adopt([*tensors.values(), *(row[:3] for row in owners.everything(watch.watched))])
-        self._watch, self._allocator = watch, allocator
+        self._watch, self._allocator, self._device = watch, allocator, device
+        self._levels: list[tuple[int, levels.Levels]] = []
         self._recorded: Recorded | None = None  # from the end of `stop` on
         self._is_open = True
         try:
             existing = allocator.open()
             self._recording = Recorded(time.monotonic_ns(), existing, frozenset(tensors))
+            self._recording.missing.update(_LATE if late and device != "cpu" else {})
             self._phases = watch.open_window()
+            self._read_levels()
             self._read_owners()
         except BaseException:
             self._put_back()
@@ -44,6 +51,7 @@ class MemoryWindow:
     def mark_step(self) -> None:
         """Read all owners at a step's end, with all its work done."""
         mx.nd.waitall()
+        self._read_levels()
         self._read_owners()
         self._recording.marks.append(self._allocator.tick())
 
@@ -64,10 +72,12 @@ class MemoryWindow:
         self._recorded = recorded
 
     def drain(self, strings: Strings) -> Drained:
-        """Return allocations, owners and the spans of phases."""
+        """Return allocations, owners, the spans of phases, and samples of what MXNet's pool holds."""
         if self._recorded is None:
             return Drained({}, [])
-        return Drained(build(self._recorded, strings), self._recorded.marks, self._recorded.missing)
+        tables = build(self._recorded, strings)
+        read = {"sample": levels.samples(self._levels, self._device, strings)} if self._levels else {}
+        return Drained({**tables, **read}, self._recorded.marks, self._recorded.missing)
 
     def _put_back(self) -> list[Event]:
         self._is_open = False
@@ -76,6 +86,13 @@ class MemoryWindow:
         finally:
             events = self._allocator.close()
         return events
+
+    def _read_levels(self) -> None:
+        found, why_not = levels.read(self._allocator, self._device)
+        if found:
+            self._levels.append((time.monotonic_ns(), found))
+        if why_not is not None:
+            self._recording.missing["allocator cache"] = why_not
 
     def _read_owners(self) -> None:
         """Read who owns what; what a planner made, nobody owns and Python cannot see is its pool."""

@@ -167,7 +167,7 @@ def inputs(arguments: object) -> list[Owned]:
 def workspaces(device: int) -> list[Owned]:
     """Return the work spaces of the operators that the calling thread starts on a device."""
     found = enumerate(layout.workspaces(device))
-    return [Owned(*storage, Role.WORKSPACE, f"temporary space {i}", f"[{storage[2]}]") for i, storage in found]
+    return [Owned(*storage, Role.WORKSPACE, f"{name} {i}", f"[{storage[2]}]") for i, (name, storage) in found]
 
 
 def arrays(arguments: object) -> list[mx.nd.NDArray]:

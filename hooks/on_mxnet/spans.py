@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import mxnet as mx
@@ -11,6 +11,7 @@ from tbdprof import work
 from tbdprof.hooks.on_mxnet import gradients, graphs, works
 from tbdprof.hooks.on_mxnet.calls import GraphCall, Note
 from tbdprof.hooks.on_mxnet.engine import Push
+from tbdprof.hooks.on_mxnet.graphs import Node
 from tbdprof.hooks.on_mxnet.layers import Layers
 from tbdprof.hooks.on_mxnet.operators import Ran
 from tbdprof.hooks.on_mxnet.phases import Interval
@@ -20,6 +21,7 @@ from tbdprof.work import Work
 
 _UNALIGNED = "MXNet runs {} of {} graphs in another way than they are written: their operators have no layer"
 _IN_BULK = "MXNet runs operators of a static shape in bulk: those are in no layer, and what they compute is not told"
+_AMBIGUOUS = "{} of {} operators of graphs lie beside others that MXNet made one of: they are in no layer"
 _UNFOLLOWED = "{} of {} operators of the backward pass could not be followed to the layer they are of"
 _UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
 
@@ -46,6 +48,7 @@ class Operators:
     layers: Layers
     missing: dict[str, str] = field(default_factory=dict)
     _told: dict[int, Told] = field(default_factory=dict)
+    _untold: int = 0  # operators of graphs of which it cannot be told which they are
 
     def rows(self, intervals: Sequence[Interval], strings: Strings) -> list[Row]:
         """Return a row for each operator, inside one for its layer where it has one of its own.
@@ -99,19 +102,28 @@ class Operators:
             if isinstance(note.asked, GraphCall) and push.name not in gradients.LIBRARY:
                 calls[id(note.asked)].append((push, note.asked))
         unaligned = sum(not self._name_graph(known, asked) for asked in calls.values())
+        if self._untold:
+            self.missing["layers of kernels"] = _AMBIGUOUS.format(self._untold, sum(map(len, calls.values())))
         if unaligned:
             self.missing["layers of kernels"] = _UNALIGNED.format(unaligned, len(calls))
 
     def _name_graph(self, known: graphs.Graphs, asked: Sequence[tuple[Push, GraphCall]]) -> bool:
         call = asked[0][1]
         try:
-            nodes = graphs.align([push.name for push, _ in asked], known.nodes(call))
+            placed = graphs.place([push.name for push, _ in asked], known.nodes(call))
         except mx.base.MXNetError:  # its shapes do not follow from its arguments'
             return False
-        for (push, _), node in zip(asked, nodes or (), strict=False):
+        if placed is None:
+            return False
+        variables = dict(zip(call.symbol.list_inputs(), call.variables, strict=True))
+        if any(contradicts(push, nodes, variables) for (push, _), nodes in zip(asked, placed, strict=True)):
+            return False
+        for (push, _), nodes in zip(asked, placed, strict=True):
             told = self._told[push.number]
-            told.computed, told.layer = node, self.layers.of_node(call.block, node)
-        return nodes is not None
+            told.layer = self.layers.of_nodes(call.block, nodes)
+            told.computed = nodes[0] if len(nodes) == 1 and nodes[0].operator == push.name else None
+            self._untold += not nodes
+        return True
 
     def _name_others(self) -> None:
         for push, note in _noted(self.pushes):
@@ -159,6 +171,12 @@ class Operators:
 
 def _noted(pushes: Iterable[Push]) -> Iterable[tuple[Push, Note]]:
     return ((push, push.note) for push in pushes if isinstance(push.note, Note))
+
+
+def contradicts(push: Push, nodes: Iterable[Node], variables: Mapping[str, int]) -> bool:
+    """Tell whether a request touches something else than the parameters of the operators it is taken for."""
+    touched = {*push.reads, *push.writes}
+    return any(variables.get(name, 0) not in touched for node in nodes for name in node.parameters)
 
 
 def _may_have_gradient(told: Told) -> bool:

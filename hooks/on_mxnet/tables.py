@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tbdprof.hooks.on_mxnet import layout
-from tbdprof.hooks.on_mxnet.allocator import Block, Event
+from tbdprof.hooks.on_mxnet.blocks import Block, Event
 from tbdprof.hooks.on_mxnet.owners import Owned
 from tbdprof.hooks.on_mxnet.phases import Interval
 from tbdprof.hooks.on_mxnet.spans import Operators
@@ -103,7 +103,7 @@ def _existing(recorded: Recorded, planned: Mapping[int, int], strings: Strings) 
             block.device,
             -1,
             address,
-            block.size_bytes,
+            (block.size_bytes, block.allocated_bytes),
             recorded.start_ns,
             planned[-1] if (address, 0) in recorded.pools else -1,
             1 if address in recorded.tensors else -1,
@@ -126,7 +126,7 @@ def _events(recorded: Recorded, planned: Mapping[int, int], strings: Strings) ->
                 event.device,
                 event.thread,
                 event.address,
-                event.size_bytes,
+                (event.size_bytes, event.allocated_bytes),
                 event.time_ns,
                 planned.get(event.span, event.span) if in_pool else event.span,
                 -1,
@@ -143,16 +143,13 @@ def _row(
     device: int,
     thread: int,
     address: int,
-    size_bytes: int,
+    sizes: tuple[int, int],
     time_ns: int,
     span: int,
     was_tensor: int,
     total_bytes: int,
 ) -> tuple[object, ...]:
-    # A CPU block is exactly as large as asked for; what CUDA's pool rounds up to is not told.
-    allocated_bytes = -1 if device & 0xFFFFFFFF == layout.GPU else size_bytes
     text, thread = strings.add(layout.device_text(device)), layout.signed(thread)
-    sizes = (size_bytes, allocated_bytes)
     return sequence, kind, text, thread, address, *sizes, time_ns, span, was_tensor, -1, total_bytes
 
 

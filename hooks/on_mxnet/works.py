@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tbdprof.hooks.on_mxnet.calls import Array
+from tbdprof.hooks.on_mxnet.graphs import FUSED
 from tbdprof.hooks.on_mxnet.products import PRODUCTS, Computed, Sizes, is_set, size_of
 from tbdprof.records import Operation
 from tbdprof.work import Work
@@ -23,7 +24,8 @@ _OF_ONE = """
     cbrt reciprocal sin cos erf clip
 """
 _MOVING = """
-    _copy identity _copyto CopyCPU2CPU CopyCPU2GPU CopyGPU2CPU copy Reshape reshape Flatten expand_dims squeeze
+    _copy identity _copyto CopyCPU2CPU CopyCPU2GPU CopyGPU2CPU CopyGPU2GPU _copyto_GPU2GPU copy Reshape reshape Flatten
+    expand_dims squeeze
     transpose SwapAxis Concat stack SliceChannel slice slice_axis slice_like Pad tile repeat broadcast_like reverse
     broadcast_to broadcast_axis UpSampling gather_nd one_hot _rnn_param_concat SequenceMask SequenceReverse SequenceLast
 """
@@ -89,6 +91,8 @@ def operation(name: str) -> Operation:
             return _NAMED[each][0]
     if known == "DeleteVariable":  # the engine lets an array go
         return Operation.BOOKKEEPING
+    if known == FUSED:
+        return Operation.ELEMENTWISE
     if known.endswith("_update"):
         return Operation.OPTIMIZER
     return Operation.COMMUNICATION if known.startswith("KVStore") else Operation.OTHER

@@ -116,7 +116,9 @@ def _measure(recording: Recording, window: Window) -> Memory:
     roles, categories, category_max = _told(worked, peak, kept)
     held = {role: int(roles[role].when_read.max(initial=0)) for role in (Role.WEIGHT, Role.BUFFER)}
     found = identities.check(recording, window, worked.blocks, worked.unknown_bytes, held, highest)
-    told = bool((window.table("allocation")["requested_bytes"] >= 0).any())  # of the others it is in their category
+    sizes = window.table("allocation")
+    # Of the others it is in their category.
+    told = bool(((sizes["requested_bytes"] >= 0) & (sizes["allocated_bytes"] >= 0)).any())
     live = holdings(worked, peak)
     return Memory(
         device=recording.run.device,

@@ -4,6 +4,10 @@ A process has one client of CUPTI's activities, so this is never beside torch's 
 has it is noticed by subscribing first. Records come through callbacks in Python, which CUPTI calls while it holds a
 lock: its buffers are large, so that this is rare while the loop runs, and they are asked for only where the device is
 idle, by a thread that is not waited for without end.
+
+cupti-python is for devices of compute capability 7.5 and later, and its library for a driver of its own CUDA or a newer
+one. A program may bring an older runtime, as MXNet's builds for CUDA 11 do: the driver's calls are recorded beside the
+runtime's, so that a launch has its thread whichever of them CUPTI tells of.
 """
 
 import ctypes

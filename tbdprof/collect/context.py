@@ -24,7 +24,10 @@ LIMIT_S = 60
 DRIVER_FILES = (Path("/proc/driver/nvidia"), Path("/dev/nvidiactl"))
 OTHERS_MOVED_BYTES = 64 << 20  # more than this between the two accounts: another process came, went or grew
 _DRIVER_ONLY = "tbdprof.collect.context"
-_OF_FRAMEWORK: Mapping[str, str] = {"torch": "tbdprof.hooks.on_torch.context"}
+_OF_FRAMEWORK: Mapping[str, str] = {
+    "torch": "tbdprof.hooks.on_torch.context",
+    "mxnet": "tbdprof.hooks.on_mxnet.context",
+}
 
 Ask = Callable[[str, int, float], Mapping[str, Any]]  # as `fresh.ask`
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 MAPS, MEMORY = Path("/proc/self/maps"), Path("/proc/self/mem")  # the one never crashes where the other is outdated
 _LOW = 32  # bits
+_ALIGNED = 8  # bytes: what a thread's memory begins at least at a multiple of
 _WORD = (1 << 64) - 1
 # Of libstdc++'s `std::_Hash_bytes` (MurmurHash, 64 bits), with the seed that `std::hash` has.
 _SEED, _FACTOR = 0xC70F6907, 0xC6A4A7935BD1E995
@@ -20,7 +21,7 @@ def whole(lows: Iterable[int], maps: Path = MAPS) -> dict[int, int]:
         places = [place for line in maps.read_text().splitlines() if (place := _writable(line)) is not None]
     except OSError:
         return {}
-    found = {low: set(_candidates(low, places)) for low in lows}
+    found = {low: set(_candidates(low, places)) for low in lows if low % _ALIGNED == 0}
     certain = {low: fit if len(fit) == 1 else set(filter(_names_itself, fit)) for low, fit in found.items()}
     return {low: fit.pop() for low, fit in certain.items() if len(fit) == 1}
 

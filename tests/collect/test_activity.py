@@ -118,8 +118,8 @@ def test_a_thread_gets_the_number_that_the_frameworks_spans_have(cupti: FakeCupt
 
 
 def test_a_thread_that_is_not_to_be_found_keeps_its_half(cupti: FakeCupti) -> None:
-    collected, _ = recorded(cupti, call(LAUNCH, 5, 1, thread=0x10), kernel("k", 5, 4, 9))
-    assert collected.tables["kernel"]["thread"].tolist() == [0x10]
+    collected, _ = recorded(cupti, call(LAUNCH, 5, 1, thread=0x11), kernel("k", 5, 4, 9))
+    assert collected.tables["kernel"]["thread"].tolist() == [0x11]
 
 
 def test_a_kernel_before_its_launch_shows_that_the_devices_clock_is_off(cupti: FakeCupti) -> None:

@@ -70,8 +70,8 @@ def test_a_context_alone_where_the_framework_cannot_be_measured() -> None:
     found = measure(3, "torch", Processes(told(100, 600), "it crashed"))
     assert (found.context_bytes, found.missing) == (500 * MIB, {LIBRARIES: "it crashed"})
 
-    found = measure(3, "mxnet", Processes(told(100, 600)))
-    assert found.missing == {LIBRARIES: "not measured for mxnet"}
+    found = measure(3, "tensorflow", Processes(told(100, 600)))
+    assert found.missing == {LIBRARIES: "not measured for tensorflow"}
 
 
 @pytest.mark.parametrize("answer", ["no driver", {"total": 5}])

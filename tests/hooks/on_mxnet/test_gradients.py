@@ -13,7 +13,8 @@ np.bool = bool  # MXNet reads it
 
 from tbdprof.hooks.on_mxnet.engine import Push  # noqa: E402
 from tbdprof.hooks.on_mxnet.gradients import sources  # noqa: E402
-from tbdprof.hooks.on_mxnet.graphs import Node, align  # noqa: E402
+from tbdprof.hooks.on_mxnet.graphs import FUSED, Node, align, place  # noqa: E402
+from tbdprof.hooks.on_mxnet.spans import contradicts  # noqa: E402
 
 IMAGE, WEIGHT1, WEIGHT2, MAP1, MAP2, SPACE, GRADIENT1, GRADIENT2, OWN1, OWN2 = range(10)
 
@@ -65,6 +66,15 @@ def test_a_map_whose_place_was_used_again_is_not_mistaken_for_the_later_one() ->
     assert followed(asked) == {3: 2}
 
 
+def test_the_gradient_of_a_part_of_a_fused_operator_is_the_fused_ones() -> None:
+    asked = pushes(
+        (FUSED, (MAP1, IMAGE), (MAP2,)),
+        ("_backward_Activation", (MAP2, GRADIENT1), (OWN1,)),
+    )
+
+    assert followed(asked) == {1: 0}
+
+
 def nodes(*operators: str) -> list[Node]:
     return [Node(operator, f"{operator}{number}", {}, (), (), ()) for number, operator in enumerate(operators)]
 
@@ -74,6 +84,41 @@ def test_a_graph_is_matched_operator_by_operator_past_what_costs_nothing() -> No
 
     assert align(["Convolution", "FullyConnected"], graph) == [graph[0], graph[2]]
     assert align(["Convolution", "Flatten", "FullyConnected", "Reshape"], graph) == graph
+
+
+def test_what_one_fused_operator_was_made_of_is_what_is_left_of_its_part() -> None:
+    """As at the end of a residual block, with a rectifier before it that stands alone."""
+    graph = nodes("Convolution", "Activation", "Convolution", "elemwise_add", "Activation", "Reshape", "FullyConnected")
+    asked = ["Convolution", "Activation", "Convolution", FUSED, "FullyConnected"]
+
+    assert place(asked, graph) == [(graph[0],), (graph[1],), (graph[2],), (graph[3], graph[4]), (graph[6],)]
+
+
+def test_what_cannot_be_told_from_a_fused_operators_parts_is_left_open() -> None:
+    graph = nodes("Convolution", "tanh", "sigmoid", "tanh", "elemwise_mul", "Convolution")
+
+    assert place(["Convolution", "tanh", FUSED, "Convolution"], graph) == [
+        (graph[0],),
+        (),
+        tuple(graph[1:5]),
+        (graph[5],),
+    ]
+    assert place(["Convolution", FUSED, FUSED, "Convolution"], graph) == [(graph[0],), (), (), (graph[5],)]
+
+
+def test_a_fused_graph_whose_other_operators_stand_in_another_order_is_not_matched() -> None:
+    graph = nodes("Convolution", "Pooling", "tanh", "tanh")
+
+    assert place(["Pooling", "Convolution", FUSED], graph) is None
+
+
+def test_a_request_that_does_not_touch_an_operators_parameters_is_not_that_operator() -> None:
+    node = Node("Convolution", "one", {}, (), (), ("one_weight",))
+    push = pushes(("Convolution", (IMAGE, WEIGHT1), (MAP1,)))[0]
+
+    assert not contradicts(push, [node], {"one_weight": WEIGHT1})
+    assert contradicts(push, [node], {"one_weight": WEIGHT2})
+    assert not contradicts(push, [], {"one_weight": WEIGHT2})
 
 
 @pytest.mark.parametrize("asked", [["FullyConnected"], ["Convolution"], ["Convolution", "dot", "FullyConnected"]])

@@ -595,10 +595,14 @@ def test_a_block_inside_a_custom_operator_does_not_wait_for_itself() -> None:
     assert printed == "8.0\n"
 
 
-def test_a_block_made_where_another_ends_is_told_after_that_end() -> None:
-    """A thread may tell of its free after another thread's allocation has got the same address."""
+@pytest.mark.parametrize("frees", [((100, 60), (60, 0)), ((60, 0), (100, -100))])
+def test_a_block_made_where_another_ends_is_told_after_that_end(frees: tuple[tuple[int, int], ...]) -> None:
+    """A thread may tell of its free after another thread has got the same address, or has even given it back.
+
+    Each free is its size and MXNet's counter without the block whose free is still to come.
+    """
     printed = run(
-        """
+        f"""
         from tbdprof.hooks import Setting
         from tbdprof.hooks.on_mxnet import hook
         hook().set_environment(Setting())
@@ -608,8 +612,8 @@ def test_a_block_made_where_another_ends_is_told_after_that_end() -> None:
         allocator.open()
         allocator._allocated(Handle(16, 100, 1), 100)
         allocator._allocated(Handle(16, 60, 1), 160)
-        allocator._freed(Handle(16, 100, 1), 60)
-        allocator._freed(Handle(16, 60, 1), 0)
+        for size, total in {frees}:
+            allocator._freed(Handle(16, size, 1), total)
         for event in allocator.close():
             print(event.sequence, event.kind.name, event.size_bytes, event.total_bytes)
         print(allocator.live, allocator.levels[1].now_bytes, allocator.levels[1].peak_bytes)
@@ -651,7 +655,7 @@ def test_garbage_that_is_collected_while_a_window_opens_may_free_blocks() -> Non
     )
 
     assert printed.splitlines() == [
-        "{16: Block(device=1, size_bytes=100, planning=False, sequence=0)}",
+        "{16: Block(device=1, size_bytes=100, planning=False, sequence=0, allocated_bytes=100)}",
         "[('FREED', 60)]",
     ]
 
@@ -698,14 +702,21 @@ def test_events_that_contradict_each_other_are_counted_and_told() -> None:
 def test_devices_are_chosen_or_refused_in_one_line(wanted: str, gpus: int, expected: str) -> None:
     printed = run(
         f"""
-        from tbdprof.errors import TbdprofError
+        from tbdprof.collect.cuda_driver import Limits
+        from tbdprof.errors import TbdprofError, UnavailableError
         from tbdprof.hooks import Setting
         from tbdprof.hooks.on_mxnet import hook
         hook().set_environment(Setting())
         from tbdprof.hooks.on_mxnet import facts
         facts.mx.context.num_gpus = lambda: {gpus}
+
+        def limits(number):
+            if number == 0:
+                raise UnavailableError("the CUDA driver does not answer")
+            return Limits("a GPU", {{1: "8.9", 3: "9.0"}}[number], 1, 1.0, None)
+
         try:
-            print(facts.choose_device({wanted!r}, {{0: "8.0", 1: "8.9", 3: "9.0"}}))
+            print(facts.choose_device({wanted!r}, limits))
         except TbdprofError as error:
             print(error)
         """

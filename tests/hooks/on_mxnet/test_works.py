@@ -59,6 +59,30 @@ def test_a_product_whose_sizes_are_not_worked_out_has_a_kind_and_no_count(operat
     assert works.forward(called(operator, [(2, 3), (3, 5)], (2, 5))) is None
 
 
+@pytest.mark.parametrize(
+    ("operator", "kind"),
+    [
+        ("_FusedOp", Operation.ELEMENTWISE),
+        ("CopyGPU2GPU", works.operation("CopyCPU2CPU")),
+        ("_copyto_GPU2GPU", works.operation("_copyto")),
+    ],
+)
+def test_what_only_a_gpu_runs_has_a_kind(operator: str, kind: Operation) -> None:
+    assert works.operation(operator) is kind is not Operation.OTHER
+
+
+@pytest.mark.parametrize(("override", "told"), [("0", "0"), (None, "not set")])
+def test_what_decides_about_tf32_is_told_of_a_gpu(
+    override: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+    if override is not None:
+        monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", override)
+
+    assert facts.precision_flags("cuda:0")["NVIDIA_TF32_OVERRIDE"] == told
+    assert facts.precision_flags("cpu") == {}
+
+
 def test_the_gradient_of_a_function_of_one_number_is_a_multiplication() -> None:
     work = works.backward(called("exp", [(6,)], (6,)), "_backward_exp")
 

@@ -1,0 +1,70 @@
+"""How much of a GPU MXNet's pool holds, and what of it is in use."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import mxnet as mx
+
+from tbdprof.collect import cuda_driver
+from tbdprof.counters import (
+    ALLOCATOR_ALLOCATED,
+    ALLOCATOR_FRAGMENTS,
+    ALLOCATOR_PRIVATE,
+    ALLOCATOR_RESERVED,
+    DEVICE_FREE,
+)
+from tbdprof.errors import UnavailableError
+from tbdprof.hooks.on_mxnet import layout
+from tbdprof.hooks.on_mxnet.allocator import Allocator
+from tbdprof.records import Strings, Table, table
+
+Levels = dict[str, int]
+_UNTOLD = "this build of MXNet keeps its pool in another way than 1.9.1, or it is not of a kind that is known"
+_UNSOUND = "MXNet's pool says that it holds {} bytes, less than the {} that are in use"
+
+
+def read(allocator: Allocator, device: str) -> tuple[Levels, str | None]:
+    """Return what there is of a device at this instant, when nothing is under way, and why the pool is not told.
+
+    Every block of the pool is one of CUDA's, whole: none is in pieces, and there is no pool beside it.
+    """
+    if device == "cpu":
+        return {}, None
+    index = cuda_driver.index_of(device)
+    number = layout.device_number(layout.GPU, index)
+    found: Levels = {}
+    with suppress(mx.base.MXNetError):  # of a device that is beyond being asked
+        found[DEVICE_FREE] = int(mx.context.gpu_memory_info(index)[0])
+    if number not in allocator.levels:
+        return found, None
+    try:
+        held = held_bytes(allocator, number)
+    except UnavailableError as error:
+        return found, str(error)
+    return found | {
+        ALLOCATOR_RESERVED: held,
+        ALLOCATOR_ALLOCATED: allocator.levels[number].now_bytes,
+        ALLOCATOR_FRAGMENTS: 0,
+        ALLOCATOR_PRIVATE: 0,
+    }, None
+
+
+def held_bytes(allocator: Allocator, number: int) -> int:
+    """Return what MXNet holds of a device that something was allocated on, in use or not.
+
+    Raises UnavailableError where its pool does not tell.
+    """
+    in_use, pool = allocator.levels[number].now_bytes, allocator.pool(number)
+    if pool is None:
+        raise UnavailableError(_UNTOLD)
+    held = pool.held_bytes()
+    if held is not None and held < in_use:
+        raise UnavailableError(_UNSOUND.format(held, in_use))
+    return in_use if held is None else held
+
+
+def samples(read_at: Sequence[tuple[int, Levels]], device: str, strings: Strings) -> Table:
+    """Return levels read at some times as samples."""
+    place = strings.add(device)
+    rows = ((strings.add(name), place, at, size) for at, found in read_at for name, size in found.items())
+    return table("sample", list(rows))

@@ -1,0 +1,86 @@
+"""The pool in which MXNet keeps a GPU's memory: how much of the device it holds, and what it makes of a size.
+
+MXNet 1.9.1 tells neither. Its storage object has a manager for each device (src/storage/storage.cc), and each of the
+three kinds for a GPU (`MXNET_GPU_MEM_POOL_TYPE`; src/storage/pooled_storage_manager.h and naive_storage_manager.h) is
+known by the name of its class, which the compiler leaves with the object. What is read is what the manager itself goes
+by: the bytes it took from CUDA and has not given back, and the sizes it rounds up to.
+"""
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tbdprof.hooks.on_mxnet import layout
+
+_STORAGE = "_ZN5mxnet7Storage3GetEv"
+_MANAGERS_OFFSET = 88  # StorageImpl::storage_managers_, after the virtual table and two mutexes of 40 bytes
+_KINDS, _KIND_BYTES = 7, 328  # one LazyAllocArray for each Context::DeviceType
+_FIRST_OFFSET, _POINTER_BYTES = 40, 16  # LazyAllocArray::head_, after a mutex: shared pointers, by index
+_MOST = 16  # of them; more devices than that are kept elsewhere
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A GPU's storage manager; sizes are in bytes."""
+
+    allocated_bytes: Callable[[int], int]  # what it takes for a size that is asked for
+    held_bytes: Callable[[], int | None]  # what it holds of the device; None: what is in use and nothing else
+
+
+def find(storage_profiler: int, device: int) -> Pool | None:
+    """Return the pool of a device that something was allocated on, given the object MXNet's allocator calls.
+
+    None where this build lays its storage out in another way than 1.9.1, or has a manager of another kind.
+    """
+    index = device >> 32
+    storage = layout.function(_STORAGE)()
+    if storage + _MANAGERS_OFFSET + _KINDS * _KIND_BYTES != storage_profiler or index >= _MOST:
+        return None
+    managers = storage + _MANAGERS_OFFSET + layout.GPU * _KIND_BYTES
+    manager = _word(managers + _FIRST_OFFSET + index * _POINTER_BYTES)
+    make = _OF_CLASS.get(_class(manager)) if manager else None
+    return None if make is None else make(manager)
+
+
+def _naive(manager: int) -> Pool:
+    """GPUPooledStorageManager: whole pages, and above a limit whole multiples of it."""
+    page, large = _word(manager + 16), _word(manager + 24)
+
+    def allocated_bytes(size: int) -> int:
+        rounded = -(-size // page) * page
+        return rounded if rounded <= large else -(-rounded // large) * large
+
+    return Pool(allocated_bytes, lambda: _word(manager + 8))
+
+
+def _rounded(manager: int) -> Pool:
+    """GPUPooledRoundedStorageManager: powers of two from a page on, above a limit whole multiples of it."""
+    page, limit = _word(manager + 32), _word(manager + 40)  # as powers of two
+
+    def allocated_bytes(size: int) -> int:
+        power = (size - 1 or 1).bit_length()
+        return 1 << max(power, page) if power <= limit else -(-size >> limit) << limit
+
+    return Pool(allocated_bytes, lambda: _word(manager + 24))
+
+
+def _unpooled(_manager: int) -> Pool:
+    """NaiveStorageManager: each block is CUDA's own."""
+    return Pool(lambda size: size, lambda: None)
+
+
+_OF_CLASS: dict[str, Callable[[int], Pool]] = {
+    "N5mxnet7storage23GPUPooledStorageManagerE": _naive,
+    "N5mxnet7storage30GPUPooledRoundedStorageManagerE": _rounded,
+    "N5mxnet7storage19NaiveStorageManagerINS0_16GPUDeviceStorageEEE": _unpooled,
+}
+
+
+def _class(thing: int) -> str:
+    """Return the name of a C++ object's class: its virtual table begins behind the pointer to what describes it."""
+    described = _word(_word(thing) - 8)
+    return ctypes.string_at(_word(described + 8)).decode(errors="replace")
+
+
+def _word(address: int) -> int:
+    return ctypes.c_size_t.from_address(address).value
