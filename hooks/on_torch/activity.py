@@ -190,13 +190,26 @@ def _unanswered(activity: Activity, begin_ns: int) -> list[Call]:
     capturing = list(pairwise(captures))[::2]
     answered = {each.number for each in activity.launched}
     return [
-        call
-        for call in activity.calls
-        if _LAUNCH.match(call.name)
-        and call.start_ns >= begin_ns
-        and call.number not in answered
-        and not any(first <= call.start_ns <= last for first, last in capturing)
+        calls[0]
+        for calls in _nested(call for call in activity.calls if _LAUNCH.match(call.name))
+        if calls[0].start_ns >= begin_ns
+        and not any(call.number in answered for call in calls)
+        and not any(first <= calls[0].start_ns <= last for first, last in capturing)
     ]
+
+
+def _nested(calls: Iterable[Call]) -> list[list[Call]]:
+    """Return calls with those within them: the runtime asks the driver to launch, and both may be told."""
+    found: list[list[Call]] = []
+    outermost: dict[int, list[Call]] = {}  # the last by thread
+    for call in sorted(calls, key=lambda call: (call.start_ns, -call.end_ns)):
+        around = outermost.get(call.thread)
+        if around is not None and call.end_ns <= around[0].end_ns:
+            around.append(call)
+        else:
+            outermost[call.thread] = [call]
+            found.append(outermost[call.thread])
+    return found
 
 
 def _row(each: Launched, call: Call | None, spans: Mapping[int, int], strings: Strings) -> tuple[object, ...]:

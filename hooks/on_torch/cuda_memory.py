@@ -23,6 +23,7 @@ from tbdprof.records import Strings, Table, table
 
 Levels = Mapping[str, int]  # bytes by counter
 _SHARED_POOL = (0, 0)
+_FOLLOWED = "native"
 _STATISTICS = {
     ALLOCATOR_RESERVED: "reserved_bytes.all.current",
     ALLOCATOR_ALLOCATED: "allocated_bytes.all.current",
@@ -67,6 +68,18 @@ def uncounted(existing: Sequence[Existing], device: str | None) -> dict[str, str
         if counted[device] != listed
     ]
     return {"existing blocks": f"when the memory window began {'; '.join(wrong)}"} if wrong else {}
+
+
+def untold(device: str | None) -> dict[str, str]:
+    """Return why allocations are not told, where they are not: the profiler follows one of its allocators."""
+    if device in (None, "cpu") or not is_on():
+        return {}
+    backend = torch.cuda.get_allocator_backend()
+    if backend == _FOLLOWED:
+        return {}
+    return {
+        "memory": f"torch's profiler does not follow the allocator {backend}: leave `backend` out of PYTORCH_ALLOC_CONF"
+    }
 
 
 def levels(device: str | None) -> Levels:

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
+from tbdprof.hooks.on_torch.arguments import device_text
 from tbdprof.hooks.on_torch.owners import Watched, local_part
-from tbdprof.hooks.on_torch.trace import device_text
 from tbdprof.records import Optimizer, Parameter
 
 _KINDS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}

@@ -39,7 +39,9 @@ class MemoryWindow:
         self._is_open = True
         try:
             self._existing = owners.existing(watch.watched)
-            self._missing.update(cuda_memory.uncounted(self._existing, self._device))
+            self._missing.update(
+                cuda_memory.untold(self._device) or cuda_memory.uncounted(self._existing, self._device)
+            )
             watch.open_window(reads_owners=True)
             watch.markers.place(
                 Mark(Point.BEGIN, owned=owners.everything(watch.watched)),

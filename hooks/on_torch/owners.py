@@ -10,8 +10,8 @@ from torch.utils._pytree import tree_leaves
 
 from tbdprof.hooks.naming import prefixes
 from tbdprof.hooks.on_torch import cuda_memory
+from tbdprof.hooks.on_torch.arguments import device_text
 from tbdprof.hooks.on_torch.events import Existing, Owned, SeenTensor
-from tbdprof.hooks.on_torch.trace import device_text
 from tbdprof.records import Role
 
 Named = Sequence[tuple[str, torch.Tensor]]

@@ -1,13 +1,10 @@
 """One session of torch's profiler, and its event tree read into a `Trace`."""
 
-import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import ClassVar
 
-import torch
-from torch._C._autograd import _KinetoEvent, _profiler_type, _supported_activities
+from torch._C._autograd import _profiler_type, _supported_activities
 from torch._C._profiler import (
     ActiveProfilerType,
     ProfilerActivity,
@@ -16,13 +13,14 @@ from torch._C._profiler import (
     _ExtraFields_Allocation,
     _ExtraFields_TorchOp,
     _ProfilerEvent,
-    _TensorMetadata,
+    _RecordFunctionFast,
 )
 from torch.autograd.profiler import profile
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks.clock import wall_offset_ns
-from tbdprof.hooks.on_torch import activity, kinds, precision, process, works
+from tbdprof.hooks.on_torch import activity, arguments, process
+from tbdprof.hooks.on_torch.arguments import device_text
 from tbdprof.hooks.on_torch.events import (
     Enter,
     Event,
@@ -33,23 +31,17 @@ from tbdprof.hooks.on_torch.events import (
     Point,
     Region,
     Scope,
-    SeenTensor,
     Trace,
     relate,
     tell_last_runs,
 )
-from tbdprof.hooks.on_torch.operands import Argument, Operand
 from tbdprof.hooks.on_torch.room import Room
-from tbdprof.records import Operation
 
 MARKER = "##tbd:"
+_WHOLE = f"{MARKER}whole"  # the range around a window
 _TAKEN = "another torch profiler began within the window and took its events: leave it off while tbdprof records"
 _NOT_RUNNING = "not running"  # so torch 2.11 ends a session that was taken over
-_SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _SCOPES = {RecordScope.BACKWARD_FUNCTION: Scope.BACKWARD, RecordScope.USER_SCOPE: Scope.USER}
-
-
-_Lists = Mapping[int, Sequence[object]]  # arguments by the operator's correlation number
 
 
 def is_profiler_active() -> bool:
@@ -84,12 +76,18 @@ class Session:
                 expose_kineto_event_metadata=on_gpu,
             ),
         )
+        self._whole: _RecordFunctionFast | None = None
         self._offset_ns = wall_offset_ns()
         Session.is_on = True
         try:
             with process.quiet_profiler():
                 self._profile.__enter__()  # type: ignore[no-untyped-call]
             process.stop_polling()
+            if not self._of_kernels:
+                # The tree lacks what a GPU's allocator did outside any range: most of what Python's own code frees.
+                whole = _RecordFunctionFast(_WHOLE)
+                whole.__enter__()
+                self._whole = whole
         except RuntimeError as error:
             self._room.give_back()
             Session.is_on = False
@@ -106,7 +104,7 @@ class Session:
         if result is None:
             raise UnavailableError(_TAKEN)
         events = result.events() if self._of_kernels else []
-        reader = _Reader(self._offset_ns, ended_ns, marks, _lists(events) if self._of_kernels else None)
+        reader = _Reader(self._offset_ns, ended_ns, marks, arguments.lists_of(events) if self._of_kernels else None)
         for root in result.experimental_event_tree():
             reader.read(root)
         trace = reader.trace()
@@ -119,6 +117,9 @@ class Session:
     def _leave(self) -> None:
         self._room.give_back()
         Session.is_on = False
+        whole, self._whole = self._whole, None
+        if whole is not None:
+            whole.__exit__(None, None, None)
         if self._of_kernels or is_profiler_active():
             with process.quiet_profiler():
                 self._exit()
@@ -141,7 +142,7 @@ class _Reader:
     With the lists among operators' arguments it tells what they compute, else the tensors they read.
     """
 
-    def __init__(self, offset_ns: int, ended_ns: int, marks: dict[int, Mark], lists: _Lists | None) -> None:
+    def __init__(self, offset_ns: int, ended_ns: int, marks: dict[int, Mark], lists: arguments.Lists | None) -> None:
         self._offset_ns = offset_ns
         self._ended_ns = ended_ns
         self._marks = marks
@@ -158,7 +159,7 @@ class _Reader:
                 continue
             _, fields = node.typed
             inside = parent
-            if isinstance(fields, _ExtraFields_TorchOp):
+            if isinstance(fields, _ExtraFields_TorchOp) and fields.name != _WHOLE:
                 if fields.name.startswith(MARKER):
                     self._marked(node, fields)
                     continue
@@ -187,11 +188,11 @@ class _Reader:
             number=fields.sequence_number,
             parent=parent,
             correlation=node.correlation_id,
-            shapes=[_shapes(value) for value in fields.inputs],
-            tensors=() if self._lists is not None else list(_tensors(fields.inputs)),
+            shapes=[arguments.shapes_of(value) for value in fields.inputs],
+            tensors=() if self._lists is not None else list(arguments.tensors_of(fields.inputs)),
         )
         if self._lists is not None:
-            region.operation, region.work = _work(node, fields, self._lists)
+            region.operation, region.work = arguments.work_of(node, fields, self._lists)
         self._regions.append(region)
         self._add(node, Enter(region))
         return region
@@ -231,75 +232,3 @@ def _memory(node: _ProfilerEvent, fields: _ExtraFields_Allocation) -> MemoryEven
         total_bytes=fields.total_allocated,
         was_tensor=fields.id is not None,
     )
-
-
-def _lists(events: Sequence[_KinetoEvent]) -> _Lists:
-    """Return the arguments that are no tensors, of which the event tree has the single numbers only."""
-    return {
-        event.correlation_id(): event.concrete_inputs()
-        for event in events
-        if works.has_work(event.name()) and kinds.kind_of(event) == kinds.OPERATOR
-    }
-
-
-def _work(node: _ProfilerEvent, fields: _ExtraFields_TorchOp, lists: _Lists) -> tuple[Operation, str | None]:
-    """Return what an operator computes; tree and events of one session number it alike.
-
-    Of a sparse tensor the shape does not tell how much there is to do.
-    """
-    if not works.has_work(fields.name) or any(each.layout in _SPARSE for each in _metadata(fields.inputs)):
-        return works.operation_of(fields.name), None
-    told = lists.get(node.correlation_id, ())
-    values = [_argument(value, told[i] if i < len(told) else None) for i, value in enumerate(fields.inputs)]
-    return works.told_as_text(fields.name, tuple(values), _may_be_tf32(fields))
-
-
-def _argument(value: object, told: object) -> Argument:
-    if isinstance(value, _TensorMetadata):
-        return Operand(tuple(value.sizes), str(value.dtype).removeprefix("torch."), value.dtype.itemsize)
-    if isinstance(value, list):
-        return tuple(_argument(each, None) for each in value)
-    return tuple(told) if isinstance(told, list) else told
-
-
-def _may_be_tf32(fields: _ExtraFields_TorchOp) -> bool:
-    """Return whether a GPU computes this operator's products of float32 in TF32."""
-    gpus = (each.device.index or 0 for each in _metadata(fields.inputs) if each.device.type == "cuda")
-    if not precision.has_tf32(next(gpus, None)):
-        return False
-    operation = works.operation_of_products(fields.name)
-    if operation in (Operation.CONVOLUTION, Operation.RECURRENT):
-        return precision.is_tf32(operation)
-    return fields.allow_tf32_cublas
-
-
-def _metadata(values: Sequence[object]) -> Iterator[_TensorMetadata]:
-    for value in values:
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, _TensorMetadata):
-                yield each
-
-
-def _shapes(value: object) -> object:
-    if isinstance(value, _TensorMetadata):
-        return value.sizes
-    return [each.sizes for each in value] if isinstance(value, list) else None
-
-
-def _tensors(values: Sequence[object]) -> Iterator[SeenTensor]:
-    for each in _metadata(values):
-        if each.storage_data_ptr:
-            elements = math.prod(each.sizes)
-            yield SeenTensor(
-                device=device_text(each.device),
-                address=each.storage_data_ptr,
-                bytes=elements * each.dtype.itemsize,
-                shape=tuple(each.sizes),
-            )
-
-
-def device_text(device: torch.device) -> str:
-    """Return "cpu" or "cuda:0"."""
-    if device.type == "cpu":
-        return "cpu"
-    return f"{device.type}:{device.index if device.index is not None and device.index >= 0 else 0}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tbdprof.analysis.account import account, has_events, of_device
+from tbdprof.analysis.account import Account, account, has_events, of_device
 from tbdprof.analysis.blocks import lifetimes
 from tbdprof.analysis.identities import state_arrays
 from tbdprof.analysis.missing import GPU_ONLY, NOT_OUT_OF_MEMORY
@@ -26,13 +26,17 @@ FIXED = ("weights", "weight_gradients", "dynamic")  # whatever the batch
 TRIED, ESTIMATED = "tried", "estimated"
 NOT_SAID = "the allocator does not say how much there is"
 NO_BATCH = "the loop did not tell how many samples a step has"
+NONE_FITS = "no batch that was tried fits"
 NO_ROOM = "weights, gradients and optimizer state alone leave no room"
 NOT_LEFT = "not told how much memory was left"
 ON_HOST = "the host's memory was asked for, and the run is on a GPU: what lay in it is not told"
 _UNITS = {"": 1, "bytes": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
-_ASKED = re.compile(r"tried to allocate (\d+(?:\.\d+)?) *(bytes|[KMGT]?i?B)?", re.I)
+_ASKED = re.compile(r"(?:tried|trying) to allocate (\d+(?:\.\d+)?) *(bytes|[KMGT]?i?B)?", re.I)
 _SHAPED = re.compile(r"allocating tensor with shape\[([\d,]*)\] and type (\w+)")
 _OF_DEVICE = re.compile(r"total capacity of (\d+(?:\.\d+)? \w+) of which (\d+(?:\.\d+)? \w+) is free", re.I)
+_OF_HOST = re.compile(r"DefaultCPUAllocator|device:CPU:\d+ by allocator")  # PyTorch's and TensorFlow's
+_ALLOCATED = re.compile(r"of the allocated memory (\d+(?:\.\d+)?) (\w+) is allocated by PyTorch", re.I)
+_HALF_A_DIGIT = "0.005"  # of what is told to two decimals
 _ITEM_BYTES = {"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1, "bool": 1}
 
 
@@ -96,7 +100,9 @@ def examine(recording: Recording) -> PostMortem | None:
         peaks={int(size): took for size, took in run.batch_peaks.items()},
         room_bytes=run.batch_room_bytes,
     )
-    return found if run.fitting_batch is not None else _with_estimate(found, run)
+    # Where none of the batches that were tried fits, no estimate may say that one does.
+    was_tried = run.fitting_batch is not None or run.batch_room_bytes is not None
+    return found if was_tried else _with_estimate(found, run)
 
 
 def reasons(recording: Recording, found: PostMortem | None) -> Mapping[str, str]:
@@ -144,7 +150,7 @@ def _size(number: str, unit: str) -> int:
 
 
 def _is_of_host(run: Run) -> bool:
-    return run.device != "cpu" and "DefaultCPUAllocator" in run.asked_for
+    return run.device != "cpu" and _OF_HOST.search(run.asked_for) is not None
 
 
 def _left(recording: Recording) -> dict[str, int]:
@@ -173,12 +179,26 @@ def _open_window(recording: Recording) -> Window | None:
 
 
 def _by_category(recording: Recording, window: Window) -> dict[str, int]:
-    """Return the categories after the last allocation that succeeded; what the failure frees comes after it."""
+    """Return the categories as they were when the allocation failed; what the failure frees comes after it."""
     worked = account(recording, _with_last_owners(recording, window))
-    made = np.searchsorted(worked.levels.sequence, worked.blocks.start)
-    row = int(made.max(initial=0))
+    row = _row_of_failure(worked, recording.run.asked_for)
     sizes = {category: sum(int(worked.series(role)[row]) for role in roles) for category, roles in CATEGORIES.items()}
     return sizes | {"rounding": int(worked.levels.rounding_bytes[row])}
+
+
+def _row_of_failure(worked: Account, said: str) -> int:
+    """Return the last event before the failure: where the allocator says what it had, that many bytes were live.
+
+    Else it is the last allocation that succeeded, and what was freed between it and the failure counts as live.
+    """
+    levels = worked.levels
+    last = int(np.searchsorted(levels.sequence, worked.blocks.start).max(initial=0))
+    told = _ALLOCATED.search(said)
+    if told is None:
+        return last
+    live = (levels.known_bytes + levels.rounding_bytes)[last:]
+    near = np.flatnonzero(np.abs(live - _size(told[1], told[2])) <= _size(_HALF_A_DIGIT, told[2]))
+    return last + int(near[0]) if len(near) else last
 
 
 def _with_last_owners(recording: Recording, window: Window) -> Window:
@@ -258,6 +278,8 @@ def _bytes(parameter: Parameter) -> int:
 def _why_no_batch(found: PostMortem) -> str:
     if not found.batch_size:
         return NO_BATCH
+    if found.room_bytes is not None:
+        return NONE_FITS
     if found.live is None or found.asked_bytes is None or found.free_bytes is None:
         return "what was live, asked for and left is not known"
     return NO_ROOM

@@ -32,6 +32,7 @@ SMALL = "you tried to allocate 200 bytes"
         (ON_HOST, 4096),
         ("OOM when allocating tensor with shape[32,64,112,112] and type float on /job:localhost", 4 * 32 * 64 * 112**2),
         ("OOM when allocating tensor with shape[] and type double on /job:localhost", 8),
+        ("Out of memory while trying to allocate 4294967296 bytes.", 4 * GIB),
         ("Failed to allocate CPU Memory", None),
         ("cudaMalloc retry failed: out of memory", None),
         ("std::bad_alloc", None),
@@ -116,19 +117,24 @@ def test_the_hosts_memory_running_out_under_a_run_on_a_gpu_is_told_as_that(monke
     assert "the host's memory was asked for" in summary.missing["post_mortem.live"]
 
 
-def failed_step(story: MemoryStory) -> tuple[Window, Window]:
-    """A memory window that ended within its second step, and what was read then: the gradient's owner is new."""
+def failed_step(story: MemoryStory, *, frees: bool = False) -> tuple[Window, Window]:
+    """A memory window that ended within its second step, and what was read then: the gradient's owner is new.
+
+    With `frees` the first step's map is freed before the failure, and the second's by it.
+    """
     weight = story.existing(100)
     with story.phase(Phase.FORWARD):
-        story.allocate(40)
+        maps = [story.allocate(40)]
     story.own(weight, Role.WEIGHT, "w")
     story.mark()
     with story.phase(Phase.FORWARD), story.operator("conv", Phase.FORWARD):
         story.free(story.allocate(500, was_tensor=0))
-        story.allocate(80)
+        maps.append(story.allocate(80))
     with story.phase(Phase.BACKWARD), story.operator("conv_backward", Phase.BACKWARD):
         gradient = story.allocate(100)
         story.allocate(30)
+    for each in maps if frees else ():
+        story.free(each)
     opened = story.window(0)
     opened.state = "cut short"
     last = MemoryStory()
@@ -150,6 +156,16 @@ def test_in_a_memory_window_all_is_told_apart_as_it_was_at_the_last_allocation()
     # The maps of both steps, 40 + 80, and the map's gradient of 30; the scratch of 500 was gone before.
     assert live(found) == {"weights": 100, "weight_gradients": 100, "feature_maps": 150}
     assert (found.others_bytes, found.live_bytes, found.told_apart) == (0, 350, True)
+
+
+@pytest.mark.parametrize(("live_bytes", "maps"), [(350, 150), (310, 110), (230, 30), (999, 150)])
+def test_what_was_live_is_what_the_allocator_says_it_had(live_bytes: int, maps: int) -> None:
+    story = MemoryStory(base_total=100)
+    windows = failed_step(story, frees=True)
+    said = f"{SMALL}. Of the allocated memory {live_bytes} bytes is allocated by PyTorch"
+    found = examined(Recording(make.run(asked_for=said), list(windows), story.strings))
+
+    assert live(found) == {"weights": 100, "weight_gradients": 100, "feature_maps": maps}
 
 
 SGD = Optimizer("sgd", ("w",), {"momentum": 0.9})
@@ -198,6 +214,15 @@ def test_a_batch_that_was_tried_goes_before_an_estimate() -> None:
     text = terminal.render(summarize(recording), width=120)
     assert text.startswith("out of memory\n" + SMALL)
     assert "--batch-size 5, tried in a process of its own: 600 B of 700 B" in text
+
+
+def test_where_no_batch_fits_that_was_tried_none_is_estimated() -> None:
+    facts = {"batch_size": 10, "batch_room_bytes": 700, "parameters": (parameter("w", 25),), "optimizers": (SGD,)}
+    found = summarize(ended(owned_story(), samples={DEVICE_FREE: 100}, **facts))
+
+    assert found.post_mortem is not None
+    assert found.post_mortem.fitting_batch is None
+    assert found.missing["post_mortem.fitting_batch"] == "no batch that was tried fits"
 
 
 def test_a_run_that_ended_otherwise_has_no_post_mortem() -> None:

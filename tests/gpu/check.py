@@ -5,7 +5,8 @@
 Results are in DIR/results.txt and results.json after every check; a call with --only adds to them. A check passes,
 fails, or is not possible here, with the reason. Exits with 1 unless all that were called for passed.
 
-With TBDPROF_REHEARSE=1 it runs at tiny sizes on a CPU, which shows nothing but that the checks themselves run.
+With TBDPROF_REHEARSE=1 it runs at tiny sizes on a CPU, with TBDPROF_REHEARSE=cuda on a simulated device, which shows
+nothing but that the checks themselves run.
 """
 
 import argparse
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 def runner(folder: Path) -> Runner:
     """Return what runs checks in processes, or says why none can be run here."""
     try:
-        if not setting.REHEARSED:
+        if not setting.ON_CPU:
             cuda_driver.limits(0)
     except UnavailableError as error:
         verdict = Verdict(NOT_POSSIBLE, str(error))

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpu import beside, nets, products, runs
+from gpu import beside, nets, products, runs, setting
 from gpu import cost as costs
 from gpu.cupti_records import cupti_records
 from gpu.fixtures import parted, trimmed
 from gpu.schedule import FAIL, NOT_POSSIBLE, PASS, Check, Verdict, judged
-from gpu.setting import DEVICE, STEADY_S, WINDOW_S
+from gpu.setting import DEVICE, LARGE_BATCH, STEADY_S, WINDOW_S
 
 from tbdprof import doctor, exact
 from tbdprof.analysis.energy import counter_against_power, energy
@@ -29,7 +29,6 @@ from tbdprof.report import doctor_report
 HERE = Path(__file__).parent
 POINTS = 0.03  # busy, between the levels
 WITHIN = 16  # of the 20 longest kernels
-LARGE_BATCH = 4096
 COUNT_S = 130.0
 
 
@@ -151,7 +150,11 @@ def steady_energy(folder: Path) -> Verdict:
 def out_of_memory(folder: Path) -> Verdict:
     """A batch that cannot fit: what was live, what was asked for, and a batch that then does."""
     asked = dataclasses.replace(
-        runs.request(folder, "bf16", LARGE_BATCH), output=folder / "out-of-memory.tbd", warmup=2, steps=2
+        runs.request(folder, "bf16", LARGE_BATCH),
+        batch_size=LARGE_BATCH,
+        output=folder / "out-of-memory.tbd",
+        warmup=2,
+        steps=2,
     )
     try:
         runs.suite_run(asked)
@@ -159,6 +162,8 @@ def out_of_memory(folder: Path) -> Verdict:
         said = str(error)
     else:
         return Verdict(FAIL, f"batch {LARGE_BATCH} did fit")
+    if not asked.path().exists():  # it was out of memory before the training began
+        return Verdict(FAIL, "nothing was recorded", {"line": said})
     summary = summarize(load_recording(asked.path()))
     ended = summary.post_mortem
     if ended is None:
@@ -250,6 +255,7 @@ def _fits(batch_size: int, folder: Path) -> bool:
     """Tell whether a batch trains, in a process of its own."""
     words = ["run", "resnet50", "--framework", "torch", "--device", DEVICE, "--precision", "bf16", "-q", "--force"]
     sizes = ["--batch-size", str(batch_size), "--steps", "2", "--warmup", "2", "-o", str(folder / "that-fits.tbd")]
+    sizes += [word for name, value in setting.IMAGE.items() for word in (f"--{name.replace('_', '-')}", value)]
     done = subprocess.run([sys.executable, "-m", "tbdprof", *words, *sizes], stdout=subprocess.DEVNULL, check=False)
     return done.returncode == 0
 

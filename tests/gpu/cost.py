@@ -64,7 +64,7 @@ def bare(net: Net) -> float:
 def instruments_of(arm: str) -> Instruments:
     """Return what is on in a window as in a run, without looking each time whether it can be had."""
     collectors: list[Collector] = [HostLoad()] if arm in ("clean", PM) else []
-    collectors += [] if setting.REHEARSED else [NvmlSampler(0)]
+    collectors += [] if setting.ON_CPU else [NvmlSampler(0)]
     if arm == PM:
         collectors.insert(0, CounterSampler(DEVICE))
     return Instruments({window_of(arm): collectors})

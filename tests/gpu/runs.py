@@ -58,7 +58,7 @@ def own_run(
 
     Where it is kept, what lies beneath the allocator is measured before, as `tbdprof run` does.
     """
-    beneath = {} if setting.REHEARSED or path is None else context.measure(0, "torch").facts()
+    beneath = {} if setting.ON_CPU or path is None else context.measure(0, "torch").facts()
     with drive.prepared("torch", Setting(DEVICE, setting.THREADS, setting.precision(precision), 0)) as hook:
         net = build()
         hook.watch(net.models, net.optimizers)

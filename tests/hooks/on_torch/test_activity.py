@@ -395,6 +395,17 @@ def test_a_call_within_a_call_launches_no_second_kernel() -> None:
     assert int(found.kernels()["gemm"]["launch_ns"]) == 1330
 
 
+@pytest.mark.parametrize("answered", [90, 91])
+def test_a_launch_that_is_told_twice_under_two_numbers_is_not_lost(answered: int) -> None:
+    story = a_step()
+    story.call(90, "cudaLaunchKernel", 1910, 1930)
+    story.call(91, "cuLaunchKernelEx", 1915, 1925)
+    assert "launches without their kernel (1)" in found_in(story).missing["kernels lost"]
+
+    story.kernel(answered, "twice", 1940, 1950)
+    assert found_in(story).missing == {}
+
+
 def test_a_clock_that_is_a_millisecond_behind_is_caught() -> None:
     late = a_step()
     late.marks = [(time + 10**6, event) for time, event in late.marks]

@@ -68,6 +68,7 @@ class FakeCuda:
     )
     allocated: int = 512 + 2 * MIB
     snapshot_fails: bool = False
+    backend: str = "native"
     emptied: int = 0
 
     def memory_snapshot(self, mempool_id: object = None, *, include_traces: bool = True) -> list[dict[str, Any]]:
@@ -96,6 +97,9 @@ class FakeCuda:
 
     def is_initialized(self) -> bool:
         return True
+
+    def get_allocator_backend(self) -> str:
+        return self.backend
 
     def empty_cache(self) -> None:
         self.emptied += 1
@@ -133,6 +137,15 @@ def test_an_allocator_without_a_list_of_blocks_ends_no_window(cuda: FakeCuda) ->
     assert cuda_memory.blocks() == []
     assert "lists 0" in cuda_memory.uncounted([], GPU)["existing blocks"]
     assert cuda_memory.pools(GPU)[0] == {ALLOCATOR_PRIVATE: 0}
+
+
+def test_an_allocator_that_the_profiler_does_not_follow_is_named(cuda: FakeCuda) -> None:
+    assert cuda_memory.untold(GPU) == {}
+
+    cuda.backend = "cudaMallocAsync"
+
+    assert "does not follow the allocator cudaMallocAsync" in cuda_memory.untold(GPU)["memory"]
+    assert cuda_memory.untold("cpu") == {}
 
 
 def test_what_the_allocator_holds_and_what_the_driver_has_left(cuda: FakeCuda) -> None:

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 import pytest
 import torch
 from torch import nn
+from torch._C._profiler import _ExtraFields_Allocation
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
-from tbdprof.errors import UsageError
+from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks import Setting
 from tbdprof.hooks.on_torch import TorchHook, hook, owners, process
 from tbdprof.hooks.on_torch.process import accounting_flag
-from tbdprof.hooks.on_torch.trace import is_profiler_active
+from tbdprof.hooks.on_torch.trace import Session, is_profiler_active
 from tbdprof.hooks.on_torch.watch import Markers
 from tbdprof.records import Strings
 
@@ -29,6 +30,21 @@ def trained() -> Iterator[Trained]:
     torch_hook.watch([model], [trainer])
     yield torch_hook, model, trainer
     torch_hook.close()
+
+
+def test_nothing_happens_to_memory_outside_every_range() -> None:
+    """What torch's tree lacks of a GPU: only what lies within a range is in it."""
+    session = Session("memory")
+    kept = torch.empty(1000)
+    del kept
+    with pytest.raises(UnavailableError):  # no window's first marker was placed
+        session.end({})
+
+    result = session._profile.kineto_results
+    assert result is not None
+    roots = [root.typed[1] for root in result.experimental_event_tree()]
+    assert roots
+    assert not any(isinstance(fields, _ExtraFields_Allocation) for fields in roots)
 
 
 def state(model: nn.Module, trainer: torch.optim.Optimizer) -> list[object]:
