@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
 from tbdprof.hooks import FIRST, Drained, Facts, Setting
 from tbdprof.hooks.environment import Environment
+from tbdprof.hooks.on_tensorflow import exhausted
 from tbdprof.hooks.on_tensorflow.importing import import_tensorflow, quiet
 from tbdprof.hooks.windows import Window, Windows
 from tbdprof.records import Peaks, Strings
@@ -69,8 +70,10 @@ class TensorflowHook:
 
     @property
     def independent_total(self) -> str | None:
-        """None where TensorFlow began with the allocator that tells of every block."""
-        return _LATE if self._joined is None or self._joined.follower is None else None
+        """None where every block is told of: followed from the first on, or listed by a GPU's allocator."""
+        if self._joined is None or (self._joined.follower is None and not self._lists_blocks()):
+            return _LATE
+        return None
 
     @property
     def watched_since(self) -> str:
@@ -211,12 +214,7 @@ class TensorflowHook:
 
     def out_of_memory(self, error: BaseException) -> str | None:
         """Return TensorFlow's sentence about what it could not allocate, if the error means out of memory."""
-        if isinstance(error, MemoryError):
-            return str(error) or "the host's memory"
-        tf = sys.modules.get("tensorflow")
-        if tf is None or not isinstance(error, tf.errors.ResourceExhaustedError):
-            return None
-        return str(error.message).partition("\n")[0]
+        return exhausted.said(error)
 
     def give_back_memory(self) -> str | None:
         """Tell what TensorFlow keeps: of a GPU's memory all it ever had."""
@@ -258,6 +256,11 @@ class TensorflowHook:
         if self._joined is None:
             raise UsageError("the TensorFlow hook is used before prepare() or attach(), or after close()")
         return self._joined
+
+    def _lists_blocks(self) -> bool:
+        from tbdprof.hooks.on_tensorflow import memory
+
+        return bool(memory.levels(self._device()))
 
     def _device(self) -> str:
         joined = self._require()

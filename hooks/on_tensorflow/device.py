@@ -20,6 +20,10 @@ _LAUNCH = "cuLaunch"
 _LOST = "{} records of kernels, copies or sets of {} were lost"
 _UNLAUNCHED = "{} of {} kernels, copies and sets came without the call that asked for them"
 _UNTOLD = "it did not find CUPTI, was not let use it, or nothing ran there"
+_ONE_BY_ONE = (
+    "while TensorFlow's profiler is on, XLA launches one by one the kernels that it launches as CUDA graphs otherwise: "
+    "gaps between them are longer than in clean steps"
+)
 _OFF = "the device's times may be off by {:.0f} µs"
 
 
@@ -57,6 +61,7 @@ def build(trace: Trace, spans: Table, strings: Strings) -> Device:
     last_ns = max((event.end_ns for event in possible), default=0)
     samples = table("sample", [(strings.add(name), -1, last_ns, float(value)) for name, value in values.items()])
     missing = {
+        **({"graphs of kernels": _ONE_BY_ONE} if any(event.hlo_op for event in possible) else {}),
         **({"kernels lost": _LOST.format(lost, lost + len(made))} if lost else {}),
         **({"launches of kernels": _UNLAUNCHED.format(calls.count(None), len(made))} if None in calls else {}),
         **({"clock of kernels": _OFF.format(early_ns / 1e3)} if early_ns > TOLERATED_NS else {}),

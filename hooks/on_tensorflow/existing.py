@@ -1,6 +1,6 @@
 """What was allocated when a memory window began.
 
-On a CPU the allocator writes down its blocks (`snapshot`): they are what was there, but for those the window saw made
+The allocator writes down its blocks (`snapshot`): they are what was there, but for those the window saw made
 before that. Else known are: what was followed from the first allocation on until the end of the first steps
 (`Follower`); what the window itself sees freed, which it is told of in full; and what Python can see then. A block that
 was followed where the window sees another made first has gone in between. A variable that lies elsewhere than when it

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tbdprof.collect import cuda_driver, host
+from tbdprof.collect.context import has_driver
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks.on_tensorflow import owners
 from tbdprof.hooks.on_tensorflow.naming import plain
@@ -31,9 +32,18 @@ def choose_device(wanted: str) -> str:
         return "cpu"
     number = int(match[1] or 0)
     if number >= len(gpus):
-        seen = f"the last one is cuda:{len(gpus) - 1}" if gpus else "choose --device cpu"
+        seen = f"the last one is cuda:{len(gpus) - 1}" if gpus else _why_none()
         raise UnavailableError(f"TensorFlow sees no device {wanted}: {seen}")
     return f"cuda:{number}"
+
+
+def _why_none() -> str:
+    """Say why TensorFlow may have no GPU: it does without one where it cannot load one of CUDA's libraries."""
+    if not tf.test.is_built_with_cuda():
+        return "it is built without CUDA; choose --device cpu"
+    if not has_driver():
+        return "there is no NVIDIA driver; choose --device cpu"
+    return "it did not find all of CUDA's libraries (`pip install 'tensorflow[and-cuda]'`); or choose --device cpu"
 
 
 def set_threads(threads: int) -> None:

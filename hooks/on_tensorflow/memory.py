@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import tensorflow as tf
 
+from tbdprof.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALLOCATOR_RESERVED
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks import Drained
 from tbdprof.hooks.on_tensorflow import eager, owners, snapshot
@@ -14,7 +15,7 @@ from tbdprof.hooks.on_tensorflow.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.tables import BEGIN, Recorded, build
 from tbdprof.hooks.on_tensorflow.trace import Session
 from tbdprof.hooks.on_tensorflow.watch import Watch
-from tbdprof.records import Strings
+from tbdprof.records import Strings, table
 
 
 class MemoryWindow:
@@ -37,6 +38,7 @@ class MemoryWindow:
         self._recorded = Recorded(device, followed, watch.watched.variables(), outside)
         self._missing: dict[str, str] = {}
         self._is_done = False
+        self._left: tuple[int, Mapping[str, int]] = (0, {})  # what the allocator held in the end, and when
         self._session = Session()
         # Before the session: what Python sees is there before all that is told.
         self._recorded.seen = owners.visible(device)
@@ -46,8 +48,9 @@ class MemoryWindow:
         try:
             self._session.mark(BEGIN)
             self._recorded.total_bytes = allocated_bytes(device)
+            if followed or device != "cpu":  # the CPU's allocator may be one that does not tell of small blocks
+                whole = self._recorded.held = snapshot.take(device)
             if followed:
-                whole = self._recorded.held = snapshot.take() if device == "cpu" else None
                 known = [whole.blocks] if whole is not None else followed.values()
                 owners.renew(watch.watched, {address for blocks in known for address in blocks})
             watch.open_window(self._session, reads_owners=True)
@@ -69,6 +72,7 @@ class MemoryWindow:
         self._is_open = False
         self._recorded.reads = self._watch.reads
         self._recorded.named = self._watch.watched.variables()
+        self._left = time.monotonic_ns(), levels(self._recorded.device)
         self._recorded.asked = self._log.asked
         with ExitStack() as last:
             last.callback(self._end)
@@ -80,6 +84,11 @@ class MemoryWindow:
         if not self._is_done:
             return Drained({}, [], self._missing)
         tables, marks, missing = build(self._recorded, self._graphs, strings)
+        when, left = self._left
+        device = strings.add(self._recorded.device)
+        rows = [(strings.add(name), device, when, float(size)) for name, size in left.items()]
+        if rows:
+            tables["sample"] = table("sample", rows)
         return Drained(tables, marks, self._missing | missing)
 
     def _end(self) -> None:
@@ -89,6 +98,18 @@ class MemoryWindow:
             self._is_done = True
         except UnavailableError as error:
             self._missing["memory"] = str(error)
+
+
+def levels(device: str) -> Mapping[str, int]:
+    """Return what a GPU's allocator holds of the device, in bytes by counter; nothing where it cannot be asked."""
+    whole = snapshot.take(device) if device != "cpu" else None
+    if whole is None:
+        return {}
+    return {
+        ALLOCATOR_RESERVED: whole.reserved_bytes,
+        ALLOCATOR_ALLOCATED: whole.allocated_bytes,
+        ALLOCATOR_FRAGMENTS: whole.fragments_bytes,
+    }
 
 
 def allocated_bytes(device: str) -> int | None:

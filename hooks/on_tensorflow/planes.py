@@ -1,7 +1,7 @@
 """Reads what TensorFlow's profiler tells of GPUs, of which it is the client of CUPTI itself.
 
-As its source has it (cupti_collector.cc of XLA; nothing of this was seen on a GPU): a plane "/device:GPU:0" has a line
-for each stream, "Stream #13(Kernel)", whose events carry a correlation number and, by what they are, "kernel_details"
+Seen in TensorFlow 2.21 over a stand-in for CUPTI, and not on a card: a plane "/device:GPU:0" has a line for each
+stream, "Stream #13(Memset,Compute)", whose events carry a correlation number and, by what they are, "kernel_details"
 ("regs:32 static_shared:0 … grid:4,1,1 block:256,1,1 …"), "memcpy_details" or "memset_details" ("… size:4096 …"). The
 calls that asked for them have the same number, on lines of their threads, in the plane of the host or in "/host:CUPTI".
 """

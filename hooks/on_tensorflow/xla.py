@@ -31,6 +31,7 @@ _OPERATIONS = {
     "convert": Operation.CAST,
     "reduce": Operation.REDUCTION,
 }
+_LIBRARIES = {"__cublas$": Operation.MATMUL, "__cudnn$conv": Operation.CONVOLUTION}  # what calls to them begin with
 _PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL)
 _PRECISIONS = {"F32": "fp32", "F64": "fp64", "BF16": "bf16", "F16": "fp16"}
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -82,7 +83,17 @@ class Program:
 
     def computes(self, instruction: Any) -> Operation:
         """Return what kind of operation an instruction is by itself."""
+        if instruction.opcode == "custom-call":
+            target = instruction.custom_call_target
+            return next((kind for name, kind in _LIBRARIES.items() if target.startswith(name)), Operation.OTHER)
         return _OPERATIONS.get(instruction.opcode, Operation.OTHER)
+
+    def product_in(self, instruction: Any) -> Any:
+        """Return the product that is fused in an instruction if it is one alone, else the instruction itself."""
+        fused = instruction.called_computation_ids if instruction.opcode == "fusion" else ()
+        inside = [each for part in fused for each in self._computations[part].instructions]
+        products = [each for each in inside if self.computes(each) in _PRODUCTS]
+        return products[0] if len(products) == 1 else instruction
 
     @cached_property
     def named(self) -> frozenset[str]:
@@ -94,8 +105,10 @@ class Program:
         """Tell whether no other instruction computes a product of the same operator."""
         return self._shared[self.operator(instruction)[0]] == 1
 
-    def work(self, instruction: Any) -> Work:
-        """Return what an instruction multiplies by itself."""
+    def work(self, instruction: Any) -> Work | None:
+        """Return what an instruction multiplies by itself, None where a library does that is called for it."""
+        if instruction.opcode == "custom-call":
+            return None
         made, precision = list(instruction.shape.dimensions), _precision(instruction)
         one, other = (list(self._by_id[each].shape.dimensions) for each in instruction.operand_ids[:2])
         if instruction.opcode == "dot":
@@ -177,6 +190,7 @@ def _node(program: Program | None, name: str, region: _Region | None, graphs: Gr
     instruction = None if program is None else program.instruction(name)
     if program is None or instruction is None:
         return around
+    instruction = program.product_in(instruction)
     kind = program.computes(instruction)
     operator, op_type = program.operator(instruction)
     found = graphs.find(region.within(operator), op_type, region.function) if operator and region is not None else None
@@ -198,7 +212,7 @@ def _product(program: Program, instruction: Any, found: Node, region: _Region | 
     work = found.work if program.is_alone(instruction) else None
     if work is None or work.operation not in _PRODUCTS:
         work = program.work(instruction)
-    return replace(found, operation=work.operation, work=work, shapes=None, gradients=(), adds_to=None)
+    return replace(found, operation=program.computes(instruction), work=work, shapes=None, gradients=(), adds_to=None)
 
 
 def _precision(instruction: Any) -> str:

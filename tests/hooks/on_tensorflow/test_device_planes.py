@@ -193,6 +193,14 @@ def test_instructions_of_xla_are_told_where_they_were_asked_for() -> None:
     assert (event.start_ns - ZERO_NS, event.end_ns - ZERO_NS) == (120, 125)
 
 
+def test_where_xla_launched_it_is_said_that_it_does_so_otherwise_without_a_profiler() -> None:
+    story = Story()
+    story.call(2, "cuLaunchKernel", 120, 5)
+    story.did(13, "k", 400, 5, kernel_details=KERNEL, hlo_op="dot.3", hlo_module="a_inference_step_3__1")
+    assert "one by one" in built(story.read())[0].missing["graphs of kernels"]
+    assert "graphs of kernels" not in built(whole().read())[0].missing
+
+
 def test_a_call_that_names_an_instruction_of_xla_is_not_another_one() -> None:
     story = Story()
     stats: dict[str, Any] = {"correlation_id": 5, "hlo_op": "dot.3", "hlo_module": "a_inference_step_3__1"}
