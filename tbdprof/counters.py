@@ -56,6 +56,7 @@ COUNTED_FADD = "counted_fadd"
 COUNTED_FMUL = "counted_fmul"
 COUNTED_FP32_PIPE = "counted_fp32_pipe"  # fraction of the elapsed time
 COUNTED_TENSOR_PIPE = "counted_tensor_pipe"
+COUNTED_PAIRS_PIPE = "counted_pairs_pipe"  # of it: products of pairs of halves (HFMA2.MMA), not of matrices
 COUNTED_TENSOR_OPS = "counted_tensor_ops"  # floating-point operations of the tensor cores, a multiply-add two; + _type
 COUNTED_DRAM_BYTES = "counted_dram_bytes"
 

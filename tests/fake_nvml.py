@@ -14,6 +14,7 @@ NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, 
 WORDS = {3: "Not Supported", 4: "Insufficient Permissions", 6: "Not Found", 12: "NVML Shared Library Not Found"}
 UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 WALL_OFFSET_NS = 1_700_000_000_000_000_000  # the wall clock less the fake clock
+STARTED_NS = 5_000_000_000_000  # the time since the machine was started, less the fake clock
 UNSIGNED = 1  # NVML_VALUE_TYPE_UNSIGNED_INT
 
 
@@ -39,6 +40,18 @@ class FakeCuda:
     def cuDeviceGet(self, device: Any, index: int) -> int:  # noqa: N802
         device._obj.value = index
         return 101 if index > 1 else 0
+
+    def cuDeviceGetCount(self, count: Any) -> int:  # noqa: N802
+        count._obj.value = 2
+        return 0
+
+    def cuDeviceGetName(self, name: Any, size: int, device: Any) -> int:  # noqa: N802
+        name.value = b"NVIDIA H200"
+        return 0
+
+    def cuDeviceGetAttribute(self, value: Any, number: int, device: Any) -> int:  # noqa: N802
+        value._obj.value = {75: 9, 76: 0}.get(number, 1000)
+        return 0
 
     def cuDeviceGetUuid(self, uuid: Any, device: Any) -> int:  # noqa: N802
         uuid.raw = bytes(range(16)) if device.value == 0 else bytes(16)
@@ -117,6 +130,9 @@ class FakeNvml:
     def wall(self) -> int:
         return self.clock.now_ns + WALL_OFFSET_NS
 
+    def started(self) -> int:
+        return self.clock.now_ns + STARTED_NS
+
     def nvmlInit(self) -> None:  # noqa: N802
         self.opened += 1
 
@@ -131,6 +147,10 @@ class FakeNvml:
     def nvmlDeviceGetHandleByPciBusId(self, bus_id: str) -> str:  # noqa: N802
         assert bus_id == "0000:1B:00.0"
         return "card"
+
+    def nvmlDeviceGetIndex(self, handle: str) -> int:  # noqa: N802
+        assert handle == "card"
+        return 3
 
     def nvmlDeviceGetMigMode(self, handle: str) -> list[int]:  # noqa: N802
         return [int(self.instance is not None)] * 2

@@ -22,7 +22,7 @@ from tbdprof.records import Peaks, Strings
 
 COUNTED = "counted"
 MOST = 1.001  # the tool rounds percentages; a count above 1 is an error
-AT_REST = 0.0005  # of a pipe's time: what the tool prints as 0.0 %
+AT_REST = 0.0005  # of a pipe's time; the tool rounds to 0.0001
 _TENSOR_OPS = counters.counted_tensor_ops("")
 
 
@@ -85,6 +85,12 @@ class _Told:
         return 2 * ffma + fadd + fmul
 
     @property
+    def products_pipe(self) -> Floats:
+        """Return the fraction of each launch's time in which the tensor pipe multiplied matrices."""
+        pairs = np.nan_to_num(self.of(counters.COUNTED_PAIRS_PIPE))  # where it is not told, the pipe does none
+        return self.of(counters.COUNTED_TENSOR_PIPE) - pairs
+
+    @property
     def tensor_flops(self) -> dict[str, Floats]:
         """Return each launch's floating-point operations of tensor cores, by the type of the operands."""
         names = [name for name in self.values if name.startswith(_TENSOR_OPS)]
@@ -105,7 +111,7 @@ def counted(recording: Recording, kernels: Kernels | None, active_seconds: float
     listed = [_kernels(groups, place, told, rows[place], peaks) for place in _longest_first(groups) if place in rows]
     fp32, tensor = _sum(told.fp32_flops), _sums(told.tensor_flops)
     uses = _fp32(fp32, active_seconds, peaks), _tensor(tensor, active_seconds, peaks)
-    pipe = _weighted(told.of(counters.COUNTED_TENSOR_PIPE), told.of(counters.COUNTED_NS))
+    products = _weighted(told.products_pipe, told.of(counters.COUNTED_NS))
     return Counted(
         launches=len(told.of_launch),
         fp32_flops=fp32,
@@ -114,7 +120,7 @@ def counted(recording: Recording, kernels: Kernels | None, active_seconds: float
         analytic_flops=_sum(groups.flops),
         fp32_utilization=uses[0],
         tensor_utilization=uses[1],
-        flop_utilization=_both(*uses, tensor, pipe),
+        flop_utilization=_both(*uses, tensor, products),
         kernels=tuple(listed),
         unmatched=tuple(groups.keys[place] for place in lost),
         unmatched_share=float(groups.share[lost].sum()),
@@ -156,7 +162,6 @@ def _kernels(groups: Launches, place: int, told: _Told, rows: Ints, peaks: Peaks
     each = {kind: _mean(values[rows], calls) for kind, values in told.tensor_flops.items()}
     tensor = {kind: value for kind, value in each.items() if value is not None}
     duration = told.of(counters.COUNTED_NS)[rows]
-    pipe = _weighted(told.of(counters.COUNTED_TENSOR_PIPE)[rows], duration)
     uses = _fp32(fp32, seconds, peaks), _tensor(tensor, seconds, peaks)
     return CountedKernels(
         key=groups.keys[place],
@@ -168,10 +173,10 @@ def _kernels(groups: Launches, place: int, told: _Told, rows: Ints, peaks: Peaks
         tensor_flops=tensor,
         dram_bytes=_mean(told.of(counters.COUNTED_DRAM_BYTES)[rows], calls),
         fp32_pipe=_weighted(told.of(counters.COUNTED_FP32_PIPE)[rows], duration),
-        tensor_pipe=pipe,
+        tensor_pipe=_weighted(told.of(counters.COUNTED_TENSOR_PIPE)[rows], duration),
         fp32_utilization=uses[0],
         tensor_utilization=uses[1],
-        flop_utilization=_both(*uses, tensor, pipe),
+        flop_utilization=_both(*uses, tensor, _weighted(told.products_pipe[rows], duration)),
     )
 
 
@@ -187,9 +192,9 @@ def _tensor(flops: Mapping[str, float], seconds: float, peaks: Peaks | None) -> 
     return sum(count / told[kind] for kind, count in flops.items() if count) / seconds
 
 
-def _both(fp32: float | None, tensor: float | None, flops: Mapping[str, float], pipe: float | None) -> float | None:
+def _both(fp32: float | None, tensor: float | None, flops: Mapping[str, float], used: float | None) -> float | None:
     """Return the use by FLOPs of all kinds; tensor cores whose FLOPs are 0 or untold must have been idle."""
-    idle = pipe is not None and pipe < AT_REST
+    idle = used is not None and used < AT_REST
     if fp32 is None or not (idle or any(flops.values())):
         return None
     return fp32 if idle and tensor is None else None if tensor is None else fp32 + tensor

@@ -89,10 +89,11 @@ def _running(edges: Ints, start_ns: Ints, end_ns: Ints) -> Bools:
 def _labels(kernels: Kernels, edges: Ints) -> NDArray[np.uint8]:
     """Return the phase of what runs in each piece, _NOTHING where nothing does."""
     label = np.full(len(edges) - 1, _NOTHING, np.uint8)
+    inside = kernels.start_ns < edges[-1]  # by a clock that is off, a GPU can begin when the last step is over
     for phases in ((Phase.OUTSIDE, Phase.DATA), _TRAINING):  # the later goes before the earlier
         began_last = np.full(len(label), -1)
         for phase in phases:
-            chosen = (kernels.phase == phase) & (kernels.end_ns > kernels.start_ns)
+            chosen = (kernels.phase == phase) & (kernels.end_ns > kernels.start_ns) & inside
             if not chosen.any():
                 continue
             start, end = kernels.start_ns[chosen], kernels.end_ns[chosen]

@@ -38,10 +38,18 @@ WITHOUT_GPM = ("sampled",)  # windows beside which CUPTI samples the hardware's 
 OF_WHOLE_CARD = "the card is divided (MIG), and its driver tells power and energy of the whole card alone"
 
 
+def since_start_ns() -> int:
+    """Return the time since the machine was started, that asleep included where the system tells it."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)
+
+
 class Reader:
     """Asks everything at the times of its ticks, and keeps the answers and the refusals."""
 
-    def __init__(self, card: Card, clock: Clock = time.monotonic_ns, wall: Clock = time.time_ns) -> None:
+    def __init__(
+        self, card: Card, clock: Clock = time.monotonic_ns, wall: Clock = time.time_ns, started: Clock = since_start_ns
+    ) -> None:
         self.card = card
         self._clock = clock
         self._caught: tuple[type[Exception], ...] = (UnavailableError, *card.faults)
@@ -53,7 +61,7 @@ class Reader:
         self._often: tuple[str, ...] = ()
         self._reads_gpm = False
         self._power = Power(card)
-        self._busy = DriverBusy(card, clock, wall)
+        self._busy = DriverBusy(card, clock, (wall, started))
         self._gpm: Gpm | None = None
         try:
             self._gpm = Gpm(card, clock)

@@ -4,7 +4,7 @@ GPM reads hardware counters into a sample; figures are computed from two of them
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,19 +29,24 @@ GPM = {
 
 
 class DriverBusy:
-    """Drains the driver's own samples of utilization; `wall` is the clock of its time stamps, in nanoseconds."""
+    """Drains the driver's own samples of utilization.
 
-    def __init__(self, card: Card, clock: Clock, wall: Clock) -> None:
+    `others` are the clocks, in nanoseconds, that its time stamps may be of: the wall's with older drivers, that of the
+    time since the machine was started with newer ones.
+    """
+
+    def __init__(self, card: Card, clock: Clock, others: Sequence[Clock]) -> None:
         self._card = card
         self._clock = clock
-        self._wall = wall
+        self._others = others
+        self._offsets_ns: list[int] = []
         self._offset_ns = 0
         self._last_us = 0
         self._has_samples = True
 
     def begin(self) -> None:
         """Leave out what the driver sampled before, and set the clocks side by side."""
-        self._offset_ns = self._clock() - self._wall()
+        self._offsets_ns = [self._clock() - other() for other in self._others]
         if self._has_samples:
             self._drained()
 
@@ -67,14 +72,20 @@ class DriverBusy:
             return []
         told = sorted((int(each.timeStamp), each.sampleValue.uiVal / 100) for each in listed)
         told = [(at_us, value) for at_us, value in told if at_us > self._last_us and value <= 1]
-        if told and abs(self._time_ns(told[-1][0]) - self._clock()) > TRUSTED_NS:
+        if told and not self._has_clock(told[-1][0]):
             self._has_samples = False
             return []
         self._last_us = told[-1][0] if told else self._last_us
         return told
 
-    def _time_ns(self, wall_us: int) -> int:
-        return wall_us * 1000 + self._offset_ns
+    def _has_clock(self, newest_us: int) -> bool:
+        """Take the clock by which the newest sample is the least far from now; return whether it is near at all."""
+        now = self._clock()
+        age_ns, self._offset_ns = min((abs(newest_us * 1000 + offset - now), offset) for offset in self._offsets_ns)
+        return age_ns <= TRUSTED_NS
+
+    def _time_ns(self, told_us: int) -> int:
+        return told_us * 1000 + self._offset_ns
 
 
 class Gpm:

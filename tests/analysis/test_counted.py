@@ -124,6 +124,18 @@ def test_tensor_cores_that_work_in_a_type_nobody_counted_leave_the_flops_unknown
     assert add.flop_utilization == pytest.approx(0.1)
 
 
+def test_a_tensor_pipe_that_multiplied_pairs_of_halves_alone_did_no_product() -> None:
+    pairs = GEMM | {counters.COUNTED_TENSOR_PIPE: 0.0121, counters.COUNTED_PAIRS_PIPE: 0.0120}
+    more = ADD | {counters.COUNTED_TENSOR_PIPE: 0.0121, counters.COUNTED_PAIRS_PIPE: 0.0021}
+
+    found = result(recording([("gemm", GRID, BLOCK, pairs), ("add", GRID, BLOCK, more), ("add", GRID, BLOCK, more)]))
+    gemm, add = found.kernels
+
+    assert gemm.flop_utilization == pytest.approx(0.4)
+    assert gemm.tensor_pipe == 0.0121, "which is compared with what was sampled of the same pipe"
+    assert add.flop_utilization is None, "a percent of its time is left, of products of a type nobody counted"
+
+
 def test_what_was_not_told_is_not_zero() -> None:
     bare_counts = {counters.COUNTED_NS: 3e9, counters.COUNTED_FFMA: 1.0}
 

@@ -190,6 +190,24 @@ def test_a_kernel_of_a_gpu_that_starts_while_the_host_is_between_two_steps_count
     assert (found.busy, found.covered) == pytest.approx((1, 210 / 200))
 
 
+def test_a_kernel_that_begins_by_the_gpus_clock_after_the_last_step_is_over_does_no_harm():
+    story = KernelStory(device="cuda:0")
+    story.settle()
+    story.step(0, 100)
+    span = story.operator("aten::mm", Phase.FORWARD, 10, 20)
+    story.kernel("f", 20, 60, span=span, launch=12)
+    story.kernel("g", 130, 150, span=span, launch=15)
+
+    found = spent(story)
+
+    assert found.busy == pytest.approx(0.4)
+    assert [(phase.name, phase.seconds) for phase in found.phases if phase.seconds] == [
+        ("data", pytest.approx(20e-9)),
+        ("forward", pytest.approx(40e-9)),
+        ("other", pytest.approx(40e-9)),
+    ]
+
+
 def test_two_threads_at_once_cover_more_than_the_step_and_nothing_is_told_twice():
     story = told("FFFFFFFFFF")
     story.operator("on another thread", Phase.FORWARD, 0, 100, thread=2)

@@ -27,7 +27,15 @@ PAGE = """==PROF== Connected to process 4711 (/usr/bin/python3.11)
 "512","100","n/a","4,096","0"
 ==PROF== Disconnected from process 4711
 """
-FLAGS = ("--page", "--print-units", "--profile-from-start", "--clock-control", "--cache-control", "--replay-mode")
+FLAGS = (
+    "--config-file",
+    "--page",
+    "--print-units",
+    "--profile-from-start",
+    "--clock-control",
+    "--cache-control",
+    "--replay-mode",
+)
 
 
 def tool(folder: Path, body: str) -> Path:
@@ -79,6 +87,12 @@ def test_units_that_are_not_base_are_brought_to_it_and_whatever_is_counted_is_in
     assert second.values["sm__ops_path_tensor_src_tf32_dst_fp32.sum"] == 4096
 
 
+def test_older_tools_write_units_in_full() -> None:
+    told = output.launches(PAGE.replace('"byte","ns"', '"byte","nsecond"'))
+
+    assert told == output.launches(PAGE)
+
+
 def test_names_are_spelled_as_the_runtime_of_cpp_does() -> None:
     text = PAGE.replace("void gemm<(int)4, float>(T1 *, int)", "_ZN2at4gemmILi4EfEEvPT0_i")
 
@@ -105,7 +119,7 @@ def test_the_tool_is_told_to_touch_neither_clocks_nor_caches_and_to_wait_for_the
 
     words = json.loads((tmp_path / "words").read_text())
     told = {flag: words[words.index(flag) + 1] for flag in FLAGS}
-    assert told == dict(zip(FLAGS, ("raw", "base", "off", "none", "none", "kernel"), strict=True))
+    assert told == dict(zip(FLAGS, ("off", "raw", "base", "off", "none", "none", "kernel"), strict=True))
     assert "--csv" in words
     assert words[-1] == "child"
     assert words[words.index("--target-processes") + 1] == "application-only"
@@ -177,6 +191,15 @@ def test_a_metric_named_by_a_pattern_is_the_one_of_that_name() -> None:
     [
         ("print('==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'); sys.exit(1)", "keeps its counters"),
         ("log.write_text('==ERROR== Profiling failed because a driver resource was unavailable.')", "another profiler"),
+        (
+            "log.write_text('==ERROR== Profiling failed because a driver resource was unavailable or the user does not "
+            "have permission to access NVIDIA GPU Performance Counters. See https://developer.nvidia.com/"
+            "ERR_NVGPUCTRPERM.')",
+            "another profiler holds the device's counters (DCGM lets them go with: dcgmi profile --pause), or",
+        ),
+        ("log.write_text('==ERROR== InterprocessLockFailed')", "set TMPDIR"),
+        ("log.write_text('==ERROR== Failed to open/create lock file /tmp/nsight-compute-lock.')", "set TMPDIR"),
+        ("print('==ERROR== Nsight Compute failed to connect to the driver.')", "^Nsight Compute failed to connect"),
         ("log.write_text('==ERROR== Cuda driver is not compatible with Nsight Compute.')", "install a newer one"),
         ("log.write_text('==ERROR== LibraryNotLoaded')", "cannot load"),
         ("log.write_text('==ERROR== It rains.')", "Nsight Compute failed: It rains."),
@@ -234,6 +257,17 @@ def test_a_step_of_more_launches_than_are_counted_says_so(tmp_path: Path, monkey
     assert counted.remarks == ["the first 2 launches of the step alone were counted"]
 
 
+def test_a_metric_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    denied = """
+said = "==WARNING== Unable to access the following 2 metrics: dram__bytes.sum, ctc__rx_bytes.sum.per_second.\\n\\n"
+log.write_text(said + PAGE)
+"""
+
+    counted = count(tmp_path, denied)
+
+    assert counted.remarks == ["not to be read on this device: dram__bytes.sum, ctc__rx_bytes.sum.per_second"]
+
+
 def test_an_error_beside_counted_kernels_is_told(tmp_path: Path) -> None:
     counted = count(tmp_path, "log.write_text(PAGE + '==ERROR== Failed to profile \"x\"\\n')")
 
@@ -269,6 +303,16 @@ def test_tensor_operations_are_counted_by_the_names_of_the_chip_and_the_types_of
     assert [name for name in ncu.metrics("9.0", "fp32") if "tensor_src" in name] == [
         "sm__ops_path_tensor_src_tf32_dst_fp32.sum"
     ], "so that what a library does in TF32 against the flag is seen"
+
+
+def test_where_the_tensor_pipe_multiplies_pairs_of_halves_these_are_counted_apart() -> None:
+    with_pairs = [
+        each
+        for each in ("7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0")
+        if any("hfma2" in name for name in ncu.metrics(each, "fp32"))
+    ]
+
+    assert with_pairs == ["8.0", "8.7", "9.0"]
 
 
 class FakeCuda:

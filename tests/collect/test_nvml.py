@@ -9,14 +9,24 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
-from fake_nvml import LIBRARY_NOT_FOUND, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, UNSIGNED, FakeCuda, FakeNvml
+from fake_nvml import (
+    LIBRARY_NOT_FOUND,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    STARTED_NS,
+    UNKNOWN,
+    UNSIGNED,
+    WALL_OFFSET_NS,
+    FakeCuda,
+    FakeNvml,
+)
 from fakes import FakeClock, FakeHook
 from make import run
 
 from tbdprof import counters, drive, instruments
 from tbdprof.cli import cli
 from tbdprof.collect import cuda_driver
-from tbdprof.collect.nvml import NvmlSampler, Reader
+from tbdprof.collect.nvml import NvmlSampler, Reader, since_start_ns
 from tbdprof.collect.nvml_card import VALUES, Card, open_card
 from tbdprof.collect.nvml_stretches import Gpm
 from tbdprof.errors import UnavailableError, UsageError
@@ -30,7 +40,7 @@ S = 1_000_000_000
 
 
 def reader(nvml: FakeNvml, cuda: FakeCuda | None = None) -> Reader:
-    return Reader(open_card(0, nvml, cuda or FakeCuda()), nvml.clock, nvml.wall)
+    return Reader(open_card(0, nvml, cuda or FakeCuda()), nvml.clock, nvml.wall, nvml.started)
 
 
 def told(nvml: FakeNvml, window: str = "clean", seconds: float = 1.0) -> tuple[dict[str, list[tuple]], dict[str, str]]:
@@ -149,6 +159,21 @@ def test_the_drivers_samples_of_busy_keep_their_own_times():
 )
 def test_without_the_drivers_samples_the_figure_of_its_last_period_is_asked(nvml: FakeNvml):
     assert told(nvml)[0][counters.DRIVER_BUSY] == [(0.0, 0.5, -1), (1.0, 0.5, -1), (1.0, 0.5, -1)]
+
+
+def test_times_since_the_machine_was_started_are_known_as_such():
+    nvml = FakeNvml(busy=lambda s: 0.3 if s <= 0.4001 else 0.9)
+    nvml.clock.now_ns = 50_000_000
+    nvml.wall_error_us = (STARTED_NS - WALL_OFFSET_NS) // 1000
+    found = told(nvml, seconds=0.75)[0][counters.DRIVER_BUSY]
+
+    assert [(round(start, 6), round(at, 6), value) for at, value, start in found] == [
+        (0.0, 0.2, 0.3), (0.2, 0.4, 0.3), (0.4, 0.6, 0.9), (0.6, 0.8, 0.9),
+    ]  # fmt: skip
+
+
+def test_the_time_since_the_start_is_that_of_this_machine():
+    assert since_start_ns() >= time.monotonic_ns() - 1_000_000
 
 
 def test_times_that_are_not_of_this_machines_clock_are_not_believed():

@@ -54,19 +54,29 @@ _SOURCES: Mapping[str, tuple[str, ...]] = {
     "fp64": ("fp64",),
 }
 _SOURCES_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "7.0": {"fp16": _SOURCES["fp16"]},
     "7.5": {"fp16": ("fp16_bf16_tf32_dst_fp32", "fp16_dst_fp16")},
     "9.0": {**_SOURCES, "fp16": ("fp16",)},
 }
 
+# GA100, GA10B and GH100 do HFMA2.MMA in the tensor pipe, which multiplies pairs of halves and no matrices: compilers
+# load constants with it, and the pipe is at work for a percent of a kernel without any product (seen on an H100).
+_PAIRS = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.avg.pct_of_peak_sustained_elapsed"
+_PAIRS_IN_TENSOR_PIPE = ("8.0", "8.7", "9.0")
+
 ABSENT = "Nsight Compute is not installed: no ncu on the PATH, in /usr/local/cuda*/bin or /opt/nvidia/nsight-compute/*"
 NO_KERNEL = "Nsight Compute saw no kernel in the counted step"
+_FOR_ROOT = "the driver keeps its counters for root: load its module with NVreg_RestrictProfilingToAdminUsers=0"
+_HELD = "another profiler holds the device's counters (DCGM lets them go with: dcgmi profile --pause)"
+_LOCKED = "Nsight Compute's lock is another user's or cannot be written: set TMPDIR to a folder of your own"
+# The first that is found tells: the tool's sentence about a lack of rights names ERR_NVGPUCTRPERM in every case.
 _REASONS: Mapping[str, str] = {
-    "ERR_NVGPUCTRPERM": (
-        "the driver keeps its counters for root: load its module with NVreg_RestrictProfilingToAdminUsers=0"
-    ),
-    "driver resource was unavailable": (
-        "another profiler holds the device's counters (DCGM lets them go with: dcgmi profile --pause)"
-    ),
+    "unavailable or the user does not have permission": f"{_HELD}, or {_FOR_ROOT}",
+    "ERR_NVGPUCTRPERM": _FOR_ROOT,
+    "driver resource was unavailable": _HELD,
+    "acquire the interprocess lock": _LOCKED,
+    "open/create lock file": _LOCKED,
+    "InterprocessLockFailed": _LOCKED,
     "not compatible with Nsight Compute": "this Nsight Compute does not fit the driver: install a newer one",
     "LibraryNotLoaded": "Nsight Compute cannot load the driver's profiling library here",
 }
@@ -98,6 +108,8 @@ def metrics(capability: str, precision: str) -> dict[str, str]:
     """Return what to count on a device of a compute capability ("9.0") in a run of a precision: metric → counter."""
     sources = _SOURCES_OF.get(capability, _SOURCES)
     found = dict(COMMON)
+    if capability in _PAIRS_IN_TENSOR_PIPE:
+        found[_PAIRS] = counters.COUNTED_PAIRS_PIPE
     for kind in BESIDE.get(precision, ("tf32",)):
         for source in sources.get(kind, ()):
             found[_TENSOR.format(source)] = counters.counted_tensor_ops(kind)
@@ -107,6 +119,7 @@ def metrics(capability: str, precision: str) -> dict[str, str]:
 def command(tool: Path, log: Path, wanted: Iterable[str], child: Sequence[str]) -> list[str]:
     """Return the command that counts what a child runs between its profiler's start and stop."""
     flags = {
+        "--config-file": "off",  # a user's own could name other kernels
         "--page": "raw",
         "--print-units": "base",
         "--profile-from-start": "off",
@@ -231,6 +244,8 @@ def _judged(code: int, said: str, wanted: Mapping[str, str], unknown: Sequence[s
     if not any(_by_counter(each, wanted) for each in found):
         raise UnavailableError(_reason(code, said))
     remarks = [f"unknown on this device: {', '.join(unknown)}"] if unknown else []
+    if denied := output.denied_metrics(said):
+        remarks.append(f"not to be read on this device: {', '.join(denied)}")
     if len(found) >= MOST_LAUNCHES:
         remarks.append(f"the first {MOST_LAUNCHES} launches of the step alone were counted")
     if told := [each for each in output.errors(said) if not output.unknown_metrics(f"==ERROR== {each}")]:
@@ -248,7 +263,7 @@ def _reason(code: int, said: str) -> str:
     if own:
         return f"the step to count could not be run: {own[-1]}"
     if told:
-        return f"Nsight Compute failed: {told[0]}"
+        return told[0] if told[0].startswith("Nsight Compute") else f"Nsight Compute failed: {told[0]}"
     return NO_KERNEL if not code else f"Nsight Compute ended with {code}: {_last_line(said)}"
 
 

@@ -32,6 +32,7 @@ SCALES: Mapping[str, float] = {
 }
 _SAID = re.compile(r"^==(ERROR|WARNING)== *(.*?) *$", re.MULTILINE)
 _UNKNOWN = re.compile(r"Failed to find metric (?:regex:\^?)?(\w+(?:\.\w+)*)")
+_DENIED = re.compile(r"^==WARNING== Unable to access the following \d+ metrics?: (.*?)\.? *$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,11 @@ def errors(text: str) -> list[str]:
 def unknown_metrics(text: str) -> list[str]:
     """Return the metrics the tool does not know on this device, by name and, where it was told one, suffix."""
     return list(dict.fromkeys(_UNKNOWN.findall(text)))
+
+
+def denied_metrics(text: str) -> list[str]:
+    """Return the metrics the tool knows and was not let read; it goes on without them."""
+    return list(dict.fromkeys(name for names in _DENIED.findall(text) for name in names.split(", ")))
 
 
 def _rows(text: str) -> Iterator[list[str]]:
