@@ -3,16 +3,24 @@
 On a CPU a matrix product alone would not do: convolutions of the same framework reach twice its rate on some
 processors, and utilization would be 200 %. Every operand is a constant, so no random number is drawn. The set grows
 with the threads, so that each has as much to do, and a slow operator is run less often.
+
+A framework whose allocator keeps what the probe took, and whose peak never goes back, is probed by a process of its own
+(`apart`): in the watched one the probe would be seen in every figure about memory.
 """
 
+import importlib
+import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tbdprof import devices
-from tbdprof.collect import cuda_driver, host
+from tbdprof.collect import cuda_driver, fresh, host
+from tbdprof.errors import UnavailableError
+from tbdprof.hooks import Setting, load
 from tbdprof.records import Peaks
 from tbdprof.units import bytes_text, percent_text
 
@@ -22,6 +30,7 @@ RUNS_AGAIN = 20  # of the fastest two, some time later: other load may have come
 PATIENCE_NS = 100_000_000  # for an operator's timed runs: none begins later
 WIDTH = 1024  # columns of the matrix products, and what they sum over
 ARRAY_BYTES = 1 << 27  # of each of the two arrays the memory is probed with
+LIMIT_S = 120.0  # of a process that does nothing else, its framework's import included
 _QUIET = 0.1  # share of the cores that others may take unmentioned
 _MOST = 16  # threads the set grows with, for its memory's sake
 _ROWS_A_THREAD = 512
@@ -74,6 +83,25 @@ def look_up(device: str, cuda: Any = None) -> Peaks:
 def peaks(device: str, precisions: Sequence[str], measured: Callable[[Sequence[str]], Peaks]) -> Peaks:
     """Return a device's peaks: looked up for "cuda:N", for the CPU as a framework's probe measures them."""
     return measured(precisions) if device == "cpu" else look_up(device)
+
+
+def apart(framework: str, precisions: Sequence[str], threads: int) -> Peaks:
+    """Return what a framework's `probe.here` measures in a process of its own, with a number of threads.
+
+    Raises UnavailableError where that process cannot be had, fails or does not end.
+    """
+    try:
+        return Peaks(**fresh.ask(__name__, [framework, list(precisions), threads], LIMIT_S))
+    except (UnavailableError, TypeError) as error:
+        raise UnavailableError(f"this CPU's peak is not known: {error}") from error
+
+
+def main(order: tuple[str, Sequence[str], int]) -> None:
+    """Print the peaks as JSON, measured in this process, in which the framework is not imported yet."""
+    framework, precisions, threads = order
+    load(framework).set_environment(Setting("cpu", threads))
+    probe = importlib.import_module(f"tbdprof.hooks.on_{framework}.probe")
+    sys.stdout.write(json.dumps(asdict(probe.here(precisions, threads))) + "\n")
 
 
 def rows(threads: int) -> int:

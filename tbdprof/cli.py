@@ -209,13 +209,14 @@ def list_models(table: bool, as_json: bool) -> None:
 
 
 @cli.command()
+@click.option("--device", default="cuda:0", metavar="cuda:N", show_default=True, help="The GPU to look at closer.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor(as_json: bool) -> None:
+def doctor(device: str, as_json: bool) -> None:
     """Say what works here, what is missing, and how to get it."""
     from tbdprof.doctor import examine
     from tbdprof.report import doctor_report
 
-    examination = examine()
+    examination = examine(device=device)
     click.echo(doctor_report.as_json(examination) if as_json else doctor_report.as_text(examination))
 
 

@@ -57,6 +57,19 @@ _CHIPS: Mapping[str, _Chip] = {
 }
 
 
+# What a multiprocessor does a clock in precisions that tensor cores do faster, but for products alone; precisions of
+# `every` besides. Left out: what NVIDIA does not tell.
+_VECTOR: Mapping[str, Rates] = {
+    "7.0": {"fp16": 256},
+    "7.5": {"fp16": 256},
+    "8.0": {"fp64": 64, "fp16": 512, "bf16": 256},
+    "8.6": {"fp16": 256, "bf16": 256},
+    "8.9": {"fp16": 256, "bf16": 256},
+    "9.0": {"fp64": 128, "fp16": 512, "bf16": 512},
+    "12.0": {"fp16": 256, "bf16": 256},
+}
+
+
 def peaks(
     name: str,
     capability: str,
@@ -76,10 +89,11 @@ def peaks(
         raise UnavailableError(f"the peak of {name} is not known (compute capability {capability}): known are {known}")
     if multiprocessors < 1 or clock_hz <= 0:
         raise UnavailableError(f"the peak of {name} is not known: its driver tells no multiprocessors or no clock")
-    rates = {**chip.every, **_of_class(chip, name)}
+    rates, vector = {**chip.every, **_of_class(chip, name)}, {**chip.every, **_VECTOR.get(capability, {})}
+    beside = {f"vector {precision}": rate for precision, rate in vector.items() if rates.get(precision) != rate}
     sources = {
         precision: f"{multiprocessors} multiprocessors × {rate} FLOP a clock × {clock_hz / 1e6:.0f} MHz"
-        for precision, rate in rates.items()
+        for precision, rate in {**rates, **beside}.items()
     }
     untold = {precision: _UNTOLD for precision in chip.full if precision not in rates}
     memory = "its memory's clock × 2 × the width of its bus" if memory_bytes_per_s else "its driver does not tell it"
@@ -88,6 +102,7 @@ def peaks(
         memory_bytes_per_s,
         {**sources, **untold, "memory": memory},
         clock_hz,
+        {precision: multiprocessors * rate * clock_hz for precision, rate in vector.items()},
     )
 
 

@@ -6,6 +6,7 @@ A framework is imported in a process of its own, so that one that crashes harms 
 import ctypes
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -17,9 +18,10 @@ from pathlib import Path
 
 import psutil
 
-from tbdprof.collect import fresh, host, levels
-from tbdprof.collect.levels import Levels
+from tbdprof.collect import cuda_driver, fresh, host, levels
+from tbdprof.collect.levels import Levels, Subject
 from tbdprof.collect.nvidia import Counters, Nvidia, counters, cupti, driver
+from tbdprof.errors import UsageError
 
 IMPORT_LIMIT_S = 180
 
@@ -89,11 +91,19 @@ class Examination:
     nvidia: Nvidia
     counters: Counters
     cupti: Path | None
-    levels: Levels
+    levels: Levels  # of one GPU
+    looked_at: Subject | None = None  # that one
 
 
-def examine(frameworks: Iterable[str] = tuple(PROBES)) -> Examination:
-    """Look at everything; takes as long as importing each framework once, twice where it can use a GPU."""
+def examine(frameworks: Iterable[str] = tuple(PROBES), device: str = "cuda:0") -> Examination:
+    """Look at everything, and closer at one GPU; takes as long as importing each framework, twice where it has a GPU.
+
+    Raises UsageError where there is no such GPU among several, or that is no name of one.
+    """
+    index = _index(device)
+    looked_at = levels.look_at(index)
+    if looked_at.count and index >= looked_at.count:
+        raise UsageError(f"there is no {device} here: the last one is cuda:{looked_at.count - 1}")
     found = tuple(framework(name) for name in frameworks)
     return Examination(
         host=_host(),
@@ -102,7 +112,10 @@ def examine(frameworks: Iterable[str] = tuple(PROBES)) -> Examination:
         nvidia=driver(),
         counters=counters(),
         cupti=cupti(),
-        levels=levels.examine({each.name: client(each.name) for each in found if each.gpus and each.name in CLIENTS}),
+        levels=levels.examine(
+            {each.name: client(each.name) for each in found if each.gpus and each.name in CLIENTS}, index
+        ),
+        looked_at=looked_at,
     )
 
 
@@ -140,6 +153,12 @@ def libraries(names: Iterable[str] = tuple(LIBRARIES)) -> tuple[Library, ...]:
     """Say which of the system's libraries can be loaded."""
     found = ((name, _can_load(name)) for name in names)
     return tuple(Library(name, can, None if can else _system_command()) for name, can in found)
+
+
+def _index(device: str) -> int:
+    if not re.fullmatch(r"cuda(:\d+)?", device):
+        raise UsageError(f"unknown device {device!r}: give the GPU to look at as cuda:N")
+    return cuda_driver.index_of(device)
 
 
 def _host() -> Host:

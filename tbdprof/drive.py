@@ -15,7 +15,7 @@ from tbdprof.counters import DATA_WAIT
 from tbdprof.errors import DataError, DeviceMemoryError, TbdprofError, UsageError
 from tbdprof.hooks import FrameworkHook, Setting, load
 from tbdprof.own_loop import listed, new_run
-from tbdprof.plan import Plan, Progress, plan_for, silent
+from tbdprof.plan import NO_STEPS, Plan, Progress, plan_for, silent
 from tbdprof.profiler import Profiler
 from tbdprof.recording import Recording, claim
 from tbdprof.suite import datasets, loading
@@ -65,7 +65,7 @@ def run(request: Request, path: Path, progress: Progress = silent) -> Recording:
         datasets.look(spec, request.data)
     _refuse_what_cannot_fit(spec, _configured(spec, request, request.device))
     claim(path, force=request.force)
-    beneath = _beneath(request)
+    beneath = _beneath(request, progress)
     setting = Setting(request.device, threads(request.threads), request.precision, request.seed)
     config: Config | None = None
     try:
@@ -106,7 +106,7 @@ def _with_a_batch(
     error: DeviceMemoryError, request: Request, config: Config, path: Path, progress: Progress
 ) -> DeviceMemoryError:
     """Find a batch size that fits, keep what was tried in the recording, and return the error that says it."""
-    progress("trying smaller batches", 0, None)
+    progress("try smaller batches", 0, NO_STEPS)
     if error.keeps is None:
         attempt = fitting.in_fresh_processes(request.model, request.framework, threads(request.threads), config)
         fit = fitting.search(config.batch_size, attempt)
@@ -118,11 +118,12 @@ def _with_a_batch(
     return DeviceMemoryError(str(error).removesuffix(SMALLER) + found)
 
 
-def _beneath(request: Request) -> Taken | None:
+def _beneath(request: Request, progress: Progress) -> Taken | None:
     """Measure what lies beneath the framework's allocator, before the framework is there; None on a CPU."""
     kind, _, number = request.device.partition(":")
     if kind == "cpu" or not context.has_driver():
         return None
+    progress("measure what a context takes of the GPU", 0, NO_STEPS)
     return context.measure(int(number) if number.isdigit() else 0, request.framework)
 
 
@@ -167,11 +168,18 @@ def _record(
         **({} if beneath is None else beneath.facts()),
     )
     waited = {DATA_WAIT: lambda: loading.waited.seconds}
-    found = instruments.of(hook.facts().device, request.framework, waited, power_period_s=request.power_period_ms / 1e3)
+    found = instruments.of(
+        hook.facts().device,
+        request.framework,
+        waited,
+        power_period_s=request.power_period_ms / 1e3,
+        progress=progress,
+    )
     found = replace(found, missing={**found.missing, **({} if beneath is None else beneath.missing)})
     plan = _plan(request, hook, found.windows)
     profiler = Profiler(hook, facts, plan, path=path, progress=progress, instruments=found)
     profiler.find_peaks()
+    progress(f"build {spec.name}", 0, NO_STEPS)
     workload = suite.build(spec.name, request.framework, config)
     hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))
     with profiler:

@@ -18,7 +18,7 @@ from tbdprof.collect import cuda_driver, ncu, nvidia
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
 from tbdprof.hooks import Setting
 from tbdprof.hooks import load as load_hook
-from tbdprof.plan import Progress, silent
+from tbdprof.plan import NO_STEPS, Progress, silent
 from tbdprof.recording import Recording, Window, load, save
 from tbdprof.records import Run, Tables
 
@@ -66,7 +66,7 @@ def add(
     tool: Path | None = None,
 ) -> Recording:
     """Return a finished run's recording with a counted step, its file written anew; or with the reason why not."""
-    progress("count under Nsight Compute", 0, None)
+    progress("count under Nsight Compute", 0, NO_STEPS)
     keeps = load_hook(request.framework).give_back_memory()  # the step is run beside what this process still has
     if recording.missing.get("file") is None:
         recording = load(path)  # with ids of texts as they are in the file

@@ -8,7 +8,7 @@ from tbdprof.collect.activity import ActivityCollector
 from tbdprof.collect.counters import CounterSampler, available
 from tbdprof.collect.host_load import OF_HOST, Counters, HostLoad
 from tbdprof.collect.nvml import PERIOD_S, NvmlSampler
-from tbdprof.plan import SAMPLED, WINDOWS, WITH_SAMPLED
+from tbdprof.plan import NO_STEPS, SAMPLED, WINDOWS, WITH_SAMPLED, Progress, silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,17 @@ class Instruments:
 
 
 def of(
-    device: str, framework: str, counters: Counters | None = None, *, power_period_s: float = PERIOD_S
+    device: str,
+    framework: str,
+    counters: Counters | None = None,
+    *,
+    power_period_s: float = PERIOD_S,
+    progress: Progress = silent,
 ) -> Instruments:
     """Return the instruments for a device ("cpu", "cuda:0"); none of them is started, and nothing is raised.
 
     `counters` are the loop's own; like the host's they grow, and are read at the edges of clean windows.
-    `power_period_s` is the time between two samples of a GPU's power.
+    `power_period_s` is the time between two samples of a GPU's power. `progress` is told before what takes seconds.
     """
     host = HostLoad({**OF_HOST, **(counters or {})})
     if not device.startswith("cuda"):
@@ -39,6 +44,7 @@ def of(
         "memory": [driver],
         "kernels": [*kernels, driver],
     }
+    progress("try the GPU's counters", 0, NO_STEPS)
     unavailable = available(device)
     if unavailable is not None:
         return Instruments(collectors, missing={SAMPLED: unavailable})

@@ -11,6 +11,7 @@ WINDOWS = ("clean", "memory", "clean", "kernels", "clean")
 WITH_SAMPLED = (*WINDOWS, SAMPLED, "clean")
 MINIMUM_WARMUP = 3  # steps
 BLOCKS_PER_WINDOW = 5
+NO_STEPS = 0  # of a phase that is one piece of work: its name is all there is to tell
 
 
 @dataclass(frozen=True, slots=True)

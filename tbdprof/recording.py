@@ -10,7 +10,8 @@ a little-endian array compressed by zlib. `docs/recording.md` describes the tabl
 History of the format (`PRAGMA user_version`):
   1  first: run, missing, window, text, column_block.
   2  kernels, the work of a span, the device's peaks.
-  3  samples of a stretch of time, counts of single kernels, the thread and the graph that launched a kernel.
+  3  samples of a stretch of time, counts of single kernels, the thread and the graph that launched a kernel, what a
+     device does without its tensor cores.
 """
 
 import json

@@ -281,8 +281,14 @@ class Peaks:
 
     flops_per_s: Mapping[str, float]  # by precision: fp32, tf32, fp64, bf16, fp16, fp8
     bytes_per_s: float | None  # of its memory
-    sources: Mapping[str, str]  # by precision, and "memory"
+    sources: Mapping[str, str]  # by precision, "vector " and precision, and "memory"
     clock_hz: float | None = None  # the clock the figures hold for, None: they were measured
+    vector_flops_per_s: Mapping[str, float] | None = None  # without tensor cores, None: alike
+
+    def of(self, precision: str, *, product: bool) -> float | None:
+        """Return the FLOP/s of products, or of what is done element by element, which no tensor core does."""
+        told = self.flops_per_s if product or self.vector_flops_per_s is None else self.vector_flops_per_s
+        return told.get(precision)
 
 
 @dataclass(frozen=True, slots=True)

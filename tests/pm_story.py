@@ -11,6 +11,7 @@ from tbdprof.records import KERNEL, SAMPLE, STEP, KernelKind, Strings
 
 DEVICE = "cuda:0"
 BEGIN_NS = 1_000_000_000
+US = 1000
 
 
 @dataclass
@@ -118,3 +119,16 @@ def _sampled(start: np.ndarray, end: np.ndarray, use: np.ndarray, edges: np.ndar
 
     integral = until(start, use, edges) - until(end, use, edges)
     return np.diff(integral) / np.diff(edges)
+
+
+def three(fp32: float = 0.5) -> PmStory:
+    """Return 40 steps of three kernels: 260 µs at a use, 40 µs idle, 170 µs at none, 3 µs between, 90 µs at 0.2."""
+    starts, ends, names, steps = [], [], [], []
+    for step in range(40):
+        at = step * 731 * US
+        starts += [at, at + 300 * US, at + 473 * US]
+        ends += [at + 260 * US, at + 470 * US, at + 563 * US]
+        names += [0, 1, 2]
+        steps.append((at, at + 731 * US))
+    uses = np.array([fp32, 0.0, 0.2])
+    return PmStory(np.array(names), np.array(starts), np.array(ends), uses, uses / 2, np.array(steps))

@@ -95,6 +95,7 @@ def spawn(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
         (["run", "python3", "-m", "train"], "to profile a script, type: tbdprof run -- python3 -m train"),
         (["run", "--"], "nothing after --: give the command to profile"),
         (["rune"], "No such command 'rune'"),
+        (["doctor", "--device", "cpu"], "unknown device 'cpu': give the GPU to look at as cuda:N"),
         (["report"], "Missing argument 'FILE'"),
         (["export", "a.tbd"], "Missing option '-o' / '--output'"),
     ],
@@ -312,6 +313,8 @@ def test_a_run_prints_its_report_to_stdout_and_its_course_to_stderr(tmp_path: Pa
     assert done.stdout.startswith("resnet50 · 25,557,032 parameters · ")
     assert "does not hold" not in done.stdout
     assert [line.split(" of ")[0] for line in done.stderr.splitlines()] == [
+        "tbdprof: find the device's peak",
+        "tbdprof: build resnet50",
         "tbdprof: warm-up: step 0",
         "tbdprof: clean: step 0",
         "tbdprof: memory: step 0",
@@ -330,7 +333,7 @@ def test_a_quiet_run_with_json_prints_the_json_and_where_it_is_recorded(tmp_path
 
     assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")
     document = json.loads(done.stdout)
-    assert document["run"]["steps"] == {"warmup": 2, "clean": 6, "memory": 4, "kernels": 4}
+    assert document["run"]["steps"] == {"warmup": 2, "clean": 6, "memory": 4, "kernels": 4, "sampled": 0}
     assert document["memory"]["mismatches"] == 0
     assert document["memory"]["at_peak"]["unknown"] == 0
     assert document["throughput"]["samples_per_s"] == pytest.approx(document["throughput"]["unit"]["per_s"])

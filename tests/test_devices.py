@@ -20,6 +20,9 @@ BOARDS = [
         {"fp32": 19.5, "fp64": 19.5, "tf32": 156, "fp16": 312, "bf16": 312},
         "A100 datasheet; FP64 on tensor cores",
     ),
+    ("NVIDIA GeForce RTX 2080 Ti", "7.5", 68, 1.635, {"fp32": 14.2, "fp16": 56.9}, "Turing whitepaper, into FP32"),
+    ("NVIDIA A10", "8.6", 72, 1.695, {"fp32": 31.2, "tf32": 62.5, "bf16": 125}, "A10 datasheet"),
+    ("NVIDIA RTX A6000", "8.6", 84, 1.800, {"fp32": 38.7, "tf32": 77.4, "fp16": 154.8}, "GA102 whitepaper"),
     ("NVIDIA GeForce RTX 3090", "8.6", 82, 1.695, {"fp32": 35.6, "tf32": 35.6, "fp16": 71}, "GA102 whitepaper"),
     ("NVIDIA A40", "8.6", 84, 1.740, {"fp32": 37.4, "tf32": 74.8, "bf16": 149.7}, "A40 datasheet"),
     (
@@ -30,6 +33,7 @@ BOARDS = [
         {"fp32": 82.6, "tf32": 82.6, "fp16": 165.2, "fp8": 330.3},
         "Ada whitepaper",
     ),
+    ("NVIDIA L4", "8.9", 58, 2.040, {"fp32": 30.3, "tf32": 60, "fp16": 121, "fp8": 242.5}, "L4 datasheet"),
     ("NVIDIA L40S", "8.9", 142, 2.520, {"fp32": 91.6, "tf32": 183, "bf16": 362, "fp8": 733}, "L40S datasheet"),
     ("NVIDIA H100 80GB HBM3", "9.0", 132, 1.980, {"fp32": 67, "fp64": 67}, "H100 SXM datasheet, CUDA cores' clock"),
     (
@@ -40,6 +44,7 @@ BOARDS = [
         {"tf32": 494.7, "fp16": 989.4, "bf16": 989.4, "fp8": 1978.9},
         "Hopper whitepaper, tensor cores' clock",
     ),
+    ("NVIDIA H100 NVL", "9.0", 132, 1.785, {"fp32": 60, "fp64": 60}, "H100 NVL datasheet, CUDA cores' clock"),
     ("NVIDIA H100 PCIe", "9.0", 114, 1.620, {"fp16": 756}, "H100 PCIe datasheet"),
     ("NVIDIA B200", "10.0", 148, 1.850, {"tf32": 1125, "bf16": 2250, "fp8": 4500}, "HGX B200 datasheet"),
     ("NVIDIA B200", "10.0", 148, 1.980, {"fp32": 75}, "HGX B200 datasheet"),
@@ -82,7 +87,9 @@ def test_each_figure_says_how_it_comes_about() -> None:
     assert found.sources["fp32"] == "132 multiprocessors × 256 FLOP a clock × 1980 MHz"
     assert found.bytes_per_s == 4.917e12
     assert "bus" in found.sources["memory"]
-    assert found.sources.keys() == {*found.flops_per_s, "memory"}
+    assert found.sources["vector bf16"] == "132 multiprocessors × 512 FLOP a clock × 1980 MHz"
+    beside = {f"vector {precision}" for precision in ("fp64", "fp16", "bf16")}
+    assert found.sources.keys() == {*found.flops_per_s, *beside, "memory"}
 
 
 def test_a_bandwidth_the_driver_does_not_tell_is_not_known() -> None:
@@ -126,3 +133,57 @@ def test_geforce_boards_add_up_in_fp32_at_half_the_rate() -> None:
 
         assert 2 * geforce.flops_per_s["fp16"] == full.flops_per_s["fp16"]
         assert geforce.flops_per_s["fp32"] == full.flops_per_s["fp32"]
+
+
+# name, capability, multiprocessors, clock in GHz, TFLOP/s told for arithmetic without tensor cores, and where.
+VECTOR = [
+    ("Tesla V100-SXM2-16GB", "7.0", 80, 1.530, {"fp32": 15.7, "fp64": 7.8, "fp16": 31.4}, "Volta whitepaper"),
+    ("Quadro RTX 6000", "7.5", 72, 1.770, {"fp32": 16.3, "fp16": 32.6}, "Turing whitepaper"),
+    (
+        "NVIDIA A100-SXM4-40GB",
+        "8.0",
+        108,
+        1.410,
+        {"fp32": 19.5, "fp64": 9.7, "fp16": 78, "bf16": 39},
+        "Ampere whitepaper",
+    ),
+    ("NVIDIA GeForce RTX 3090", "8.6", 82, 1.695, {"fp32": 35.6, "fp16": 35.6, "bf16": 35.6}, "GA102 whitepaper"),
+    ("NVIDIA GeForce RTX 4090", "8.9", 128, 2.520, {"fp32": 82.6, "fp16": 82.6, "bf16": 82.6}, "Ada whitepaper"),
+    (
+        "NVIDIA H100 80GB HBM3",
+        "9.0",
+        132,
+        1.980,
+        {"fp32": 66.9, "fp64": 33.5, "fp16": 133.8, "bf16": 133.8},
+        "Hopper whitepaper",
+    ),
+    (
+        "NVIDIA GeForce RTX 5090",
+        "12.0",
+        170,
+        2.407,
+        {"fp32": 104.8, "fp16": 104.8, "bf16": 104.8},
+        "RTX Blackwell whitepaper",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "capability", "multiprocessors", "clock_ghz", "told", "source"), VECTOR)
+def test_what_is_no_product_has_the_peak_without_tensor_cores(
+    name: str, capability: str, multiprocessors: int, clock_ghz: float, told: dict[str, float], source: str
+) -> None:
+    found = peaks(name, capability, multiprocessors, clock_ghz)
+
+    assert {each: (found.of(each, product=False) or 0) / 1e12 for each in told} == pytest.approx(told, rel=0.013), (
+        source
+    )
+    assert found.of("tf32", product=False) is None  # a precision of tensor cores alone
+
+
+def test_products_have_the_peak_of_tensor_cores_and_a_measured_peak_is_of_all() -> None:
+    h100 = peaks("NVIDIA H100", "9.0")
+    assert h100.of("bf16", product=True) == h100.flops_per_s["bf16"] == 8 * (h100.of("bf16", product=False) or 0)
+    assert peaks("NVIDIA B200", "10.0").of("bf16", product=False) is None  # NVIDIA does not tell it
+
+    measured = Peaks({"fp32": 1e11}, None, {})
+    assert measured.of("fp32", product=False) == measured.of("fp32", product=True) == 1e11

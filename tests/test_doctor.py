@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from tbdprof import doctor
+from tbdprof.collect import levels
+from tbdprof.collect.levels import Levels, Subject
+from tbdprof.errors import UsageError
 from tbdprof.hooks import FRAMEWORKS
 
 ROOT = Path(__file__).parent.parent
@@ -111,3 +114,22 @@ def test_an_examination_covers_what_was_asked() -> None:
     assert found.nvidia.reason is not None or found.nvidia.gpus
     assert [level.name for level in found.levels.found] == ["device", "activity", "analytic", "sampled", "counted"]
     assert all(level.answer for level in found.levels.found)
+
+
+def test_the_device_that_is_asked_for_is_the_one_that_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    nothing = Levels((), None, None)
+    monkeypatch.setattr(levels, "look_at", lambda index: Subject(f"cuda:{index}", "H200", index, 2))
+    monkeypatch.setattr(levels, "examine", lambda own, index: asked.append(index) or nothing)
+
+    assert doctor.examine([], "cuda:1").looked_at == Subject("cuda:1", "H200", 1, 2)
+    assert doctor.examine([]).looked_at == Subject("cuda:0", "H200", 0, 2)
+    assert asked == [1, 0]
+    with pytest.raises(UsageError, match=r"^there is no cuda:2 here: the last one is cuda:1$"):
+        doctor.examine([], "cuda:2")
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu", "cuda:", "cuda:x", "1"])
+def test_what_is_no_name_of_a_gpu_is_refused(device: str) -> None:
+    with pytest.raises(UsageError, match="give the GPU to look at as cuda:N"):
+        doctor.examine([], device)

@@ -1,11 +1,13 @@
 """Which instruments a run gets, by its device and its framework."""
 
 import pytest
+from fakes import ProgressLog
 
 from tbdprof import instruments
 from tbdprof.collect import threads
 from tbdprof.collect.activity import ActivityCollector
 from tbdprof.collect.host_load import HostLoad
+from tbdprof.plan import NO_STEPS
 
 
 def windows_with_activity(device: str, framework: str) -> set[str]:
@@ -41,3 +43,14 @@ def test_the_host_is_counted_from_when_all_others_have_begun_until_one_of_them_e
 
     assert isinstance(last, HostLoad)
     assert not any(isinstance(each, HostLoad) for each in others)
+
+
+def test_trying_the_counters_takes_seconds_and_is_told_before(monkeypatch: pytest.MonkeyPatch):
+    log, when_tried = ProgressLog(), list[str]()
+    monkeypatch.setattr(instruments, "available", lambda device: when_tried.extend(phase for phase, *_ in log.told))
+
+    instruments.of("cpu", "torch", progress=log)
+    instruments.of("cuda:0", "torch", progress=log)
+
+    assert log.told == [("try the GPU's counters", 0, NO_STEPS)]
+    assert when_tried == ["try the GPU's counters"]

@@ -21,6 +21,7 @@ LAYERS = (
     ("attach", "on_tensorflow", "fitting"),
     ("own_loop",),
     ("profiler",),
+    ("stages",),
     ("instruments", "collecting", "post_mortem"),
     ("report",),
     ("hooks", "suite", "analysis", "doctor", "recorder"),

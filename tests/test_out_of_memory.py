@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes import FakeClock, FakeHook
+from fakes import FakeClock, FakeHook, ProgressLog
 
 import tbdprof
 from tbdprof import drive, fitting, post_mortem
@@ -16,7 +16,7 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.collect import context
 from tbdprof.errors import DeviceMemoryError, UnavailableError
 from tbdprof.fitting import Fit, Trial, search
-from tbdprof.plan import OUT_OF_MEMORY, Plan, silent
+from tbdprof.plan import NO_STEPS, OUT_OF_MEMORY, Plan, silent
 from tbdprof.profiler import Profiler
 from tbdprof.recorder import Recorder
 from tbdprof.recording import Recording, load, save
@@ -257,11 +257,13 @@ def test_what_lies_beneath_is_measured_before_a_run_where_there_is_a_driver(
     monkeypatch: pytest.MonkeyPatch, device: str, there: bool, asked: list[int]
 ) -> None:
     measured: list[int] = []
+    told = ProgressLog()
     monkeypatch.setattr(context, "has_driver", lambda: there)
     monkeypatch.setattr(context, "measure", lambda index, framework: measured.append(index) or context.Taken())
 
-    found = drive._beneath(drive.Request("toy", "torch", device=device))
+    found = drive._beneath(drive.Request("toy", "torch", device=device), told)
     assert (measured, found is None) == (asked, not asked)
+    assert told.told == [("measure what a context takes of the GPU", 0, NO_STEPS)] * len(asked)
 
 
 def test_a_process_that_cannot_let_go_of_its_memory_makes_no_trial(tmp_path: Path) -> None:

@@ -1,59 +1,18 @@
-"""The course of windows around any loop, with a fake framework and a fake clock."""
+"""What a profiler does around a loop, whatever its windows: begins, ends, keeps and tells."""
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes import FakeClock, FakeHook, ProgressLog
+from fake_loop import WHOLE, profiler, train, windows
+from fakes import FakeHook, ProgressLog
 from make import run
 
 from tbdprof import recording as files
 from tbdprof.errors import UnavailableError, UsageError
-from tbdprof.hooks import Drained
-from tbdprof.plan import Plan, plan_for
+from tbdprof.plan import NO_STEPS, Plan
 from tbdprof.profiler import Profiler
-from tbdprof.records import Role
-
-MEMORY = ("clean", "memory", "clean")
-SHORT = Plan(warmup=2, steps=4, memory_steps=3, windows=MEMORY)
-WHOLE = Plan(warmup=2, steps=4, memory_steps=3, kernel_steps=3)
-
-
-def profiler(plan: Plan = SHORT, hook: FakeHook | None = None, path: Path | None = None) -> tuple[Profiler, FakeHook]:
-    hook = hook or FakeHook()
-    return Profiler(hook, run(), plan, path=path, clock=hook.clock), hook
-
-
-def train(prof: Profiler, clock: FakeClock, steps: int, seconds: Callable[[int], float] = lambda step: 0.1) -> None:
-    for step in range(steps):
-        clock.sleep(seconds(step))
-        prof.step(8)
-
-
-def windows(prof: Profiler) -> list[tuple[str, str, int]]:
-    return [(window.name, window.state, len(window.table("step"))) for window in prof.recording.windows]
-
-
-def test_warmup_then_the_five_windows_then_nothing():
-    prof, hook = profiler(WHOLE)
-    with prof:
-        train(prof, hook.clock, 30)
-        assert not prof.active
-
-    assert windows(prof) == [
-        ("warmup", "complete", 2),
-        ("clean", "complete", 4),
-        ("memory", "complete", 3),
-        ("clean", "complete", 4),
-        ("kernels", "complete", 3),
-        ("clean", "complete", 4),
-    ]
-    assert prof.recording.run.complete
-    assert hook.closed == 1
-    assert prof.summary.throughput is not None
-    assert prof.summary.throughput.rate.per_s == pytest.approx(80)
-    assert prof.summary.missing_now == {}
+from tbdprof.records import Peaks, Role
 
 
 def test_the_memory_window_is_analysed():
@@ -82,18 +41,6 @@ def test_the_kernels_window_is_analysed():
     assert (dense.forward_seconds, dense.backward_seconds) == pytest.approx((0.025, 0.05))
 
 
-def test_a_kernels_window_waits_only_at_the_ends_of_its_blocks():
-    plan = Plan(warmup=1, kernel_steps=6, kernel_block_steps=3, windows=("kernels",))
-    prof, hook = profiler(plan)
-    with prof:
-        train(prof, hook.clock, 1)
-        hook.calls.clear()
-        train(prof, hook.clock, 6)
-
-    assert hook.calls.count("synchronize") == 2  # its begin was before the clear
-    assert [block for _, block, *_ in prof.recording.windows[-1].table("step")] == [1, 1, 1, 2, 2, 2]
-
-
 def test_peaks_that_are_not_known_are_missing_with_their_reason(monkeypatch: pytest.MonkeyPatch):
     def peaks(precisions: list[str]) -> None:
         raise UnavailableError("the peak of a fake is not known")
@@ -104,61 +51,6 @@ def test_peaks_that_are_not_known_are_missing_with_their_reason(monkeypatch: pyt
         train(prof, hook.clock, 20)
 
     assert prof.recording.missing == {"peaks": "the peak of a fake is not known"}
-
-
-def test_a_clean_window_waits_only_at_the_edges_of_blocks():
-    prof, hook = profiler(Plan(warmup=1, steps=10, windows=("clean",)))
-    with prof:
-        train(prof, hook.clock, 1)
-        hook.calls.clear()
-        train(prof, hook.clock, 10)
-
-    assert hook.calls.count("synchronize") == 5 + 4  # five ends; the first begin was before the clear
-    assert not any(call.startswith("start") for call in hook.calls)
-
-
-def test_warming_up_goes_on_until_the_loop_has_settled():
-    prof, hook = profiler(Plan(windows=("clean",), steps=2))
-    with prof:
-        train(
-            prof,
-            hook.clock,
-            30,
-            lambda step: 5.0 if step == 0 else 2.0 - 0.1 * step if step < 8 else 1.2,
-        )
-
-    assert prof.recording.run.settled is True
-    assert "Mann-Kendall" in prof.recording.run.settled_by
-    assert 8 < windows(prof)[0][2] < 20
-
-
-def test_a_loop_that_never_settles_says_so_and_is_measured_all_the_same():
-    prof, hook = profiler(Plan(windows=("clean",), steps=2, max_warmup=15))
-    with prof:
-        train(prof, hook.clock, 17, lambda step: 1.0 + step % 2)
-
-    assert prof.recording.run.settled is False
-    assert windows(prof) == [("warmup", "complete", 15), ("clean", "complete", 2)]
-    assert "NEVER SETTLED after 15 steps" in str(prof)
-
-
-def test_a_loop_on_a_cpu_that_never_settles_is_let_go_after_at_most_60_steps():
-    prof, hook = profiler(plan_for("cpu"))
-    with prof:
-        train(prof, hook.clock, 60, lambda step: 1.0 + step % 2)
-        assert not prof.active
-
-    assert prof.recording.run.settled is False
-    assert prof.recording.run.complete
-
-
-def test_a_warmup_of_a_given_length_is_not_judged():
-    prof, hook = profiler()
-    with prof:
-        train(prof, hook.clock, 13)
-
-    assert prof.recording.run.settled is None
-    assert "2 steps, as asked" in prof.recording.run.settled_by
 
 
 @pytest.mark.parametrize(
@@ -206,25 +98,6 @@ def test_an_exception_in_the_loop_passes_through_and_the_recording_is_kept(tmp_p
     assert [window.state for window in kept.windows] == ["complete", "complete", "cut short"]
     assert hook.calls[-1] == "stop"
     assert hook.closed == 1
-
-
-def test_another_profiler_costs_only_the_memory_window():
-    prof, hook = profiler(hook=FakeHook(busy="another profiler is active"))
-    with prof:
-        train(prof, hook.clock, 10)
-
-    assert [name for name, _, _ in windows(prof)] == ["warmup", "clean", "clean"]
-    assert prof.summary.missing["memory"] == "another profiler is active"
-    assert prof.recording.run.complete
-
-
-def test_windows_can_be_repeated():
-    prof, hook = profiler(Plan(warmup=1, steps=2, memory_steps=2, windows=MEMORY, repeat=2))
-    with prof:
-        train(prof, hook.clock, 13)
-
-    assert [name for name, _, _ in windows(prof)] == ["warmup", *MEMORY * 2]
-    assert prof.recording.run.complete
 
 
 def test_without_a_count_of_samples_steps_are_counted():
@@ -286,19 +159,30 @@ def test_saving_afterwards_equals_recording_meanwhile(tmp_path: Path):
     assert str(files.load(tmp_path / "a.tbd").run) == str(files.load(tmp_path / "b.tbd").run)
 
 
-def test_progress_is_told_phase_by_phase():
+def test_the_search_for_the_peak_is_told_before_it_and_only_where_there_is_one():
     hook, log = FakeHook(), ProgressLog()
-    prof = Profiler(hook, run(), SHORT, progress=log, clock=hook.clock)
-    with prof:
-        train(prof, hook.clock, 13)
+    prof = Profiler(hook, run(), Plan(), progress=log, clock=hook.clock)
+    prof.find_peaks()
+    prof.find_peaks()
 
-    assert [phase for phase, step, _ in log.told if step == 0] == [
-        "warm-up",
-        "clean",
-        "memory",
-        "clean",
-    ]
-    assert ("memory", 2, 3) in log.told
+    assert log.told == [("find the device's peak", 0, NO_STEPS)]
+
+
+def test_a_peak_that_could_not_be_found_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch):
+    prof, hook = profiler(Plan())
+    asked = list[list[str]]()
+
+    def none(precisions: list[str]) -> Peaks:
+        asked.append(precisions)
+        raise UnavailableError("the probe failed")
+
+    monkeypatch.setattr(hook, "peaks", none)
+    prof.find_peaks()
+    with prof:
+        pass
+
+    assert asked == [["fp32"]]
+    assert prof.recording.missing["peaks"] == "the probe failed"
 
 
 def test_a_failure_of_the_profiler_itself_ends_it_incomplete(monkeypatch: pytest.MonkeyPatch):
@@ -346,16 +230,6 @@ def test_steps_may_come_from_another_thread(tmp_path: Path):
 
     assert files.load(tmp_path / "a.tbd").run.complete
     assert prof.recording.missing == {}
-
-
-def test_a_window_whose_marks_were_lost_keeps_its_steps(monkeypatch: pytest.MonkeyPatch):
-    prof, hook = profiler()
-    monkeypatch.setattr(hook, "drain", lambda strings: Drained({}, [], {"memory": "another profiler took it"}))
-    with prof:
-        train(prof, hook.clock, 13)
-
-    assert windows(prof)[2] == ("memory", "complete", 3)
-    assert prof.summary.missing["memory"] == "another profiler took it"
 
 
 def test_while_it_runs_the_report_says_so():

@@ -9,7 +9,7 @@ from make import MemoryStory, parameter, run, same_table, timed_window
 from tbdprof import recording as files
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import RecordingFormatError, UsageError
-from tbdprof.records import Optimizer, Role
+from tbdprof.records import Optimizer, Peaks, Role
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -22,6 +22,7 @@ def sample_recording() -> files.Recording:
         parameters=(parameter("w", 3, 1),),
         optimizers=(Optimizer("sgd", ("w",), {"momentum": 0.9}),),
         batch_size=4,
+        peaks=Peaks({"bf16": 4e12}, 1e9, {"bf16": "its clock"}, 2e9, {"bf16": 1e12}),
     )
     recording.missing["nvml"] = "no driver"
     recording.windows.append(timed_window(1, "clean", [0.5, 0.25]))

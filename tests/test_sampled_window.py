@@ -15,6 +15,7 @@ from tbdprof.instruments import Instruments
 from tbdprof.plan import WINDOWS, WITH_SAMPLED, Plan
 from tbdprof.profiler import Profiler
 from tbdprof.records import Strings
+from tbdprof.report import json_report
 
 FAKE = Path(__file__).parent / "fake_sidecar.py"
 PLAN = Plan(warmup=2, steps=4, memory_steps=3, kernel_steps=3, windows=WITH_SAMPLED)
@@ -42,6 +43,10 @@ def test_samples_are_kept_with_the_window_they_are_of():
         "sampled": 7,
     }
     assert recording.run.complete
+
+
+def test_the_report_tells_how_many_steps_were_sampled():
+    assert json_report.document(profiled("good").summary)["run"]["steps"]["sampled"] == 3
 
 
 @pytest.mark.parametrize(

@@ -259,12 +259,12 @@ def test_what_lies_beside_tbdprof_is_not_offered_to_the_script(tmp_path: Path):
 def test_an_error_of_tbdprofs_own_ends_the_watching_and_not_the_training():
     breaks = """
 from tbdprof.errors import UnavailableError
-from tbdprof.profiler import Profiler
+from tbdprof.stages import Stages
 
 def fail(*_):
     raise UnavailableError("the counter is gone")
 
-Profiler._end_block = fail
+Stages._end_block = fail
 train(20)
 print("trained")
 """

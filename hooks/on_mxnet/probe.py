@@ -4,17 +4,11 @@ Of what a convolution works in MXNet keeps some for the next one (megabytes of i
 back: in the watched process the probe would be seen in every figure about memory.
 """
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from functools import cache
 
 import mxnet as mx
 
-from tbdprof.errors import UnavailableError
 from tbdprof.hooks import probing
 from tbdprof.hooks.on_mxnet import facts
 from tbdprof.hooks.probing import Candidate, Convolution
@@ -24,16 +18,6 @@ from tbdprof.units import bytes_text
 _DTYPES = {"fp32": "float32", "fp64": "float64"}
 _REFUSED = "not measured: MXNet has no probe for this precision on a CPU"
 _HALF = 0.5
-_PATIENCE_S = 60
-# Isolated, for a profiled script's PYTHONPATH would attach tbdprof to this process as well.
-_PROGRAM = """
-import json, sys
-sys.path[:], precisions = json.loads(sys.argv[1])
-import numpy
-vars(numpy).setdefault("bool", bool)
-from tbdprof.hooks.on_mxnet import probe
-print(probe.here(precisions))
-"""
 
 
 def measure(precisions: Sequence[str]) -> Peaks:
@@ -47,29 +31,16 @@ def measure(precisions: Sequence[str]) -> Peaks:
 @cache
 def _measured(precisions: tuple[str, ...], threads: int) -> Peaks:
     mx.nd.waitall()
-    order = json.dumps([sys.path, precisions])
-    command = [sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM, order]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=True, env=environment)
-        return Peaks(**json.loads(done.stdout.splitlines()[-1]))
-    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
-        raise UnavailableError(f"the process that was to measure this CPU's peak failed: {_reason(error)}") from error
+    return probing.apart("mxnet", precisions, threads)
 
 
-def here(precisions: Sequence[str]) -> str:
-    """Return the peaks as JSON, measured in this process."""
-    threads = facts.threads()
+def here(precisions: Sequence[str], threads: int) -> Peaks:
+    """Return the peaks, measured in this process."""
     products = {
         precision: list(_products(_DTYPES[precision], threads)) for precision in precisions if precision in _DTYPES
     }
     refused = {precision: _REFUSED for precision in precisions if precision not in _DTYPES}
-    return json.dumps(asdict(probing.measure(products, list(_streams()), refused, threads)))
-
-
-def _reason(error: Exception) -> str:
-    told = getattr(error, "stderr", None) or str(error)
-    return str(told).strip().rpartition("\n")[2] or type(error).__name__
+    return probing.measure(products, list(_streams()), refused, threads)
 
 
 def _products(dtype: str, threads: int) -> Iterator[Candidate]:

@@ -4,18 +4,14 @@ TensorFlow's allocator keeps what it once had, and its peak never goes back: in 
 seen in every figure about memory.
 """
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
+import keras
 import tensorflow as tf
 
-from tbdprof.errors import UnavailableError
 from tbdprof.hooks import probing
 from tbdprof.hooks.probing import Candidate, Convolution
 from tbdprof.records import Peaks
@@ -23,26 +19,26 @@ from tbdprof.units import bytes_text
 
 _DTYPES = {"fp32": tf.float32, "fp64": tf.float64, "bf16": tf.bfloat16}
 _REFUSED = "not measured: TensorFlow has no probe for this precision on a CPU"
+# What products are computed in under a policy of Keras's, where that is not FP32.
+_POLICIES = {
+    "mixed_bfloat16": "bf16",
+    "bfloat16": "bf16",
+    "mixed_float16": "fp16",
+    "float16": "fp16",
+    "float64": "fp64",
+}
 _HALF = 0.5
-_PATIENCE_S = 120
-# Isolated, for a profiled script's PYTHONPATH would attach tbdprof to this process as well.
-_PROGRAM = """
-import json, sys
-sys.path[:], precisions, threads = json.loads(sys.argv[1])
-import tensorflow as tf
-tf.config.threading.set_intra_op_parallelism_threads(threads)
-tf.config.set_visible_devices([], "GPU")
-from tbdprof.hooks.on_tensorflow import probe
-print(probe.here(precisions, threads))
-"""
 
 
 def measure(precisions: Sequence[str]) -> Peaks:
     """Return the best of a fixed set of operators, with the threads one has in this process; measured once a process.
 
+    The precision of Keras's policy is measured besides: a loop of one's own tells of it in no other way.
+
     Raises UnavailableError where the other process cannot be had or fails.
     """
-    return _measured(tuple(precisions), threads())
+    policy = _POLICIES.get(keras.config.dtype_policy().name)
+    return _measured(tuple(dict.fromkeys([*precisions, *([] if policy is None else [policy])])), threads())
 
 
 def threads() -> int:
@@ -52,28 +48,18 @@ def threads() -> int:
 
 @cache
 def _measured(precisions: tuple[str, ...], count: int) -> Peaks:
-    order = json.dumps([sys.path, precisions, count])
-    command = [sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM, order]
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=True, env=environment)
-        return Peaks(**json.loads(done.stdout.splitlines()[-1]))
-    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
-        raise UnavailableError(f"the process that was to measure this CPU's peak failed: {_reason(error)}") from error
+    return probing.apart("tensorflow", precisions, count)
 
 
-def here(precisions: Sequence[str], count: int) -> str:
-    """Return the peaks as JSON, measured in this process with a number of threads."""
+def here(precisions: Sequence[str], count: int) -> Peaks:
+    """Return the peaks, measured in this process, in which nothing was computed yet, with a number of threads."""
+    tf.config.threading.set_intra_op_parallelism_threads(count)
+    tf.config.set_visible_devices([], "GPU")
     products = {
         precision: list(_products(_DTYPES[precision], count)) for precision in precisions if precision in _DTYPES
     }
     refused = {precision: _REFUSED for precision in precisions if precision not in _DTYPES}
-    return json.dumps(asdict(probing.measure(products, list(_streams()), refused, count)))
-
-
-def _reason(error: Exception) -> str:
-    told = getattr(error, "stderr", None) or str(error)
-    return str(told).strip().rpartition("\n")[2] or type(error).__name__
+    return probing.measure(products, list(_streams()), refused, count)
 
 
 def _products(dtype: Any, count: int) -> Iterator[Candidate]:

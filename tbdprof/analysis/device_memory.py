@@ -31,10 +31,13 @@ BENEATH = ("memory.allocator_cache", "memory.driver_context", "memory.libraries"
 AGREES = 0.02  # of what is in use
 NOT_SAMPLED = "the driver's account of the device was not sampled in a memory window"
 NOT_RESERVED = "the framework does not tell what its allocator reserves"
+NOT_POOLED = "the framework does not tell of pools for captured graphs"
 NOT_MADE_ALONE = "measured by `tbdprof run` alone, in a process that only makes a context"
 NOT_BY_PROCESS = "the driver does not tell what other processes use"
 APART = "measured: a process that only makes one"
 BY_PROCESS = "the driver's figure of this process without the allocator's"
+BY_GROWTH = "what came into use since before the run without the allocator's, if no other process came or grew"
+NOT_HERE = "neither what this process uses nor what was in use before it is told, or not what the allocator reserves"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class DeviceMemory:
     context_bytes: int | None
     libraries_bytes: int | None
     others_bytes: int | None
+    beneath: Layer | None = None  # context and libraries as measured in this process, which loads more code as it runs
 
     @property
     def explained(self) -> float | None:
@@ -100,6 +104,7 @@ def measure(recording: Recording, memory: Memory | None) -> DeviceMemory | None:
         context_bytes=run.context_bytes,
         libraries_bytes=run.libraries_bytes,
         others_bytes=others,
+        beneath=_in_this_process(run, process, used, reserved),
     )
 
 
@@ -117,7 +122,11 @@ def reasons(recording: Recording, memory: Memory | None) -> Mapping[str, str]:
         "memory.other_processes": (found.others_bytes, NOT_BY_PROCESS),
         "device_memory.cache_at_end": (found.cache_at_end_bytes, NOT_RESERVED),
         "device_memory.fragments": (found.fragments_bytes, NOT_RESERVED),
-        "device_memory.private_pools": (found.private_bytes, NOT_RESERVED),
+        "device_memory.private_pools": (
+            found.private_bytes,
+            NOT_RESERVED if found.allocator_cache_bytes is None else NOT_POOLED,
+        ),
+        "device_memory.beneath_allocator": (found.beneath, NOT_HERE),
         "device_memory.unexplained": (found.unexplained_bytes, NOT_SAMPLED),
         "device_memory.explained": (found.explained, NOT_SAMPLED),
         "device_memory.used": (found.used_bytes, NOT_SAMPLED),
@@ -143,6 +152,17 @@ def _beneath(run: Run, others: int | None, process: int | None, held: int) -> It
             yield Layer("libraries", max(0, process - held - run.context_bytes), f"{BY_PROCESS} and the context")
     elif process is not None:
         yield Layer("context and libraries", max(0, process - held), BY_PROCESS)
+
+
+def _in_this_process(run: Run, process: int | None, used: int | None, reserved: int | None) -> Layer | None:
+    """Return what this process takes beneath its allocator, which reserves so much; None where that is not told."""
+    if reserved is None:
+        return None
+    if process is not None:
+        return Layer("context and libraries", max(0, process - reserved), BY_PROCESS)
+    if used is None or run.used_before_bytes is None:
+        return None
+    return Layer("context and libraries", max(0, used - run.used_before_bytes - reserved), BY_GROWTH)
 
 
 def _held(memory: Memory, reserved: int | None) -> Iterator[Layer]:

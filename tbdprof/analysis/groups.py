@@ -34,6 +34,7 @@ class Group:
     flops: float | None  # per step, per-element counts included
     moved_bytes: float | None  # per step
     precision: str | None
+    of_product: bool  # most of its time computes products, which tensor cores can do
     intensity: float | None  # FLOP a byte
     flops_per_s: float | None
     bytes_per_s: float | None
@@ -44,7 +45,13 @@ def groups(kernels: Kernels, peaks: Peaks | None) -> tuple[Group, ...]:
     """Return the kernels by name and phase, the longest first."""
     keys, key = np.unique(kernels.name * len(Phase) + kernels.phase, return_inverse=True)
     found = sums(kernels, key, len(keys), peaks)
-    columns = (kernels.operator, kernels.operation.astype(np.int32), kernels.layer, kernels.precision)
+    columns = (
+        kernels.operator,
+        kernels.operation.astype(np.int32),
+        kernels.layer,
+        kernels.precision,
+        kernels.of_product.astype(np.int32),
+    )
     parts = list(zip(*(_by_time(kernels, key, column) for column in columns), strict=True))
     longest = np.argsort(-found.seconds, kind="stable").tolist()
     return tuple(_group(kernels, found, peaks, place, int(keys[place]), parts[place]) for place in longest)
@@ -53,9 +60,9 @@ def groups(kernels: Kernels, peaks: Peaks | None) -> tuple[Group, ...]:
 def _group(
     kernels: Kernels, found: Sums, peaks: Peaks | None, place: int, key: int, parts: tuple[list[int], ...]
 ) -> Group:
-    operators, operations, layers, precisions = parts
+    operators, operations, layers, precisions, products = parts
     text, steps, total = kernels.strings.__getitem__, kernels.steps, float(found.seconds.sum())
-    precision = next((text(index) for index in precisions if index >= 0), None)
+    precision, of_product = next((text(index) for index in precisions if index >= 0), None), bool(products[0])
     intensity = ratio(found.both_flops[place], found.both_bytes[place])
     return Group(
         name=text(key // len(Phase)),
@@ -70,23 +77,24 @@ def _group(
         flops=float(found.flops[place] / steps) if found.counted[place] else None,
         moved_bytes=float(found.moved_bytes[place] / steps) if found.moved[place] else None,
         precision=precision,
+        of_product=of_product,
         intensity=intensity,
         flops_per_s=ratio(found.flops[place], found.counted_seconds[place]),
         bytes_per_s=ratio(found.moved_bytes[place], found.moved_seconds[place]),
-        limit=nearer_ceiling(intensity, peaks, precision),
+        limit=nearer_ceiling(intensity, ridge(peaks, precision, product=of_product)),
     )
 
 
-def ridge(peaks: Peaks | None, precision: str | None) -> float | None:
+def ridge(peaks: Peaks | None, precision: str | None, *, product: bool) -> float | None:
     """Return the FLOPs a byte at which the peaks of arithmetic and memory meet, None: one of them is not known."""
-    if peaks is None or precision is None or not peaks.bytes_per_s or precision not in peaks.flops_per_s:
+    if peaks is None or precision is None or not peaks.bytes_per_s:
         return None
-    return peaks.flops_per_s[precision] / peaks.bytes_per_s
+    flops_per_s = peaks.of(precision, product=product)
+    return None if flops_per_s is None else flops_per_s / peaks.bytes_per_s
 
 
-def nearer_ceiling(intensity: float | None, peaks: Peaks | None, precision: str | None) -> str | None:
-    """Return which ceiling bounds what has an intensity in FLOP a byte."""
-    meeting = ridge(peaks, precision)
+def nearer_ceiling(intensity: float | None, meeting: float | None) -> str | None:
+    """Return which ceiling bounds what has an intensity in FLOP a byte, where the two meet at another."""
     if intensity is None or meeting is None:
         return None
     return "compute" if intensity >= meeting else "memory"

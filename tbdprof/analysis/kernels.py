@@ -54,6 +54,7 @@ class Kernels:
     model_flops: Floats  # its share of forward's and backward's products, without what is recomputed; else 0
     moved_bytes: Floats  # nan: not told
     precision: Texts  # text index, -1: not told
+    of_product: Bools  # its work is a product, which tensor cores can do
     units: float  # of work, in the counted steps
     step_start_ns: Ints
     step_ns: Ints
@@ -91,6 +92,7 @@ class _Shares:
     model_flops: Floats
     moved_bytes: Floats
     precision: Texts
+    of_product: Bools
     operation: Codes
 
 
@@ -143,6 +145,7 @@ def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | 
         model_flops=shares.model_flops,
         moved_bytes=shares.moved_bytes,
         precision=shares.precision,
+        of_product=shares.of_product,
         units=float(steps["units"].sum()),
         step_start_ns=steps["start_ns"].copy(),
         step_ns=steps["end_ns"] - steps["start_ns"],
@@ -205,6 +208,7 @@ def _shared(places: Places, tree: SpanTree, strings: Strings) -> _Shares:
         model_flops=model,
         moved_bytes=np.where(np.isfinite(places.moved_bytes), places.moved_bytes, moved),
         precision=precision,
+        of_product=np.isin(operation, PRODUCTS),
         operation=_operations(places, tree, operation),
     )
 

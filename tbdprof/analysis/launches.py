@@ -25,6 +25,7 @@ class Launches:
     counted_seconds: Floats  # of the kernels that have one
     precision: tuple[str, ...]  # of its first kernel with one, "": not told
     is_product: NDArray[np.bool_]  # convolutions, matrix products and the like, most of its time
+    of_product: NDArray[np.bool_]  # part of such an operator, most of its time: tensor cores can do its arithmetic
     is_transfer: NDArray[np.bool_]  # a copy or fill by the driver, not a kernel
 
     @property
@@ -57,6 +58,7 @@ def by_launch(kernels: Kernels) -> Launches:
         counted_seconds=add(seconds, counted),
         precision=tuple(text(int(index)) for index in _first_told(kernels.precision, of_kernel, size)),
         is_product=add(seconds, np.isin(kernels.operation, PRODUCTS)) > spent / 2,
+        of_product=add(seconds, kernels.of_product) > spent / 2,
         is_transfer=add(seconds, (kernels.operation == Operation.COPY) & (kernels.grid < 0)) > spent / 2,
     )
 

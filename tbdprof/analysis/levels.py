@@ -149,7 +149,8 @@ def _row(
 
 
 def _analytic(groups: Launches, place: int, peaks: Peaks | None) -> float | None:
-    peak = None if peaks is None else peaks.flops_per_s.get(groups.precision[place])
+    precision, of_product = groups.precision[place], bool(groups.of_product[place])
+    peak = None if peaks is None else peaks.of(precision, product=of_product)
     seconds, flops = float(groups.counted_seconds[place]), float(groups.flops[place])
     return flops / (peak * seconds) if peak and seconds and flops == flops else None
 

@@ -14,7 +14,7 @@ from tbdprof.recording import Recording
 GPU_ONLY = "told on a GPU only"
 NOT_COUNTED = "the framework keeps no count over the whole run on this device"
 NOT_TOLD = "the loop did not tell it"
-NOT_REQUESTED = "the allocator does not tell how much was requested"
+NOT_REQUESTED = "the allocator does not tell both how much was requested and what that took"
 NOT_JUDGED = "a warm-up of a fixed length is not judged"
 ONE_BLOCK = "an interval needs two blocks of steps or more"
 ONE_WINDOW = "needs two clean windows to compare"
@@ -67,7 +67,7 @@ def reasons(
 ) -> dict[str, str]:
     """Return the reason for each missing result; what was told while recording goes before what is concluded here."""
     found = {
-        **_of_run(recording, throughput),
+        **_of_run(recording, throughput, timing.utilization.precision if timing else None),
         **(_of_memory(recording, memory) if memory else {"memory": _without(recording, "memory")}),
         **(_of_throughput(recording, throughput) if throughput else {"throughput": _without(recording, "clean")}),
         **_of_overhead(overheads["memory"], "memory", "step"),
@@ -112,9 +112,12 @@ def _of_whole(levels: Levels, missing: Mapping[str, str], uncounted: str) -> dic
     return {f"levels.whole.{path}": reason for path, (value, reason) in told.items() if value is None}
 
 
-def _of_run(recording: Recording, throughput: Throughput | None) -> dict[str, str]:
+def _of_run(recording: Recording, throughput: Throughput | None, seen: str | None) -> dict[str, str]:
+    """Return the reasons for what of the run is null; `seen` is the precision that its products tell."""
     run = recording.run
-    found = {f"run.{name}": NOT_TOLD for name in ("batch_size", "precision", "seed") if getattr(run, name) is None}
+    found = {f"run.{name}": NOT_TOLD for name in ("batch_size", "seed") if getattr(run, name) is None}
+    if run.precision is None and seen is None:
+        found["run.precision"] = NOT_TOLD
     if not any(item.trainable for item in run.parameters):
         found["run.parameters"] = "no trained parameter was seen"
     if run.settled is None:
@@ -173,7 +176,7 @@ def _of_timing(recording: Recording, timing: Timing) -> dict[str, str]:
     if use.flop is None or use.flop.value is None:
         found["utilization.mfu"] = found["utilization.fp32_flop"] = _without_flop(recording, timing)
     elif use.fp32 is None:
-        found["utilization.fp32_flop"] = f"the run computes in {use.flop.precision}"
+        found["utilization.fp32_flop"] = _computes_in(use.flop.precision, recording.run.precision)
     if timing.low_utilization is None:
         found["low_utilization"] = _without_flop(recording, timing)
     return found
@@ -184,9 +187,18 @@ def _without_flop(recording: Recording, timing: Timing) -> str:
     run = recording.run
     if run.peaks is None:
         return recording.missing.get("peaks", "the device's peak was not looked for")
-    if not timing.utilization.flops_per_step:
+    precision = timing.utilization.precision
+    if precision is None or not timing.utilization.flops_per_step:
         return NO_PRODUCTS
-    return "the peak is not known in the precision of the run"
+    why = run.peaks.sources.get(precision, "before the run nobody told that it would be needed")
+    return f"{_computes_in(precision, run.precision)}, and the peak of that is not known: {why}"
+
+
+def _computes_in(precision: str, told: str | None) -> str:
+    """Say what a run computes in, and where it was told to compute in something else."""
+    if told is None or told == precision:
+        return f"the run computes in {precision}"
+    return f"the run was told to compute in {told}, but most of its products are in {precision}"
 
 
 def _without_kernels(recording: Recording) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Everything that can be said about a run: its recording, and one optional result an analysis."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tbdprof.analysis import throughput as rates
 from tbdprof.analysis.counted import Counted
@@ -23,7 +23,7 @@ from tbdprof.analysis.sampled import Sampled, pipes
 from tbdprof.analysis.sampled import measure as measure_sampled
 from tbdprof.analysis.sampled_missing import without_sampled
 from tbdprof.analysis.step_time import StepTime
-from tbdprof.analysis.timing import timing
+from tbdprof.analysis.timing import Timing, timing
 from tbdprof.analysis.traced import Traced, traced, without_traced
 from tbdprof.analysis.utilization import Utilization, at_clock
 from tbdprof.analysis.verdict import Verdict
@@ -66,6 +66,12 @@ class Summary:
         return sum(trained) if trained else None
 
     @property
+    def precision(self) -> str | None:
+        """Return what the run computes in: as it was told, else as most of its products do; None: neither is known."""
+        told, use = self.recording.run.precision, self.utilization
+        return told if told is not None or use is None else use.precision
+
+    @property
     def missing_now(self) -> dict[str, str]:
         """Return what is missing from this run but could have been measured."""
         return {name: reason for name, reason in self.missing.items() if reason not in QUIET}
@@ -78,30 +84,19 @@ class Summary:
 
 def summarize(recording: Recording) -> Summary:
     """Work out all results of a recording."""
-    memory = measure(recording)
-    throughput = rates.throughput(recording)
-    cpu = rates.cpu_utilization(recording)
-    overheads = {window: rates.overhead(recording, window) for window in ("memory", "kernels", SAMPLED)}
+    memory, throughput, sampled = measure(recording), rates.throughput(recording), measure_sampled(recording)
     found = timing(recording, throughput)
     use = None if found is None else _at_measured_clock(recording, found.utilization)
-    told, joules = device(recording, None if use is None else use.busy_in_window), energy(recording)
-    sampled, ended = measure_sampled(recording), examine(recording)
-    records = traced(recording)
+    told = device(recording, None if use is None else use.busy_in_window)
     exact, levels = judged(recording, found, pipes(sampled), of_device(told))
-    return Summary(
+    summary = Summary(
         recording=recording,
         memory=memory,
         throughput=throughput,
-        cpu=cpu,
-        memory_overhead=overheads["memory"],
-        missing=device_reasons(recording, told, joules, use, throughput)
-        | dict(without_device_memory(recording, memory))
-        | dict(without_post_mortem(recording, ended))
-        | reasons(recording, memory, throughput, cpu, overheads, found)
-        | without_levels(recording, exact, levels)
-        | without_traced(recording, records)
-        | without_sampled(recording, sampled, overheads[SAMPLED], of_device(told)),
-        kernels_overhead=overheads["kernels"],
+        cpu=rates.cpu_utilization(recording),
+        memory_overhead=rates.overhead(recording, "memory"),
+        missing={},
+        kernels_overhead=rates.overhead(recording, "kernels"),
         utilization=use,
         step_time=None if found is None else found.step_time,
         layers=None if found is None else found.layers,
@@ -110,15 +105,31 @@ def summarize(recording: Recording) -> Summary:
         verdict=None if found is None else found.verdict,
         data_wait=rates.data_wait(recording),
         device=told,
-        energy=joules,
+        energy=energy(recording),
         counted=exact,
         levels=levels,
         sampled=sampled,
-        traced=records,
-        sampled_overhead=overheads[SAMPLED],
+        traced=traced(recording),
+        sampled_overhead=rates.overhead(recording, SAMPLED),
         device_memory=measure_device(recording, memory),
-        post_mortem=ended,
+        post_mortem=examine(recording),
     )
+    return replace(summary, missing=_missing(summary, found))
+
+
+def _missing(summary: Summary, found: Timing | None) -> dict[str, str]:
+    """Return the reason for all that is None in a summary; where two have one for the same, the later one's counts."""
+    recording, told = summary.recording, of_device(summary.device)
+    overheads = {"memory": summary.memory_overhead, "kernels": summary.kernels_overhead}
+    return {
+        **device_reasons(recording, summary.device, summary.energy, summary.utilization, summary.throughput),
+        **without_device_memory(recording, summary.memory),
+        **without_post_mortem(recording, summary.post_mortem),
+        **reasons(recording, summary.memory, summary.throughput, summary.cpu, overheads, found),
+        **without_levels(recording, summary.counted, summary.levels),
+        **without_traced(recording, summary.traced),
+        **without_sampled(recording, summary.sampled, summary.sampled_overhead, told),
+    }
 
 
 def _at_measured_clock(recording: Recording, found: Utilization) -> Utilization:

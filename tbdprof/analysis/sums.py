@@ -1,5 +1,6 @@
 """Sums over kernels: FLOPs, bytes and the time they took, each over those of which it is known."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,12 +58,18 @@ def sums(kernels: Kernels, key: Ints, size: int, peaks: Peaks | None) -> Sums:
     )
 
 
+def by_precision(kernels: Kernels, figure: Callable[[str, bool], float | None]) -> Floats:
+    """Return for each kernel a figure of its precision and of whether it computes a product; nan: not known."""
+    keys, key = np.unique(2 * kernels.precision + kernels.of_product, return_inverse=True)
+    found = [figure(kernels.strings[int(each) // 2], bool(each % 2)) for each in keys]
+    return np.array([np.nan if each is None else each for each in found], np.float64)[key]
+
+
 def _peak_of(kernels: Kernels, peaks: Peaks | None) -> Floats:
-    """Return the peak of each kernel's precision in FLOP/s, nan: not known."""
-    told = {} if peaks is None else peaks.flops_per_s
-    known = np.unique(kernels.precision)
-    values = np.array([told.get(kernels.strings[int(index)], np.nan) for index in known], np.float64)
-    return values[np.searchsorted(known, kernels.precision)]
+    """Return the peak of each kernel in FLOP/s, nan: not known."""
+    if peaks is None:
+        return np.full(len(kernels), np.nan)
+    return by_precision(kernels, lambda precision, product: peaks.of(precision, product=product))
 
 
 def ratio(above: float, below: float) -> float | None:

@@ -7,11 +7,13 @@ from tbdprof.analysis.kernels import gather
 from tbdprof.analysis.layers import LayerTime, layers
 from tbdprof.analysis.low_utilization import LowUtilization, low_utilization
 from tbdprof.analysis.step_time import StepTime, step_time
-from tbdprof.analysis.throughput import Throughput
+from tbdprof.analysis.throughput import Throughput, data_wait
 from tbdprof.analysis.timeline import timeline
 from tbdprof.analysis.utilization import Utilization, utilization
 from tbdprof.analysis.verdict import Verdict, verdict
 from tbdprof.recording import Recording
+
+AHEAD = "mxnet"  # works on what it was asked for while its caller goes on, on a CPU too
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +36,26 @@ def timing(recording: Recording, throughput: Throughput | None) -> Timing | None
     run = recording.run
     course = timeline(kernels)
     spent = step_time(kernels, course)
-    judged = verdict(kernels, course, run.peaks)
+    use = utilization(kernels, spent, throughput, run)
+    judged = verdict(kernels, course, run.peaks, _starved(recording, use.busy))
     del course
     listed = groups(kernels, run.peaks)
     return Timing(
         step_time=spent,
-        utilization=utilization(kernels, spent, throughput, run),
+        utilization=use,
         layers=layers(kernels, run.peaks),
         groups=listed,
         low_utilization=low_utilization(kernels, listed, run.peaks),
         verdict=judged,
     )
+
+
+def _starved(recording: Recording, busy: float | None) -> float | None:
+    """Return the share of the clean steps in which nothing could be done for want of a batch, None: it is not told.
+
+    A device that was asked for work ahead goes on while its host waits: then it is at most what it was not busy.
+    """
+    waited, run = data_wait(recording), recording.run
+    if waited is None or (run.device == "cpu" and run.framework != AHEAD):
+        return waited
+    return None if busy is None else min(waited, max(0.0, 1 - busy))

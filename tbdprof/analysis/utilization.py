@@ -54,6 +54,7 @@ class Utilization:
     fp32: Flop | None  # None unless that is FP32
     flops_per_sample: float | None  # of the model's products, forward and backward
     flops_per_step: float
+    precision: str | None = None  # of most of the model's products; without any the run's, as it was told
 
 
 def utilization(kernels: Kernels, spent: StepTime, throughput: Throughput | None, run: Run) -> Utilization:
@@ -69,6 +70,7 @@ def utilization(kernels: Kernels, spent: StepTime, throughput: Throughput | None
         fp32=flop if flop is not None and flop.precision == FP32 else None,
         flops_per_sample=total / samples if samples and total else None,
         flops_per_step=total / kernels.steps,
+        precision=precision_of(kernels, run),
     )
 
 

@@ -3,7 +3,8 @@
 Every instant of a step has one share:
 
 - communication, copies (of a GPU, from it or to it): they run while nothing else does;
-- data: the framework's data loader, and what of the time before forward no kernel runs in;
+- data: the framework's data loader, and what of the time before forward no kernel runs in; where the loop told that its
+  clean steps wait longer for batches, that (a watched step is slower, and its batch was made meanwhile);
 - launching: no kernel runs though forward, backward or update has begun; and kernels so short that what they take is
   the cost of asking for them;
 - compute, memory: kernels above and below the ridge of the roofline; where the bytes or the peaks are not known, by
@@ -20,6 +21,7 @@ import numpy as np
 from tbdprof.analysis.blocks import Bools
 from tbdprof.analysis.groups import ridge
 from tbdprof.analysis.kernels import PRODUCTS, Kernels
+from tbdprof.analysis.sums import by_precision
 from tbdprof.analysis.timeline import DATA, PHASES, Timeline
 from tbdprof.records import Operation, Peaks, Phase
 
@@ -46,6 +48,7 @@ SENTENCES = {
     "uncounted": "{share} of the step is in kernels of which is not known what limits them",
     "other": "{share} of the step goes to what is neither loading nor forward, backward or update",
 }
+WAITING = "{share} of a clean step waits for the next batch"
 ADVICE = {
     "data": (
         "load ahead of the training loop: more loader workers, prefetching, pinned memory",
@@ -81,13 +84,23 @@ class Verdict:
     shares: Mapping[str, float]
 
 
-def verdict(kernels: Kernels, course: Timeline, peaks: Peaks | None) -> Verdict:
-    """Return what takes the largest share of a step."""
+def verdict(kernels: Kernels, course: Timeline, peaks: Peaks | None, starved: float | None = None) -> Verdict:
+    """Return what takes the largest share of a step; `starved` is the share of clean steps that waits for batches."""
     shares = _shares(kernels, course, peaks)
+    told = starved is not None and starved > shares["data"]
+    if starved is not None and told:
+        shares = _with_waiting(shares, starved)
     bound = max((name for name in BOUNDS if name in shares), key=lambda name: shares[name])
     share, short = f"{100 * shares[bound]:.0f} %", f"{short_ns(kernels) // 1000} µs"
-    sentence = f"bound by {bound}: {SENTENCES[bound].format(share=share, short=short)}"
+    words = WAITING if bound == "data" and told else SENTENCES[bound]
+    sentence = f"bound by {bound}: {words.format(share=share, short=short)}"
     return Verdict(bound, shares[bound], sentence, ADVICE[bound], shares)
+
+
+def _with_waiting(shares: Mapping[str, float], starved: float) -> dict[str, float]:
+    """Return the shares of a clean step: beside its waiting all else shrinks alike."""
+    left = (1 - starved) / (1 - shares["data"])
+    return {name: starved if name == "data" else share * left for name, share in shares.items()}
 
 
 def short_ns(kernels: Kernels) -> int:
@@ -134,9 +147,8 @@ def _kinds(kernels: Kernels, peaks: Peaks | None) -> dict[str, float]:
 
 def is_limited_by_compute(kernels: Kernels, peaks: Peaks | None) -> Bools:
     """Tell which kernels are above the ridge; where that is not known, which compute products."""
-    precisions = np.unique(kernels.precision)
-    ridges = np.array([ridge(peaks, kernels.strings[int(index)]) or np.nan for index in precisions])
-    least_flops = ridges[np.searchsorted(precisions, kernels.precision)] * kernels.moved_bytes
+    ridges = by_precision(kernels, lambda precision, product: ridge(peaks, precision, product=product))
+    least_flops = ridges * kernels.moved_bytes
     above: Bools = kernels.flops >= least_flops
     unknown = np.isnan(kernels.flops) | np.isnan(least_flops)
     return np.where(unknown, np.isin(kernels.operation, PRODUCTS), above)

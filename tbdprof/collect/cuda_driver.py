@@ -42,6 +42,18 @@ def index_of(device: str) -> int:
     return int(device.partition(":")[2] or 0)
 
 
+def count(cuda: Any = None) -> int:
+    """Return how many devices this process sees; raises UnavailableError where the driver does not tell."""
+    found = ctypes.c_int()
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
+        _check(cuda.cuInit(0))
+        _check(cuda.cuDeviceGetCount(ctypes.byref(found)))
+    except (OSError, AttributeError) as error:
+        raise UnavailableError(f"the CUDA driver does not answer: {error}") from error
+    return found.value
+
+
 def limits(index: int, cuda: Any = None) -> Limits:
     """Ask about a device; `cuda` stands in for the driver's library. Raises UnavailableError where it does not tell."""
     try:

@@ -8,6 +8,7 @@ many times a step), `counted` (exact counters of one step).
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,16 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """Which device was looked at; None: the driver does not tell."""
+
+    device: str  # as the frameworks number it
+    name: str | None = None
+    number: int | None = None  # as nvidia-smi numbers it
+    count: int | None = None  # devices that a process sees
+
+
+@dataclass(frozen=True, slots=True)
 class Levels:
     """All levels from the lowest up, the highest that works, and what would raise it; None: there is none."""
 
@@ -78,6 +89,33 @@ def judged(found: tuple[Level, ...]) -> Levels:
     if at == len(found) - 1:
         raised_by = EXACT  # there is none above it, but it is not on by itself
     return Levels(found, found[at].name if at >= 0 else None, raised_by)
+
+
+def look_at(index: int) -> Subject:
+    """Say which device a number of the frameworks' stands for, asked in a process of its own."""
+    try:
+        return Subject(**fresh.ask(__name__, (_SUBJECT, index), LIMIT_S))
+    except UnavailableError:  # the levels say why, each for itself
+        return Subject(f"cuda:{index}")
+
+
+def subject(index: int, nvml: Any = None, cuda: Any = None) -> Subject:
+    """Say the same in this process; `nvml` and `cuda` stand in for the driver's libraries.
+
+    Raises UnavailableError where there is no driver.
+    """
+    from tbdprof.collect import cuda_driver
+    from tbdprof.collect.nvml_card import open_card, shut
+
+    count, name, number = cuda_driver.count(cuda), None, None
+    with suppress(UnavailableError):
+        name = cuda_driver.limits(index, cuda).name
+    with suppress(UnavailableError):
+        card = open_card(index, nvml, cuda)
+        with suppress(*card.faults):
+            number = int(card.nvml.nvmlDeviceGetIndex(card.whole))
+        shut(card.nvml)
+    return Subject(f"cuda:{index}", name, number, count)
 
 
 def device(index: int, nvml: Any = None, cuda: Any = None) -> Level:
@@ -157,9 +195,11 @@ def counted(find: "Callable[[], Path | None] | None" = None, counters: nvidia.Co
 def main(probe: tuple[str, int]) -> None:
     """Print a probe's answer as JSON."""
     name, index = probe
-    print(json.dumps(asdict(_PROBES[name](index))))  # noqa: T201 - how a fresh process answers
+    answer = subject(index) if name == _SUBJECT else _PROBES[name](index)
+    print(json.dumps(asdict(answer)))  # noqa: T201 - how a fresh process answers
 
 
+_SUBJECT = "subject"
 _PROBES: Mapping[str, Callable[[int], Level]] = {"device": device, "cupti": cupti, "analytic": analytic}
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,12 +14,13 @@ CUDA_PARENTS = (Path("/usr/local"), Path("/opt"))
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One device; compute capability as `9.0`."""
+    """One device by the number that nvidia-smi has for it, which may not be CUDA's; compute capability as `9.0`."""
 
     index: int
     name: str
     compute_capability: str
     memory_bytes: int
+    is_divided: bool | None = None  # into instances (MIG); None: the driver does not tell, or it cannot be
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +105,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    return Gpu(index, str(nvml.nvmlDeviceGetName(handle)), f"{major}.{minor}", int(memory.total))
+    divided = None
+    with suppress(nvml.NVMLError, AttributeError):  # cards that cannot be divided refuse the question
+        divided = bool(nvml.nvmlDeviceGetMigMode(handle)[0])
+    return Gpu(index, str(nvml.nvmlDeviceGetName(handle)), f"{major}.{minor}", int(memory.total), divided)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tbdprof.analysis.device_memory import AGREES, DeviceMemory
+from tbdprof.analysis.device_memory import AGREES, DeviceMemory, Layer
 from tbdprof.analysis.post_mortem import TRIED, PostMortem
 from tbdprof.analysis.summary import Summary
 from tbdprof.report.tables import Column, plain, sheet, title_of
@@ -50,11 +50,21 @@ def _below(found: DeviceMemory) -> Iterator[Text]:
         told = f"the layers are {percent_text(found.explained)} of {bytes_text(found.used_bytes)} in use (NVML)"
         apart = "" if found.agrees else f": more than {percent_text(AGREES)} apart"
         yield Text(told + apart, style="" if found.agrees else "red")
+    if found.beneath is not None:
+        yield Text(_beneath(found, found.beneath))
     if found.cache_at_end_bytes is not None:
         kept = "" if found.fragments_bytes is None else f", {bytes_text(found.fragments_bytes)} of it in pieces"
         yield Text(f"allocator cache at the end of a step: {bytes_text(found.cache_at_end_bytes)}{kept}")
     if found.private_bytes:
         yield Text(f"reserved for captured graphs and other pools of their own: {bytes_text(found.private_bytes)}")
+
+
+def _beneath(found: DeviceMemory, here: Layer) -> str:
+    """Tell context and libraries as measured in the process that trained, beside those measured apart."""
+    told = f"{here.name}, as measured in this process: {bytes_text(here.size_bytes)} ({here.source})"
+    if found.context_bytes is None:
+        return told
+    return f"{told}; measured apart: {bytes_text(found.context_bytes + (found.libraries_bytes or 0))}"
 
 
 def _ending(found: PostMortem, missing: dict[str, str]) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tbdprof.collect.levels import Levels
+from tbdprof.collect.levels import Levels, Subject
 from tbdprof.collect.nvidia import Counters, Gpu
 from tbdprof.doctor import Examination, Framework, Library
 from tbdprof.units import bytes_text
@@ -53,9 +53,20 @@ def rows(examination: Examination) -> list[Row]:
         *(_gpu_row(gpu) for gpu in driver.gpus),
         _counter_row(examination.counters),
         ("CUPTI", "yes" if examination.cupti else "no", str(examination.cupti or "")),
+        *_subject_row(examination.looked_at),
         *((f"level: {level.name}", WORDS[level.works], level.answer) for level in examination.levels.found),
         _highest_row(examination.levels),
     ]
+
+
+def _subject_row(looked_at: Subject | None) -> list[Row]:
+    """Return which GPU the levels are of, and how to see another one's; nothing where there is none."""
+    if looked_at is None or looked_at.name is None:
+        return []
+    known_as = [] if looked_at.number is None else [f"GPU {looked_at.number} above"]
+    several = looked_at.count is not None and looked_at.count > 1
+    others = [f"cuda:0 to cuda:{(looked_at.count or 0) - 1}: tbdprof doctor --device cuda:N"] if several else []
+    return [("levels of", looked_at.device, "; ".join([looked_at.name, *known_as, *others]))]
 
 
 def _highest_row(levels: Levels) -> Row:
@@ -81,7 +92,8 @@ def _driver_remark(cuda: str | None, reason: str | None) -> str:
 
 
 def _gpu_row(gpu: Gpu) -> Row:
-    remark = f"compute capability {gpu.compute_capability}, {bytes_text(gpu.memory_bytes)} memory"
+    divided = ", divided into instances (MIG)" if gpu.is_divided else ""
+    remark = f"compute capability {gpu.compute_capability}, {bytes_text(gpu.memory_bytes)} memory{divided}"
     return f"GPU {gpu.index}", gpu.name, remark
 
 

@@ -27,6 +27,12 @@ def device_memory(found: DeviceMemory | None) -> Json | None:
         "total": found.total_bytes,
         "used": found.used_bytes,
         "layers": [{"name": each.name, "bytes": each.size_bytes, "source": each.source} for each in found.layers],
+        "beneath_allocator": None
+        if found.beneath is None
+        else {
+            "bytes": found.beneath.size_bytes,
+            "source": found.beneath.source,
+        },
         "unexplained": found.unexplained_bytes,
         "explained": found.explained,
         "cache_at_end": found.cache_at_end_bytes,

@@ -19,6 +19,7 @@ from tbdprof.analysis.memory import Memory
 from tbdprof.analysis.roles import CATEGORIES
 from tbdprof.analysis.summary import Summary
 from tbdprof.analysis.throughput import Overhead
+from tbdprof.plan import SAMPLED
 from tbdprof.records import Role, Run
 from tbdprof.report import json_device, json_device_memory, json_levels, json_sampled, json_time
 
@@ -72,7 +73,7 @@ def _run(summary: Summary) -> Json:
     run = summary.recording.run
     steps = {
         name: sum(len(window.table("step")) for window in summary.recording.windows if window.name == name)
-        for name in ("warmup", "clean", "memory", "kernels")
+        for name in ("warmup", "clean", "memory", "kernels", SAMPLED)
     }
     told = (
         "model",
@@ -82,10 +83,10 @@ def _run(summary: Summary) -> Json:
         "device_name",
         "threads",
         "batch_size",
-        "precision",
     )
     return {
         **{name: getattr(run, name) for name in told},
+        "precision": summary.precision,
         "precision_flags": dict(run.precision_flags),
         "options": dict(run.options),
         "seed": run.seed,

@@ -15,7 +15,7 @@ from tbdprof.analysis.utilization import Flop
 from tbdprof.analysis.verdict import Verdict
 from tbdprof.records import Peaks
 from tbdprof.report import json_sampled
-from tbdprof.report.kernel_tables import headroom
+from tbdprof.report.kernel_tables import headroom, peak_of
 
 IDLE = ("total", "data_wait", "launching", "synchronization", "copies", "communication")
 
@@ -148,6 +148,7 @@ def _group(group: Group, peaks: Peaks | None) -> Json:
         "share": group.share,
         "utilization": group.utilization,
         "precision": group.precision,
+        "peak_flops": peak_of(group, peaks),
         "flops": group.flops,
         "moved_bytes": group.moved_bytes,
         "flops_per_byte": group.intensity,

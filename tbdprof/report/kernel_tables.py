@@ -20,6 +20,7 @@ ROWS = 10
 UNCOUNTED_ROWS = 5
 LEAST_UNCOUNTED = 0.005  # of busy time: less is told in one line
 NO_SOURCE = "source not told"
+WITHOUT = "without tensor cores"
 KERNELS = (
     Column("share"),
     Column("utilization"),
@@ -50,13 +51,14 @@ def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
     if low is None:
         listed = summary.groups or ()
         return [_table("Kernels, longest first", listed, uses, None if full else ROWS)] if listed else []
-    parts = [_below(low, uses, None if full else ROWS)] if low.rows else []
+    peaks = summary.recording.run.peaks
+    parts = [_below(low, uses, None if full else ROWS, peaks)] if low.rows else []
     if full and (above := _above(summary.groups or (), low)):
-        parts.append(_table("Kernels at the average or above", above, uses, None))
+        parts.append(_table("Kernels at the average or above", above, uses, None, below=_other_peaks(above, peaks)))
     if low.uncounted:
         parts.append(_uncounted(low.uncounted, uses, full=full))
     if full and summary.groups:
-        parts.append(_roofline(summary.groups, summary.recording.run.peaks))
+        parts.append(_roofline(summary.groups, peaks))
     return parts
 
 
@@ -67,22 +69,50 @@ def headroom(group: Group, peaks: Peaks | None) -> float | None:
     if group.limit == "memory":
         ceiling, reached = peaks.bytes_per_s, group.bytes_per_s
     else:
-        ceiling, reached = peaks.flops_per_s.get(group.precision or ""), group.flops_per_s
+        ceiling, reached = peak_of(group, peaks), group.flops_per_s
     return ceiling / reached if ceiling and reached else None
 
 
-def _below(low: LowUtilization, uses: Uses, most: int | None) -> RenderableType:
-    average, covered = percent_text(low.average), percent_text(low.covered)
-    return _table(
-        f"Kernels below the average utilization of {average} ({covered} of busy time counted)", low.rows, uses, most
-    )
+def peak_of(group: Group, peaks: Peaks | None) -> float | None:
+    """Return the FLOP/s the kernels' utilization is of, None where it is not known."""
+    return None if peaks is None or group.precision is None else peaks.of(group.precision, product=group.of_product)
+
+
+def _below(low: LowUtilization, uses: Uses, most: int | None, peaks: Peaks | None) -> RenderableType:
+    title = f"Kernels below the average utilization of {percent_text(low.average)}"
+    counted = f"({percent_text(low.covered)} of busy time counted)"
+    return _table(f"{title} {counted}", low.rows, uses, most, below=_other_peaks(low.rows, peaks))
+
+
+def _other_peaks(groups: Sequence[Group], peaks: Peaks | None) -> list[str]:
+    """Say of which peak the utilization is of what tensor cores cannot do."""
+    if peaks is None:
+        return []
+    others = {
+        group.precision: peak
+        for group in groups
+        if (peak := peak_of(group, peaks)) is not None and peak != peaks.flops_per_s.get(group.precision or "")
+    }
+    told = ", ".join(f"{precision} {decimal_text(peak, 'FLOP/s')}" for precision, peak in others.items())
+    return [f"utilization of what is no product is of the peak {WITHOUT}: {told}"] if told else []
 
 
 def _uncounted(groups: Sequence[Group], uses: Uses, *, full: bool) -> RenderableType:
     if full or groups[0].share >= LEAST_UNCOUNTED:
-        return _table("Kernels without a count", groups, uses, None if full else UNCOUNTED_ROWS, LEAST_UNCOUNTED)
+        most, below = None if full else UNCOUNTED_ROWS, _without_a_peak(groups)
+        return _table("Kernels without a count", groups, uses, most, LEAST_UNCOUNTED, below)
     share = percent_text(sum(group.share for group in groups))
     return Text(f"Kernels without a count: {len(groups)}, together {share} of busy time")
+
+
+def _without_a_peak(groups: Sequence[Group]) -> list[str]:
+    """Say which of the kernels have a count but no peak it could be compared with."""
+    counted = {
+        f"{group.precision}{'' if group.of_product else f' {WITHOUT}'}"
+        for group in groups
+        if group.precision is not None and group.flops
+    }
+    return [f"some have a count, but their peak is not known: {', '.join(sorted(counted))}"] if counted else []
 
 
 def _above(groups: Sequence[Group], low: LowUtilization) -> list[Group]:
@@ -91,14 +121,19 @@ def _above(groups: Sequence[Group], low: LowUtilization) -> list[Group]:
 
 
 def _table(
-    title: str, groups: Sequence[Group], uses: Uses, most: int | None, least: float = LEAST_SHOWN
+    title: str,
+    groups: Sequence[Group],
+    uses: Uses,
+    most: int | None,
+    least: float = LEAST_SHOWN,
+    below: Sequence[str] = (),
 ) -> RenderableType:
     """Return a table of all groups (None), or of so many that have at least a share of busy time."""
     shown = groups if most is None else [group for group in groups[:most] if group.share >= least] or groups[:1]
     rest = groups[len(shown) :]
-    below = [rest_text(len(rest), sum(group.share for group in rest))] if rest else []
+    others = [rest_text(len(rest), sum(group.share for group in rest))] if rest else []
     rows = [_cells(group, uses.get((group.name, group.phase))) for group in shown]
-    return filled(title, KERNELS, rows, below=below)
+    return filled(title, KERNELS, rows, below=[*others, *below])
 
 
 def _cells(group: Group, use: NamedUse | None) -> tuple[str, ...]:
@@ -156,6 +191,10 @@ def _ceilings(peaks: Peaks | None) -> Iterator[str]:
         return
     for precision, flops in peaks.flops_per_s.items():
         yield f"ceiling {precision}: {decimal_text(flops, 'FLOP/s')} ({peaks.sources.get(precision, NO_SOURCE)})"
+    for precision, flops in (peaks.vector_flops_per_s or {}).items():
+        if flops != peaks.flops_per_s.get(precision):
+            source = peaks.sources.get(f"vector {precision}", NO_SOURCE)
+            yield f"ceiling {precision} {WITHOUT}: {decimal_text(flops, 'FLOP/s')} ({source})"
     if peaks.bytes_per_s is not None:
         source = peaks.sources.get("memory", NO_SOURCE)
         yield f"ceiling memory: {decimal_text(peaks.bytes_per_s, 'B/s')} ({source})"

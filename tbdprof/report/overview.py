@@ -70,7 +70,7 @@ def _head(summary: Summary) -> RenderableType:
         f"{run.device} ({run.device_name})" if run.device_name else run.device,
         f"{run.threads} thread{'s' * (run.threads > 1)}" if run.threads else None,
         f"batch {run.batch_size}" if run.batch_size else None,
-        run.precision,
+        summary.precision,
     ]
     first = Text.assemble((run.model, "bold"), *(f" · {fact}" for fact in model if fact))
     return Group(first, Text(" · ".join(fact for fact in environment if fact)))
@@ -136,7 +136,9 @@ def _utilization(utilization: Utilization, run: Run) -> Iterator[tuple[str, Text
     if flop.at_clock is not None:
         yield "at its clock", Text(_at_clock(flop.at_clock))
     yield "peak", Text(f"{decimal_text(flop.peak_flops_per_s, 'FLOP/s')}: {flop.peak_source}")
-    flags = {name: value for name, value in run.precision_flags.items() if any(part in name for part in TF32_FLAGS)}
+    flags = {
+        name: value for name, value in run.precision_flags.items() if any(part in name.lower() for part in TF32_FLAGS)
+    }
     if flags and run.device.startswith("cuda"):
         yield "TF32", Text(", ".join(f"{name} {value}" for name, value in flags.items()))
 

@@ -5,14 +5,9 @@ import time
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from tbdprof.plan import NO_STEPS
 
 PLAIN_EVERY_S = 10.0
 
@@ -25,11 +20,12 @@ class LiveProgress:
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[count]}"),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
         )
-        rate = TextColumn("{task.fields[rate]}")
-        self._progress = Progress(*columns, rate, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
-        self._task = self._progress.add_task("prepare", total=None, rate="")
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._progress.add_task("prepare", total=None, count="", rate="")
         self._phase = "prepare"
         self._rate = _Rate()
 
@@ -49,10 +45,13 @@ class LiveProgress:
 
     def __call__(self, phase: str, step: int, of: int | None) -> None:
         """Show how far the phase is."""
+        total = of or None  # a bar of no steps would be full
         if phase != self._phase:
-            self._progress.reset(self._task, total=of, description=phase)
+            self._progress.reset(self._task, total=total, description=phase)
             self._phase = phase
-        self._progress.update(self._task, completed=step, total=of, rate=self._rate.text(phase, step))
+        count = "" if of == NO_STEPS else f"{step}/{'?' if of is None else of}"
+        rate = self._rate.text(phase, step)
+        self._progress.update(self._task, completed=step, total=total, count=count, rate=rate)
 
 
 class PlainProgress:
@@ -82,7 +81,8 @@ class PlainProgress:
             return
         self._phase, self._said = phase, now
         total = "" if of is None else f" of {of}"
-        sys.stderr.write(f"tbdprof: {phase}: step {step}{total} {rate}".rstrip() + "\n")
+        count = "" if of == NO_STEPS else f": step {step}{total} {rate}".rstrip()
+        sys.stderr.write(f"tbdprof: {phase}{count}\n")
         sys.stderr.flush()
 
 

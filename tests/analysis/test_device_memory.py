@@ -6,7 +6,17 @@ import pytest
 from make import MemoryStory
 
 from tbdprof.analysis import device_memory
-from tbdprof.analysis.device_memory import NOT_BY_PROCESS, NOT_MADE_ALONE, NOT_RESERVED, DeviceMemory
+from tbdprof.analysis.device_memory import (
+    BY_GROWTH,
+    BY_PROCESS,
+    NOT_BY_PROCESS,
+    NOT_HERE,
+    NOT_MADE_ALONE,
+    NOT_POOLED,
+    NOT_RESERVED,
+    DeviceMemory,
+    Layer,
+)
 from tbdprof.analysis.summary import summarize
 from tbdprof.counters import (
     ALLOCATOR_ALLOCATED,
@@ -20,6 +30,7 @@ from tbdprof.counters import (
 from tbdprof.recording import Recording
 from tbdprof.records import Phase, Role, table
 from tbdprof.report import terminal
+from tbdprof.report.json_report import document
 
 GPU = "cuda:0"
 ALLOCATOR = {ALLOCATOR_RESERVED: 500, ALLOCATOR_ALLOCATED: 100, ALLOCATOR_FRAGMENTS: 30}
@@ -112,6 +123,13 @@ def test_a_framework_that_does_not_tell_what_it_reserves_has_no_cache() -> None:
     assert summary.missing["memory.allocator_cache"] == NOT_RESERVED
 
 
+def test_one_that_tells_it_and_knows_no_pools_for_graphs_is_not_said_to_keep_it_for_itself() -> None:
+    missing = summarize(recording({**ALLOCATOR, **DRIVER}, **MEASURED)).missing
+
+    assert "memory.allocator_cache" not in missing
+    assert missing["device_memory.private_pools"] == NOT_POOLED
+
+
 def test_the_drivers_figure_is_that_nearest_to_the_last_step_end() -> None:
     told = recording({**ALLOCATOR, **DRIVER, PROCESS_USED: 810, OTHERS_USED: 80}, **MEASURED)
     counter, device = told.strings.add(DEVICE_USED), told.strings.add(GPU)
@@ -130,6 +148,38 @@ def test_without_samples_of_the_driver_nothing_is_said_to_be_explained() -> None
     assert found is not None
     assert (found.used_bytes, found.explained, found.agrees, found.unexplained_bytes) == (None, None, None, None)
     assert summary.missing["device_memory.used"] == device_memory.NOT_SAMPLED
+
+
+def test_context_and_libraries_are_told_as_measured_in_this_process_beside_those_measured_apart() -> None:
+    figures = {**ALLOCATOR, **DRIVER, PROCESS_USED: 870, OTHERS_USED: 80}
+    summary = summarize(recording(figures, **MEASURED))
+    found = summary.device_memory
+
+    # 870 are this process's, 500 of them its allocator's; a small process took 250 for a context and 50 for libraries.
+    assert found is not None
+    assert found.beneath == Layer("context and libraries", 370, BY_PROCESS)
+    assert stack(found)["libraries"] == 50
+    assert "context and libraries, as measured in this process: 370 B (" in terminal.render(summary, width=160)
+    assert "measured apart: 300 B" in terminal.render(summary, width=160)
+    assert document(summary)["device_memory"]["beneath_allocator"] == {"bytes": 370, "source": BY_PROCESS}
+
+
+def test_where_the_driver_tells_of_no_process_it_is_what_came_into_use() -> None:
+    assert measured({**ALLOCATOR, **DRIVER}, **MEASURED).beneath == Layer("context and libraries", 380, BY_GROWTH)
+
+
+@pytest.mark.parametrize(
+    ("samples", "facts"),
+    [(ALLOCATOR, MEASURED), ({**ALLOCATOR, **DRIVER}, {}), ({**DRIVER, PROCESS_USED: 810, OTHERS_USED: 80}, MEASURED)],
+    ids=["no driver", "nothing before", "no allocator"],
+)
+def test_what_this_process_takes_beneath_its_allocator_may_not_be_told(
+    samples: dict[str, int], facts: dict[str, object]
+) -> None:
+    summary = summarize(recording(samples, **facts))
+
+    assert document(summary)["device_memory"]["beneath_allocator"] is None
+    assert summary.missing["device_memory.beneath_allocator"] == NOT_HERE
 
 
 def test_the_report_shows_the_stack_and_that_it_does_not_agree() -> None:

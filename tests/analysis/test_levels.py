@@ -54,6 +54,14 @@ def test_a_kernel_is_told_at_each_level_the_longest_first() -> None:
     assert relu.fp32_difference == pytest.approx(0.1)
 
 
+def test_what_is_no_product_is_set_against_the_peak_without_tensor_cores() -> None:
+    both = Peaks({"fp32": 400.0}, None, {}, None, {"fp32": 100.0})
+    found = levels(kernels(), both, None, SAMPLED, Pipes())
+
+    assert found is not None
+    assert [row.analytic_flop for row in found.rows] == pytest.approx([160 / (400 * 4), 40 / (100 * 1)])
+
+
 def test_flops_are_compared_of_products_alone() -> None:
     _, relu = result().rows
 

@@ -1,49 +1,15 @@
-"""Utilization, groups, the low-utilization table and the verdict, on short stories with hand-worked numbers."""
+"""Utilization, groups and the low-utilization table, on short stories with hand-worked numbers."""
 
 from dataclasses import replace
 
 import pytest
+from analysis.stories import PEAKS, US, product, summary_of, training_story
 from make import KernelStory, timed_window
 
-from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.records import KernelKind, Operation, Peaks, Phase
+from tbdprof.analysis.summary import summarize
+from tbdprof.records import Operation, Peaks, Phase
+from tbdprof.report.json_report import document
 from tbdprof.work import Work
-
-# 100 FLOP and 10 bytes a nanosecond: the ridge is at 10 FLOP a byte.
-PEAKS = Peaks({"fp32": 1e11, "bf16": 4e11}, 1e10, {"fp32": "a probe", "bf16": "the same", "memory": "another"})
-US = 1000
-
-
-def product(flops: int, moved_bytes: int | None = 100, precision: str = "fp32") -> Work:
-    sizes = {"batch": 1, "rows": 1, "columns": 1, "inner": flops // 2}
-    return Work(Operation.MATMUL, sizes, moved_bytes=moved_bytes, precision=precision)
-
-
-def relu(elements: int) -> Work:
-    return Work(Operation.ACTIVATION, {"elements": elements}, name="relu", moved_bytes=8 * elements)
-
-
-def training_story(precision: str = "fp32") -> KernelStory:
-    """Two steps of 1 ms: products 200 µs and 400 µs, batch_norm 100 µs, relu 100 µs, something else 100 µs."""
-    story = KernelStory()
-    story.settle()
-    for start in (0, 1000 * US):
-        story.step(start, start + 1000 * US, units=4)
-        fc = story.layer("fc", start + 50 * US, start + 250 * US)
-        work = product(16_000_000, precision=precision)
-        story.operator("linear", Phase.FORWARD, start + 50 * US, start + 250 * US, parent=fc, forward=7, work=work)
-        story.operator("relu", Phase.FORWARD, start + 250 * US, start + 350 * US, work=relu(200_000))
-        story.operator("scan", Phase.FORWARD, start + 350 * US, start + 450 * US)
-        work = product(20_000_000, precision=precision)
-        backward = (start + 450 * US, start + 850 * US)
-        story.operator("linear_backward", Phase.BACKWARD, *backward, forward=7, work=work)
-    return story
-
-
-def summary_of(story: KernelStory, **run_changes: object) -> Summary:
-    recording = story.recording(**{"peaks": PEAKS, "precision": "fp32", **run_changes})
-    recording.windows.append(timed_window(1, "clean", [0.0008, 0.0008], units=4))
-    return summarize(recording)
 
 
 def test_fp32_utilization_is_flops_over_active_time_and_peak():
@@ -77,6 +43,46 @@ def test_in_another_precision_there_is_no_fp32_figure_but_its_own():
     assert use.flop.value == pytest.approx(36e6 / (800e-6 * 4e11))
     assert summary.missing["utilization.fp32_flop"] == "the run computes in bf16"
     assert "utilization.mfu" not in summary.missing
+
+
+def test_where_nobody_told_a_precision_it_is_that_of_most_products():
+    summary = summary_of(training_story("bf16"), precision=None)
+    run = document(summary)["run"]
+
+    assert (run["precision"], summary.utilization.flop.precision) == ("bf16", "bf16")
+    assert summary.missing["utilization.fp32_flop"] == "the run computes in bf16"
+    assert "run.precision" not in summary.missing
+
+
+@pytest.mark.parametrize(
+    ("told", "sources", "reason"),
+    [
+        (None, {}, "the run computes in fp16, and the peak of that is not known: before the run nobody told "),
+        ("fp16", {"fp16": "no probe"}, "the run computes in fp16, and the peak of that is not known: no probe"),
+        ("fp32", {}, "the run was told to compute in fp32, but most of its products are in fp16, and the peak of "),
+    ],
+)
+def test_a_peak_that_is_not_known_is_named_with_the_precision_the_report_has(
+    told: str | None, sources: dict[str, str], reason: str
+):
+    peaks = Peaks({"fp32": 1e11}, None, sources)
+    summary = summary_of(training_story("fp16"), precision=told, peaks=peaks)
+
+    assert summary.missing["utilization.mfu"].startswith(reason)
+    assert summary.missing["utilization.fp32_flop"] == summary.missing["utilization.mfu"]
+    assert document(summary)["run"]["precision"] == (told or "fp16")
+
+
+def test_a_run_of_which_no_precision_is_known_says_so():
+    story = KernelStory()
+    story.settle()
+    story.step(0, 100 * US)
+    story.operator("scan", Phase.FORWARD, 0, 100 * US)
+    summary = summary_of(story, precision=None)
+
+    assert document(summary)["run"]["precision"] is None
+    assert summary.missing["run.precision"] == "the loop did not tell it"
+    assert summary.missing["utilization.mfu"] == "no operator told of a product it computes"
 
 
 def test_above_the_peak_is_told_as_it_is_and_marked():
@@ -236,130 +242,64 @@ def test_the_cost_of_the_kernels_window_leaves_out_the_block_that_settles():
     assert summary.kernels_overhead.interval == pytest.approx((1.0, 1.0))
 
 
-def starved() -> KernelStory:
-    """620 µs until the batch is there, then 380 µs of products."""
-    story = KernelStory()
-    story.settle()
-    story.step(0, 1000 * US)
-    story.operator("linear", Phase.FORWARD, 620 * US, 800 * US, work=product(10_000_000))
-    story.operator("linear", Phase.BACKWARD, 800 * US, 1000 * US, work=product(10_000_000))
-    return story
-
-
-def tiny() -> KernelStory:
-    """A hundred operators of 3 µs with 7 µs between them."""
-    story = KernelStory()
-    story.settle()
-    story.step(0, 1000 * US)
-    for place in range(100):
-        begin = 10 * US * place
-        story.operator("add", Phase.FORWARD, begin, begin + 3 * US, work=relu(4))
-    return story
-
-
-def evaluating() -> KernelStory:
-    """A teacher runs before the model's forward pass: no batch is waited for."""
-    story = KernelStory()
-    story.settle()
-    story.step(0, 1000 * US)
-    story.operator("teacher", Phase.OUTSIDE, 0, 900 * US, work=product(10_000_000))
-    story.operator("linear", Phase.FORWARD, 900 * US, 1000 * US, work=product(1_000_000))
-    return story
-
-
-def logging() -> KernelStory:
-    """Python goes on for long after the update: nothing is launched there."""
-    story = KernelStory()
-    story.settle()
-    story.step(0, 1000 * US)
-    story.operator("linear", Phase.FORWARD, 0, 100 * US, work=product(1_000_000))
-    story.operator("sgd", Phase.UPDATE, 100 * US, 200 * US)
-    return story
-
-
-def elementwise() -> KernelStory:
-    story = KernelStory()
-    story.settle()
-    story.step(0, 1000 * US)
-    story.operator("relu", Phase.FORWARD, 0, 700 * US, work=relu(1000))
-    story.operator("linear", Phase.FORWARD, 700 * US, 1000 * US, work=product(10_000_000))
-    return story
-
-
-@pytest.mark.parametrize(
-    ("story", "bound", "share", "number"),
-    [
-        (starved, "data", 0.62, "62 %"),
-        (tiny, "launching", 0.993, "99 %"),  # what follows the last is no gap
-        (evaluating, "other", 0.9, "90 %"),
-        (logging, "other", 0.8, "80 %"),
-        (training_story, "compute", 0.6, "60 %"),
-        (elementwise, "memory", 0.7, "70 %"),
-    ],
-)
-def test_the_verdict_is_the_largest_share_of_the_step(story, bound, share, number):
-    verdict = summary_of(story()).verdict
-
-    assert verdict is not None
-    assert (verdict.bound_by, verdict.share) == (bound, pytest.approx(share))
-    assert verdict.sentence.startswith(f"bound by {bound}: {number} of the step")
-    assert 1 <= len(verdict.advice) <= 3
-    assert sum(verdict.shares.values()) == pytest.approx(1)
-
-
-def test_without_peaks_products_are_computing_and_the_rest_by_its_operation():
-    verdict = summary_of(training_story(), peaks=None).verdict
-
-    assert verdict is not None
-    assert {name: round(share, 6) for name, share in verdict.shares.items()} == {
-        "data": 0.05, "launching": 0.0, "compute": 0.6, "memory": 0.1, "uncounted": 0.1, "other": 0.15,
-    }  # fmt: skip
-
-
-def test_a_small_product_below_the_ridge_is_bound_by_memory():
-    story = KernelStory()
-    story.settle()
-    story.step(0, 100 * US)
-    story.operator("gemv", Phase.FORWARD, 0, 100 * US, work=product(10_000, moved_bytes=20_000))
-
-    verdict = summary_of(story).verdict
-
-    assert verdict is not None
-    assert verdict.bound_by == "memory"
-
-
-def test_on_a_gpu_copies_that_nothing_hides_have_a_share_of_their_own():
-    story = KernelStory(device="cuda:0")
-    story.settle()
-    story.step(0, 1000 * US)
-    span = story.operator("linear", Phase.FORWARD, 0, 10 * US, work=product(10_000_000))
-    story.kernel("to the device", 0, 600 * US, kind=KernelKind.COPY, stream=9)
-    story.kernel("gemm", 500 * US, 1000 * US, span=span)
-
-    verdict = summary_of(story).verdict
-
-    assert verdict is not None
-    assert verdict.bound_by == "copies"
-    assert verdict.shares == pytest.approx({"data": 0, "launching": 0, "compute": 0.5, "memory": 0, "copies": 0.5})
-
-
-def test_on_a_gpu_a_copy_within_it_is_bound_by_memory():
-    story = KernelStory(device="cuda:0")
-    story.settle()
-    story.step(0, 1000 * US)
-    span = story.operator("contiguous", Phase.FORWARD, 0, 10 * US, operation=Operation.COPY)
-    story.kernel("direct_copy_kernel", 0, 600 * US, span=span)
-    story.kernel("Memcpy DtoD (Device -> Device)", 600 * US, 1000 * US, span=span, kind=KernelKind.COPY)
-
-    verdict = summary_of(story).verdict
-
-    assert verdict is not None
-    assert verdict.shares == pytest.approx({"data": 0, "launching": 0, "compute": 0, "memory": 1})
-
-
 def test_looking_at_a_summary_twice_gives_the_same():
     recording = training_story().recording(peaks=PEAKS)
 
     first, second = summarize(recording), summarize(recording)
 
     assert replace(first, recording=recording) == replace(second, recording=recording)
+
+
+# Tensor cores do 400 FLOP a nanosecond of bf16, and products alone; all else has 50: ridges at 40 and 5 FLOP a byte.
+TENSOR = Peaks({"fp32": 1e11, "bf16": 4e11}, 1e10, {}, 1e9, {"fp32": 1e11, "bf16": 5e10})
+
+
+def half_story(operation: Operation, work: Work) -> KernelStory:
+    """A step of 300 µs: a product in 200 µs, and another operator in 100 µs; both in bf16."""
+    story = KernelStory()
+    story.settle()
+    story.step(0, 300 * US, units=4)
+    forward = product(16_000_000, moved_bytes=500_000, precision="bf16")
+    story.operator("linear", Phase.FORWARD, 0, 200 * US, operation=Operation.MATMUL, work=forward)
+    story.operator("other", Phase.FORWARD, 200 * US, 300 * US, operation=operation, work=work)
+    return story
+
+
+def test_only_products_are_set_against_the_peak_of_tensor_cores():
+    relu_work = Work(Operation.ACTIVATION, {"elements": 1_000_000}, name="relu", moved_bytes=100_000, precision="bf16")
+    summary = summary_of(half_story(Operation.ACTIVATION, relu_work), peaks=TENSOR, precision="bf16")
+    linear, other = summary.groups
+
+    assert (linear.of_product, other.of_product) == (True, False)
+    assert linear.utilization == pytest.approx(16e6 / (200e-6 * 4e11))
+    assert other.utilization == pytest.approx(1e6 / (100e-6 * 5e10))
+    assert (linear.limit, other.limit) == ("memory", "compute")  # 32 FLOP a byte below 40, 10 above 5
+    assert summary.low_utilization.average == pytest.approx(17e6 / (200e-6 * 4e11 + 100e-6 * 5e10))
+    assert summary.verdict.shares["memory"] == pytest.approx(2 / 3)
+    assert summary.utilization.flop.value == pytest.approx(16e6 / (300e-6 * 4e11))  # mfu is of products alone
+
+
+def test_a_peak_that_is_not_known_without_tensor_cores_leaves_no_utilization():
+    relu_work = Work(Operation.ACTIVATION, {"elements": 1_000_000}, name="relu", moved_bytes=100_000, precision="bf16")
+    unknown = replace(TENSOR, vector_flops_per_s={"fp32": 1e11})
+    linear, other = summary_of(half_story(Operation.ACTIVATION, relu_work), peaks=unknown, precision="bf16").groups
+
+    assert linear.utilization is not None
+    assert (other.utilization, other.limit, other.flops) == (None, None, 1e6)
+
+
+def test_what_shares_a_products_work_is_set_against_the_products_peak():
+    """As a softmax amid an attention, whose FLOPs are divided among its kernels by their time."""
+    story = KernelStory(device="cuda:0")
+    story.settle()
+    story.step(0, 300 * US)
+    sizes = {"batch": 1, "queries": 10, "keys": 10, "width": 5, "value_width": 5}
+    work = Work(Operation.ATTENTION, sizes, precision="bf16")
+    around = story.operator("sdpa", Phase.FORWARD, 0, 10, operation=Operation.ATTENTION, work=work)
+    inner = story.operator("softmax", Phase.FORWARD, 2, 8, parent=around, operation=Operation.SOFTMAX)
+    story.kernel("bmm", 0, 200 * US, span=around)
+    story.kernel("softmax", 200 * US, 300 * US, span=inner)
+    found = summary_of(story, peaks=TENSOR, precision="bf16")
+
+    assert [group.of_product for group in found.groups] == [True, True]
+    assert found.groups[0].utilization == pytest.approx(found.groups[1].utilization)

@@ -62,3 +62,15 @@ def test_a_device_that_is_not_there_is_unavailable() -> None:
 
 def test_the_number_of_a_device_is_in_its_name() -> None:
     assert [cuda_driver.index_of(name) for name in ("cuda:3", "cuda")] == [3, 0]
+
+
+def test_the_driver_tells_how_many_devices_this_process_sees() -> None:
+    class Counting(FakeCuda):
+        def cuDeviceGetCount(self, count: Any) -> int:  # noqa: N802
+            count._obj.value = 3
+            return self.refuses[0] if self.refuses else 0
+
+    assert cuda_driver.count(Counting()) == 3
+    for cuda in (Counting(status=100), Counting(refuses=(3,)), FakeCuda()):
+        with pytest.raises(UnavailableError, match="the CUDA driver does not answer"):
+            cuda_driver.count(cuda)

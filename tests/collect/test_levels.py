@@ -9,7 +9,7 @@ from fakes import FakeClock
 
 from tbdprof.collect import levels
 from tbdprof.collect.cuda_driver import Limits
-from tbdprof.collect.levels import DRIVER, EXACT, UNLOCK, Level, Levels
+from tbdprof.collect.levels import DRIVER, EXACT, UNLOCK, Level, Levels, Subject
 from tbdprof.collect.nvidia import Counters
 from tbdprof.errors import UnavailableError
 
@@ -168,3 +168,20 @@ def test_a_probe_in_its_own_process_answers_and_may_crash(monkeypatch: pytest.Mo
     assert broken.works is False
     assert "no such probe" in broken.answer
     assert "0.001" in levels._apart("cupti", 0, limit_s=0.001).answer
+
+
+def test_a_number_of_the_frameworks_stands_for_a_device_that_nvidia_smi_may_number_otherwise() -> None:
+    nvml = FakeNvml()
+
+    assert levels.subject(0, nvml, FakeCuda()) == Subject("cuda:0", "NVIDIA H200", 3, 2)
+    assert nvml.opened == nvml.shut == 1
+
+
+def test_what_the_driver_does_not_tell_of_a_device_is_not_made_up() -> None:
+    refusing = FakeNvml(refuses={"nvmlDeviceGetIndex": NO_PERMISSION})
+    assert levels.subject(0, refusing, FakeCuda()) == Subject("cuda:0", "NVIDIA H200", None, 2)
+    assert refusing.opened == refusing.shut == 1
+
+    assert levels.subject(2, FakeNvml(), FakeCuda()) == Subject("cuda:2", None, None, 2)
+    with pytest.raises(UnavailableError, match="libcuda"):
+        levels.subject(0, FakeNvml(), NoCuda())

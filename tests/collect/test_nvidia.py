@@ -69,6 +69,17 @@ def test_the_driver_tells_versions_and_devices() -> None:
     assert not nvml.is_open
 
 
+def test_a_device_that_is_divided_says_so_and_one_that_cannot_be_tells_nothing() -> None:
+    class Dividable(FakeNvml):
+        def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:  # noqa: N802
+            if handle:
+                raise FakeNVMLError("Not Supported")
+            return [1, 1]
+
+    assert [gpu.is_divided for gpu in nvidia.driver(Dividable()).gpus] == [True, None]
+    assert [gpu.is_divided for gpu in nvidia.driver(FakeNvml()).gpus] == [None, None]
+
+
 def test_without_a_driver_nothing_is_known_and_the_reason_is_told() -> None:
     found = nvidia.driver(FakeNvml(fails="init"))
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tbdprof.collect import fresh
+from tbdprof.errors import UnavailableError
 from tbdprof.hooks import probing
 from tbdprof.hooks.probing import CONVOLUTIONS, Candidate
 
@@ -160,3 +162,27 @@ def test_a_gpu_is_looked_up_by_what_its_driver_tells() -> None:
 
     assert found.flops_per_s["bf16"] == 132 * 4096 * 1.98e9
     assert found.bytes_per_s == pytest.approx(4.9e12, rel=0.01)
+
+
+def test_a_process_of_its_own_is_told_what_to_measure_and_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    told = {"flops_per_s": {"fp32": 1e9}, "bytes_per_s": None, "sources": {}, "clock_hz": None}
+    monkeypatch.setattr(fresh, "ask", lambda *order: asked.append(order) or told)
+
+    assert probing.apart("mxnet", ("fp32",), 3).flops_per_s == {"fp32": 1e9}
+    assert asked == [("tbdprof.hooks.probing", ["mxnet", ["fp32"], 3], probing.LIMIT_S)]
+
+
+def test_where_that_process_fails_or_tells_something_else_the_peak_is_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(*_order: object) -> None:
+        raise UnavailableError("a process that was to measure it failed: it had not ended after 120 s")
+
+    monkeypatch.setattr(fresh, "ask", failing)
+    with pytest.raises(UnavailableError, match=r"^this CPU's peak is not known: .* it had not ended after 120 s$"):
+        probing.apart("tensorflow", ["fp32"], 1)
+
+    monkeypatch.setattr(fresh, "ask", lambda *_order: {"else": 1})
+    with pytest.raises(UnavailableError, match=r"^this CPU's peak is not known: "):
+        probing.apart("tensorflow", ["fp32"], 1)

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from tbdprof.collect.levels import EXACT, Level, judged
+from tbdprof.collect.levels import EXACT, Level, Subject, judged
 from tbdprof.collect.nvidia import Counters, Gpu, Nvidia
 from tbdprof.doctor import Examination, Framework, Host, Library
 from tbdprof.report import doctor_report
@@ -67,6 +67,33 @@ def test_the_last_line_is_the_highest_level_and_what_would_raise_it() -> None:
 def test_the_highest_of_all_is_to_be_asked_for() -> None:
     best = replace(FULL, levels=judged((Level("device", True, "yes"), Level("counted", True, "ncu"))))
     assert doctor_report.rows(best)[-1] == ("highest level", "counted", f"ask for it: {EXACT}")
+
+
+def test_of_several_devices_each_is_told_and_which_one_the_levels_are_of() -> None:
+    gpus = (Gpu(0, "Example GPU", "9.0", 141 * 1024**3, False), Gpu(1, "Other GPU", "8.0", 80 * 1024**3, True))
+    looked_at = Subject("cuda:0", "Other GPU", 1, 2)  # CUDA numbers the fastest first, or as CUDA_VISIBLE_DEVICES says
+    several = replace(FULL, nvidia=replace(FULL.nvidia, gpus=gpus), looked_at=looked_at)
+    rows = {what: (whether, why) for what, whether, why in doctor_report.rows(several)}
+
+    assert rows["GPU 0"] == ("Example GPU", "compute capability 9.0, 141.00 GiB memory")
+    assert rows["GPU 1"] == (
+        "Other GPU",
+        "compute capability 8.0, 80.00 GiB memory, divided into instances (MIG)",
+    )
+    assert rows["levels of"] == (
+        "cuda:0",
+        "Other GPU; GPU 1 above; cuda:0 to cuda:1: tbdprof doctor --device cuda:N",
+    )
+    assert [what for what, *_ in doctor_report.rows(several)].count("GPU performance counters") == 1
+
+
+def test_of_one_device_the_levels_say_no_more_than_its_name() -> None:
+    def told(looked_at: Subject) -> list[tuple[str, str, str]]:
+        return [row for row in doctor_report.rows(replace(FULL, looked_at=looked_at)) if row[0] == "levels of"]
+
+    assert told(Subject("cuda:0", "Example GPU", 0, 1)) == [("levels of", "cuda:0", "Example GPU; GPU 0 above")]
+    assert told(Subject("cuda:0", "Example GPU", None, 1)) == [("levels of", "cuda:0", "Example GPU")]
+    assert told(Subject("cuda:0")) == []
 
 
 def test_the_text_fits_its_width_and_keeps_every_word() -> None:

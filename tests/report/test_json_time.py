@@ -64,11 +64,12 @@ def test_a_kernel_has_its_place_under_the_roofline():
     assert convolution == {
         "name": "aten::mkldnn_convolution", "operator": "aten::conv2d", "operation": "convolution", "phase": "forward",
         "layers": ["layer1.0.conv1", "layer2.0.conv1", "conv1"], "calls": 3.0, "seconds": 0.1, "share": 0.625,
-        "utilization": 0.8, "precision": "fp32", "flops": 8e9, "moved_bytes": 0.4e9, "flops_per_byte": 20.0,
-        "flops_per_s": 80e9, "bytes_per_s": 4e9, "limit": "compute", "headroom": 1.25,
+        "utilization": 0.8, "precision": "fp32", "peak_flops": 100e9, "flops": 8e9,
+        "moved_bytes": 0.4e9, "flops_per_byte": 20.0, "flops_per_s": 80e9, "bytes_per_s": 4e9,
+        "limit": "compute", "headroom": 1.25,
     }  # fmt: skip
     assert normalization["name"] == "void at::native::batch_norm<float>(float*, int)"  # in full
-    assert uncounted["headroom"] is uncounted["limit"] is uncounted["utilization"] is None
+    assert uncounted["peak_flops"] is uncounted["headroom"] is uncounted["limit"] is uncounted["utilization"] is None
 
 
 def test_the_low_utilization_table_and_the_verdict_are_told_in_full():

@@ -100,6 +100,46 @@ def test_headroom_is_to_the_nearer_ceiling():
     assert headroom(CONVOLUTION, replace(PEAKS, flops_per_s={"bf16": 1e12})) is None
 
 
+HALVES = replace(
+    PEAKS,
+    flops_per_s={"fp32": 100e9, "bf16": 800e9},
+    vector_flops_per_s={"fp32": 100e9, "bf16": 200e9},
+    sources={"vector bf16": "its clock"},
+)
+
+
+def test_of_what_tensor_cores_cannot_do_the_peak_is_told_below_the_table_and_among_the_ceilings():
+    norm = replace(NORMALIZATION, precision="bf16", limit="compute")
+    low = LowUtilization(0.6, 0.875, (norm,), (UNCOUNTED,))
+    recording = measured(summarize(profiled(FULL))).recording
+    run = replace(recording.run, peaks=HALVES)
+    told = tables(full=True, low_utilization=low, groups=(CONVOLUTION, norm), recording=replace(recording, run=run))
+    below, roofline = (next(lines for title, lines in told.items() if title.startswith(start)) for start in STARTS)
+
+    assert below[-1] == "utilization of what is no product is of the peak without tensor cores: bf16 200.00 GFLOP/s"
+    assert "ceiling bf16: 800.00 GFLOP/s (source not told)" in roofline
+    assert "ceiling bf16 without tensor cores: 200.00 GFLOP/s (its clock)" in roofline
+    assert not [line for line in roofline if "fp32 without" in line]
+    assert headroom(norm, HALVES) == pytest.approx(200 / 10)
+    assert headroom(replace(norm, of_product=True), HALVES) == pytest.approx(800 / 10)
+
+
+STARTS = ("Kernels below", "Roofline")
+
+
+def test_where_all_arithmetic_has_one_peak_nothing_is_said_of_another():
+    assert not [line for lines in tables(full=True).values() for line in lines if "tensor cores" in line]
+
+
+def test_a_count_without_a_peak_to_compare_it_with_is_said():
+    counted = replace(NORMALIZATION, precision="bf16", utilization=None)
+    low = LowUtilization(0.6, 0.875, (NORMALIZATION,), (counted, UNCOUNTED))
+
+    assert tables(low_utilization=low)["Kernels without a count"][-1] == (
+        "some have a count, but their peak is not known: bf16 without tensor cores"
+    )
+
+
 def test_beyond_a_ceiling_there_is_no_headroom():
     beyond = replace(NORMALIZATION, bytes_per_s=12e9)
     (line,) = [line for line in tables(full=True, groups=(beyond,))["Roofline"] if "batch_norm" in line]

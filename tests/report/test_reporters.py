@@ -91,7 +91,7 @@ def test_the_json_has_every_key_of_the_contract(summary: Summary):
         "seed", "parameters", "flops_per_sample", "settled", "settled_by", "drifted", "steps", "complete",
         "lost_windows",
     } <= set(document["run"])  # fmt: skip
-    assert set(document["run"]["steps"]) == {"warmup", "clean", "memory", "kernels"}
+    assert set(document["run"]["steps"]) == {"warmup", "clean", "memory", "kernels", "sampled"}
     assert {"device_busy", "fp32_flop", "fp32_pipe", "tensor_pipe", "cpu", "mfu"} == set(document["utilization"])
 
 
@@ -152,7 +152,7 @@ def test_the_json_of_a_full_run_has_the_numbers():
     assert document["throughput"]["samples_per_s"] == pytest.approx(80)
     assert document["throughput"]["unit"] == {"name": "samples", "per_s": pytest.approx(80)}
     assert document["run"]["parameters"] == 25
-    assert document["run"]["steps"] == {"warmup": 2, "clean": 12, "memory": 3, "kernels": 4}
+    assert document["run"]["steps"] == {"warmup": 2, "clean": 12, "memory": 3, "kernels": 4, "sampled": 0}
 
 
 def test_the_roles_add_up_to_their_categories():

@@ -94,6 +94,7 @@ def test_a_planted_slow_operator_does_not_win_and_the_amounts_are_those_of_the_s
     told = run(
         """
         import numpy, json
+        from dataclasses import asdict
         numpy.bool = bool
         from tbdprof.hooks import probing
         probing.ARRAY_BYTES, probing.WIDTH, probing.CONVOLUTIONS = 1 << 20, 64, (probing.Convolution(8, 16, 3, 7),)
@@ -111,7 +112,7 @@ def test_a_planted_slow_operator_does_not_win_and_the_amounts_are_those_of_the_s
             return run
 
         probe._products = lambda *of: [probing.Candidate("planted", 2 * 512 * 64 * 64, slowly), *products(*of)]
-        print(json.dumps([names, json.loads(probe.here(["fp32", "fp64"]))]))
+        print(json.dumps([names, asdict(probe.here(["fp32", "fp64"], 1))]))
         """
     )
     names, peaks = json.loads(told.splitlines()[-1])
@@ -130,11 +131,12 @@ def test_where_the_other_process_fails_the_peak_is_unavailable_with_the_reason()
         """
         import numpy
         numpy.bool = bool
+        from tbdprof.collect import fresh
         from tbdprof.errors import UnavailableError
         from tbdprof.hooks.on_mxnet import probe
 
         for program in ("raise SystemExit('no such operator')", "print('[]')", "pass"):
-            probe._PROGRAM = program
+            fresh._PROGRAM = program
             try:
                 probe.measure(["fp32"])
             except UnavailableError as error:
@@ -143,4 +145,4 @@ def test_where_the_other_process_fails_the_peak_is_unavailable_with_the_reason()
     ).splitlines()
 
     assert len(told) == 3
-    assert told[0] == "the process that was to measure this CPU's peak failed: no such operator"
+    assert told[0] == "this CPU's peak is not known: a process that was to measure it failed: no such operator"

@@ -25,12 +25,14 @@ def seen() -> Any:
         import json, os
         from dataclasses import asdict
         import tensorflow as tf
+        from tbdprof.collect import fresh
         from tbdprof.errors import UnavailableError
         from tbdprof.hooks import probing
         from tbdprof.hooks.on_tensorflow import probe
 
         small = {SMALL!r}
-        probe._PROGRAM = probe._PROGRAM.replace("print(", "from tbdprof.hooks import probing; " + small + "; print(")
+        last = "importlib.import_module(module)"
+        fresh._PROGRAM = fresh._PROGRAM.replace(last, "from tbdprof.hooks import probing; " + small + "; " + last)
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.random.set_seed(5)
         draw = lambda: tf.random.uniform((3,)).numpy().tolist()
@@ -46,7 +48,7 @@ def seen() -> Any:
         names = {{each.name: each.amount for each in probe._products(tf.float32, 1)}}
         reasons = []
         for program in ("raise SystemExit('no such operator')", "print('[]')", "pass"):
-            probe._PROGRAM = program
+            fresh._PROGRAM = program
             probe._measured.cache_clear()
             try:
                 probe.measure(["fp32"])
@@ -101,4 +103,28 @@ def test_the_amounts_are_those_of_the_sizes(seen: Any) -> None:
 
 def test_where_the_other_process_fails_the_peak_is_unavailable_with_the_reason(seen: Any) -> None:
     assert len(seen[7]) == 3
-    assert seen[7][0] == "the process that was to measure this CPU's peak failed: no such operator"
+    assert seen[7][0] == "this CPU's peak is not known: a process that was to measure it failed: no such operator"
+
+
+def test_the_precision_of_keras_policy_is_measured_besides() -> None:
+    program = """
+        import keras
+        from tbdprof.hooks import probing
+        from tbdprof.hooks.on_tensorflow import probe
+
+        asked = []
+        probing.apart = lambda framework, precisions, threads: asked.append(precisions)
+        for policy in ("float32", "mixed_bfloat16", "float64"):
+            keras.config.set_dtype_policy(policy)
+            probe.measure(["fp32"])
+        print(asked)
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+    assert done.stdout.splitlines()[-1:] == ["[('fp32',), ('fp32', 'bf16'), ('fp32', 'fp64')]"], done.stderr

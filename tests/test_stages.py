@@ -1,0 +1,142 @@
+"""The windows of a run, one after another, on a loop of a fake framework."""
+
+import pytest
+from fake_loop import MEMORY, SHORT, WHOLE, profiler, train, windows
+from fakes import FakeHook, ProgressLog
+from make import run
+
+from tbdprof.hooks import Drained
+from tbdprof.plan import Plan, plan_for
+from tbdprof.profiler import Profiler
+
+
+def test_warmup_then_the_five_windows_then_nothing():
+    prof, hook = profiler(WHOLE)
+    with prof:
+        train(prof, hook.clock, 30)
+        assert not prof.active
+
+    assert windows(prof) == [
+        ("warmup", "complete", 2),
+        ("clean", "complete", 4),
+        ("memory", "complete", 3),
+        ("clean", "complete", 4),
+        ("kernels", "complete", 3),
+        ("clean", "complete", 4),
+    ]
+    assert prof.recording.run.complete
+    assert hook.closed == 1
+    assert prof.summary.throughput is not None
+    assert prof.summary.throughput.rate.per_s == pytest.approx(80)
+    assert prof.summary.missing_now == {}
+
+
+def test_a_kernels_window_waits_only_at_the_ends_of_its_blocks():
+    plan = Plan(warmup=1, kernel_steps=6, kernel_block_steps=3, windows=("kernels",))
+    prof, hook = profiler(plan)
+    with prof:
+        train(prof, hook.clock, 1)
+        hook.calls.clear()
+        train(prof, hook.clock, 6)
+
+    assert hook.calls.count("synchronize") == 2  # its begin was before the clear
+    assert [block for _, block, *_ in prof.recording.windows[-1].table("step")] == [1, 1, 1, 2, 2, 2]
+
+
+def test_a_clean_window_waits_only_at_the_edges_of_blocks():
+    prof, hook = profiler(Plan(warmup=1, steps=10, windows=("clean",)))
+    with prof:
+        train(prof, hook.clock, 1)
+        hook.calls.clear()
+        train(prof, hook.clock, 10)
+
+    assert hook.calls.count("synchronize") == 5 + 4  # five ends; the first begin was before the clear
+    assert not any(call.startswith("start") for call in hook.calls)
+
+
+def test_warming_up_goes_on_until_the_loop_has_settled():
+    prof, hook = profiler(Plan(windows=("clean",), steps=2))
+    with prof:
+        train(
+            prof,
+            hook.clock,
+            30,
+            lambda step: 5.0 if step == 0 else 2.0 - 0.1 * step if step < 8 else 1.2,
+        )
+
+    assert prof.recording.run.settled is True
+    assert "Mann-Kendall" in prof.recording.run.settled_by
+    assert 8 < windows(prof)[0][2] < 20
+
+
+def test_a_loop_that_never_settles_says_so_and_is_measured_all_the_same():
+    prof, hook = profiler(Plan(windows=("clean",), steps=2, max_warmup=15))
+    with prof:
+        train(prof, hook.clock, 17, lambda step: 1.0 + step % 2)
+
+    assert prof.recording.run.settled is False
+    assert windows(prof) == [("warmup", "complete", 15), ("clean", "complete", 2)]
+    assert "NEVER SETTLED after 15 steps" in str(prof)
+
+
+def test_a_loop_on_a_cpu_that_never_settles_is_let_go_after_at_most_60_steps():
+    prof, hook = profiler(plan_for("cpu"))
+    with prof:
+        train(prof, hook.clock, 60, lambda step: 1.0 + step % 2)
+        assert not prof.active
+
+    assert prof.recording.run.settled is False
+    assert prof.recording.run.complete
+
+
+def test_a_warmup_of_a_given_length_is_not_judged():
+    prof, hook = profiler()
+    with prof:
+        train(prof, hook.clock, 13)
+
+    assert prof.recording.run.settled is None
+    assert "2 steps, as asked" in prof.recording.run.settled_by
+
+
+def test_another_profiler_costs_only_the_memory_window():
+    prof, hook = profiler(hook=FakeHook(busy="another profiler is active"))
+    with prof:
+        train(prof, hook.clock, 10)
+
+    assert [name for name, _, _ in windows(prof)] == ["warmup", "clean", "clean"]
+    assert prof.summary.missing["memory"] == "another profiler is active"
+    assert prof.recording.run.complete
+
+
+def test_windows_can_be_repeated():
+    prof, hook = profiler(Plan(warmup=1, steps=2, memory_steps=2, windows=MEMORY, repeat=2))
+    with prof:
+        train(prof, hook.clock, 13)
+
+    assert [name for name, _, _ in windows(prof)] == ["warmup", *MEMORY * 2]
+    assert prof.recording.run.complete
+
+
+def test_progress_is_told_phase_by_phase():
+    hook, log = FakeHook(), ProgressLog()
+    prof = Profiler(hook, run(), SHORT, progress=log, clock=hook.clock)
+    with prof:
+        train(prof, hook.clock, 13)
+
+    assert [phase for phase, step, _ in log.told if step == 0] == [
+        "warm-up",
+        "clean",
+        "memory",
+        "clean",
+    ]
+    assert ("memory", 2, 3) in log.told
+
+
+def test_a_window_whose_marks_were_lost_keeps_its_steps(monkeypatch: pytest.MonkeyPatch):
+    prof, hook = profiler()
+    monkeypatch.setattr(hook, "drain", lambda strings: Drained({}, [], {"memory": "another profiler took it"}))
+    with prof:
+        train(prof, hook.clock, 13)
+
+    assert windows(prof)[2] == ("memory", "complete", 3)
+    assert prof.summary.missing["memory"] == "another profiler took it"
