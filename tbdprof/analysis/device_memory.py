@@ -32,7 +32,7 @@ AGREES = 0.02  # of what is in use
 NOT_SAMPLED = "the driver's account of the device was not sampled in a memory window"
 NOT_RESERVED = "the framework does not tell what its allocator reserves"
 NOT_POOLED = "the framework does not tell of pools for captured graphs"
-NOT_MADE_ALONE = "measured by `tbdprof run` alone, in a process that only makes a context"
+NOT_MADE_ALONE = "measured for models of the suite (`tbdprof run MODEL`), by a process that only makes a context"
 NOT_BY_PROCESS = "the driver does not tell what other processes use"
 APART = "measured: a process that only makes one"
 BY_PROCESS = "the driver's figure of this process without the allocator's"
@@ -198,5 +198,7 @@ def _samples(recording: Recording) -> dict[str, Table]:
     if not windows:
         return {}
     rows: Table = np.concatenate(windows)
+    of_device = [index for index in np.unique(rows["device"]) if recording.strings[int(index)] == recording.run.device]
+    rows = rows[np.isin(rows["device"], of_device)]
     counters = {int(index): recording.strings[int(index)] for index in np.unique(rows["counter"])}
     return {name: rows[rows["counter"] == index] for index, name in counters.items()}

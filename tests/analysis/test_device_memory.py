@@ -141,6 +141,16 @@ def test_the_drivers_figure_is_that_nearest_to_the_last_step_end() -> None:
     )
 
 
+def test_what_another_device_of_the_process_holds_is_not_this_ones() -> None:
+    told = recording({**ALLOCATOR, **DRIVER})
+    counter, other = told.strings.add(DEVICE_USED), told.strings.add("cuda:1")
+    more = table("sample", [(counter, other, 1000, 7.0, -1)])
+    told.windows[0].tables["sample"] = np.concatenate([more, told.windows[0].table("sample")])
+    found = summarize(told).device_memory
+    assert found is not None
+    assert found.used_bytes == DRIVER[DEVICE_USED]
+
+
 def test_without_samples_of_the_driver_nothing_is_said_to_be_explained() -> None:
     summary = summarize(recording(ALLOCATOR, **MEASURED))
     found = summary.device_memory
