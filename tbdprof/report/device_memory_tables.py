@@ -50,7 +50,7 @@ def _below(found: DeviceMemory) -> Iterator[Text]:
         told = f"the layers are {percent_text(found.explained)} of {bytes_text(found.used_bytes)} in use (NVML)"
         apart = "" if found.agrees else f": more than {percent_text(AGREES)} apart"
         yield Text(told + apart, style="" if found.agrees else "red")
-    if found.beneath is not None:
+    if found.beneath is not None and found.beneath not in found.layers:
         yield Text(_beneath(found, found.beneath))
     if found.cache_at_end_bytes is not None:
         kept = "" if found.fragments_bytes is None else f", {bytes_text(found.fragments_bytes)} of it in pieces"

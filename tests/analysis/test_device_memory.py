@@ -174,6 +174,12 @@ def test_context_and_libraries_are_told_as_measured_in_this_process_beside_those
     assert document(summary)["device_memory"]["beneath_allocator"] == {"bytes": 370, "source": BY_PROCESS}
 
 
+def test_a_figure_of_this_process_that_is_a_layer_already_is_not_told_twice() -> None:
+    text = terminal.render(summarize(recording({**ALLOCATOR, **DRIVER, PROCESS_USED: 870, OTHERS_USED: 80})), width=160)
+    assert "context and libraries" in text
+    assert "as measured in this process" not in text
+
+
 def test_where_the_driver_tells_of_no_process_it_is_what_came_into_use() -> None:
     assert measured({**ALLOCATOR, **DRIVER}, **MEASURED).beneath == Layer("context and libraries", 380, BY_GROWTH)
 
