@@ -56,7 +56,7 @@ def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
     if full and (above := _above(summary.groups or (), low)):
         parts.append(_table("Kernels at the average or above", above, uses, None, below=_other_peaks(above, peaks)))
     if low.uncounted:
-        parts.append(_uncounted(low.uncounted, uses, full=full))
+        parts.append(_uncounted(low.uncounted, uses, peaks, full=full))
     if full and summary.groups:
         parts.append(_roofline(summary.groups, peaks))
     return parts
@@ -97,18 +97,19 @@ def _other_peaks(groups: Sequence[Group], peaks: Peaks | None) -> list[str]:
     return [f"utilization of what is no product is of the peak {WITHOUT}: {told}"] if told else []
 
 
-def _uncounted(groups: Sequence[Group], uses: Uses, *, full: bool) -> RenderableType:
+def _uncounted(groups: Sequence[Group], uses: Uses, peaks: Peaks | None, *, full: bool) -> RenderableType:
     if full or groups[0].share >= LEAST_UNCOUNTED:
-        most, below = None if full else UNCOUNTED_ROWS, _without_a_peak(groups)
+        most, below = None if full else UNCOUNTED_ROWS, _without_a_peak(groups, peaks)
         return _table("Kernels without a count", groups, uses, most, LEAST_UNCOUNTED, below)
     share = percent_text(sum(group.share for group in groups))
     return Text(f"Kernels without a count: {len(groups)}, together {share} of busy time")
 
 
-def _without_a_peak(groups: Sequence[Group]) -> list[str]:
+def _without_a_peak(groups: Sequence[Group], peaks: Peaks | None) -> list[str]:
     """Say which of the kernels have a count but no peak it could be compared with."""
+    of_products = {} if peaks is None else peaks.flops_per_s
     counted = {
-        f"{group.precision}{'' if group.of_product else f' {WITHOUT}'}"
+        f"{group.precision} {WITHOUT}" if group.precision in of_products else group.precision
         for group in groups
         if group.precision is not None and group.flops
     }

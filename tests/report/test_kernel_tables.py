@@ -132,11 +132,14 @@ def test_where_all_arithmetic_has_one_peak_nothing_is_said_of_another():
 
 
 def test_a_count_without_a_peak_to_compare_it_with_is_said():
-    counted = replace(NORMALIZATION, precision="bf16", utilization=None)
-    low = LowUtilization(0.6, 0.875, (NORMALIZATION,), (counted, UNCOUNTED))
+    counted = [replace(NORMALIZATION, precision=each, utilization=None) for each in ("int64", "bf16")]
+    low = LowUtilization(0.6, 0.875, (NORMALIZATION,), (*counted, UNCOUNTED))
+    recording = measured(summarize(profiled(FULL))).recording
+    run = replace(recording.run, peaks=replace(HALVES, vector_flops_per_s={"fp32": 100e9}))
 
-    assert tables(low_utilization=low)["Kernels without a count"][-1] == (
-        "some have a count, but their peak is not known: bf16 without tensor cores"
+    told = tables(low_utilization=low, recording=replace(recording, run=run))
+    assert told["Kernels without a count"][-1] == (
+        "some have a count, but their peak is not known: bf16 without tensor cores, int64"
     )
 
 
