@@ -2,7 +2,8 @@
 
 Each takes a few steps at one size and tells what it took of the memory there was, whoever asked for it: allocator with
 its cache and rounding, context, libraries. What two small batches took gives a line, a + c × batch; the largest batch
-on it below the room that was there, less a margin for what is not linear, is then tried itself.
+on it below the room that was there, less a margin for what is not linear, is then tried itself. Where small batches
+foretell too much, for what each sample takes is hidden in what any batch takes, a smaller one gives the next line.
 """
 
 import json
@@ -29,6 +30,7 @@ MARGIN = 0.03  # of the room
 PLAN = Plan(warmup=1, windows=("memory",), memory_steps=3)
 LIMIT_S = 200.0  # after which no trial begins
 TRIAL_S = 100.0  # of one
+MOST_TRIALS = 3  # after the first ones
 MODULE = "tbdprof.fitting"
 STATUS = Path("/proc/self/status")
 
@@ -56,18 +58,14 @@ Attempt = Callable[[int], Trial]  # may raise UnavailableError
 
 def search(failed: int, attempt: Attempt, clock: Callable[[], float] = time.monotonic, limit_s: float = LIMIT_S) -> Fit:
     """Return the largest batch below a failed one that is found to fit within some time."""
-    trials = _Trials(attempt, clock, clock() + limit_s)
+    trials = _Trials(failed, attempt, clock, clock() + limit_s)
     try:
         for size in _first_sizes(failed):
             if not trials.run(size):
                 break
-        while not trials.peaks and trials.smallest > 1:
-            trials.run(max(1, trials.smallest // 4))
-        predicted = trials.predicted(failed)
-        if predicted > trials.largest and not trials.run(predicted):
-            half = max(predicted // 2, trials.largest)
-            if half > trials.largest:
-                trials.run(half)
+        while not trials.peaks and trials.failed > 1:
+            trials.run(max(1, trials.failed // 4))
+        _approach(trials)
     except UnavailableError as error:
         trials.reason = str(error)
     if not trials.largest:
@@ -81,13 +79,24 @@ def _first_sizes(failed: int) -> list[int]:
     return sorted(size for size in (few if failed < 8 else {failed // 8, failed // 4}) if 0 < size < failed)
 
 
+def _approach(trials: "_Trials") -> None:
+    """Try what a line foretells until that fits; where it cannot hold, a smaller batch gives the next line."""
+    for _ in range(MOST_TRIALS):
+        foretold = trials.foretold()
+        size = trials.between() if foretold is None else foretold
+        if size <= trials.largest:
+            return
+        if trials.run(size) and foretold is not None:
+            return
+
+
 class _Trials:
     """The trials so far."""
 
-    def __init__(self, attempt: Attempt, clock: Callable[[], float], until: float) -> None:
+    def __init__(self, failed: int, attempt: Attempt, clock: Callable[[], float], until: float) -> None:
         self._attempt, self._clock, self._until = attempt, clock, until
         self.peaks: dict[int, int] = {}
-        self.smallest = 0
+        self.failed = failed  # the smallest that did not fit
         self.room_bytes: int | None = None
         self.reason: str | None = None
 
@@ -101,22 +110,31 @@ class _Trials:
         if self._clock() > self._until:
             raise UnavailableError("the time for trials was over")
         trial = self._attempt(size)
-        self.smallest = min(size, self.smallest or size)
         self.room_bytes = trial.room_bytes
-        if trial.took_bytes is not None:
+        if trial.took_bytes is None:
+            self.failed = min(size, self.failed)
+        else:
             self.peaks[size] = trial.took_bytes
         return trial.took_bytes is not None
 
-    def predicted(self, failed: int) -> int:
-        """Return the largest batch on the line through the first and the last that fitted, 0: there is no line."""
+    def foretold(self) -> int | None:
+        """Return the largest batch on the line through the two largest that fitted.
+
+        None where there is no line, or where it foretells a batch that did not fit.
+        """
         if len(self.peaks) < 2 or self.room_bytes is None:
-            return 0
-        (small, first), (large, last) = min(self.peaks.items()), max(self.peaks.items())
+            return None
+        (small, first), (large, last) = sorted(self.peaks.items())[-2:]
         if last <= first:
-            return 0
+            return large  # of larger ones nothing is foretold
         slope = (last - first) / (large - small)
-        left = self.room_bytes * (1 - MARGIN) - (first - slope * small)
-        return min(int(left / slope), failed - 1)
+        found = large + int((self.room_bytes * (1 - MARGIN) - last) / slope)
+        return found if found < self.failed else None
+
+    def between(self) -> int:
+        """Return a batch between what fits and what does not: half of that, the middle where half is known to fit."""
+        half = self.failed // 2
+        return half if half > self.largest else (self.largest + self.failed) // 2
 
 
 def keep(fit: Fit, path: Path) -> None:

@@ -54,25 +54,42 @@ def test_the_largest_batch_on_the_line_below_the_room_less_a_margin_is_tried() -
     assert fit == Fit(87, {20: 300, 40: 500, 87: 970}, ROOM)
 
 
-def test_a_batch_that_does_not_fit_as_foretold_is_halved_once() -> None:
+def test_a_batch_that_does_not_fit_as_foretold_is_halved_and_the_middle_is_tried() -> None:
     machine = Machine(lambda size: 100 + 10 * size + (500 if size > 80 else 0))
 
-    assert machine.search(160).batch_size == 43
-    assert machine.tried == [20, 40, 87, 43]
+    assert machine.search(160).batch_size == 65
+    assert machine.tried == [20, 40, 87, 43, 65], "no more: each is a training in a process of its own"
 
 
-def test_what_was_seen_to_fit_stands_where_half_of_what_was_foretold_is_less() -> None:
+def test_where_small_batches_foretell_too_much_half_of_it_gives_the_next_line() -> None:
+    """What a sample takes is hidden in what any batch takes, until that is less."""
+    machine = Machine(lambda size: max(300 + size, 14 * size))
+
+    # 16: 316 and 32: 448 foretell 32 + 522 / 8.25 = 95; half of it, 47: 658, foretells 47 + 312 / 14 = 69.
+    assert machine.search(128) == Fit(69, {16: 316, 32: 448, 47: 658, 69: 966}, ROOM)
+    assert machine.tried == [16, 32, 95, 47, 69]
+
+
+def test_a_line_that_foretells_what_failed_is_not_followed() -> None:
+    machine = Machine(lambda size: max(300 + size, 65 * size))
+
+    # 2 and 4 foretell far more than the 16 that failed.
+    assert machine.search(16) == Fit(14, {2: 302, 4: 304, 8: 520, 12: 780, 14: 910}, ROOM)
+    assert machine.tried == [2, 4, 8, 12, 14]
+
+
+def test_where_one_batch_alone_fits_those_up_to_the_next_are_tried() -> None:
     machine = Machine(lambda size: 100 + 10 * size + (900 if size > 60 else 0))
 
-    assert machine.search(280).batch_size == 35
-    assert machine.tried == [35, 70]
+    assert machine.search(280).batch_size == 56
+    assert machine.tried == [35, 70, 52, 61, 56]
 
 
 def test_where_the_first_trials_do_not_fit_smaller_ones_are_made() -> None:
     machine = Machine(lambda size: 300 * size)
 
-    assert machine.search(64) == Fit(2, {2: 600}, ROOM)
-    assert machine.tried == [8, 2]
+    assert machine.search(64) == Fit(3, {2: 600, 3: 900}, ROOM)
+    assert machine.tried == [8, 2, 4, 3]
 
 
 @pytest.mark.parametrize(("failed", "tried", "fits"), [(1, [], None), (2, [1], 1), (3, [1, 2], 2), (5, [1, 2, 4], 4)])

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpu import beside, nets, products, runs, setting
+from gpu import beside, nets, products, runs
 from gpu import cost as costs
 from gpu.cupti_records import cupti_records
 from gpu.fixtures import parted, trimmed
 from gpu.schedule import FAIL, NOT_POSSIBLE, PASS, Check, Verdict, judged
-from gpu.setting import DEVICE, LARGE_BATCH, STEADY_S, WINDOW_S
+from gpu.setting import DEVICE, LARGE_BATCH, LARGE_IMAGE, STEADY_S, WINDOW_S
 
 from tbdprof import doctor, exact
 from tbdprof.analysis.energy import counter_against_power, energy
@@ -152,6 +152,7 @@ def out_of_memory(folder: Path) -> Verdict:
     asked = dataclasses.replace(
         runs.request(folder, "bf16", LARGE_BATCH),
         batch_size=LARGE_BATCH,
+        options=LARGE_IMAGE,
         output=folder / "out-of-memory.tbd",
         warmup=2,
         steps=2,
@@ -209,7 +210,7 @@ CHECKS = (
     resnet50("tf32", 32),
     resnet50("bf16", 32),
     resnet50("fp32", 256),
-    Check("out-of-memory", 120, out_of_memory),
+    Check("out-of-memory", 180, out_of_memory),
     costs.check(64, ("clean", "kernels", "memory"), 90),
     costs.check(256, ("clean", "kernels", "memory"), 110),
     Check("energy", 110, steady_energy),
@@ -255,7 +256,7 @@ def _fits(batch_size: int, folder: Path) -> bool:
     """Tell whether a batch trains, in a process of its own."""
     words = ["run", "resnet50", "--framework", "torch", "--device", DEVICE, "--precision", "bf16", "-q", "--force"]
     sizes = ["--batch-size", str(batch_size), "--steps", "2", "--warmup", "2", "-o", str(folder / "that-fits.tbd")]
-    sizes += [word for name, value in setting.IMAGE.items() for word in (f"--{name.replace('_', '-')}", value)]
+    sizes += [word for name, value in LARGE_IMAGE.items() for word in (f"--{name.replace('_', '-')}", value)]
     done = subprocess.run([sys.executable, "-m", "tbdprof", *words, *sizes], stdout=subprocess.DEVNULL, check=False)
     return done.returncode == 0
 

@@ -13,7 +13,8 @@ IMAGE = {"image_size": "32"} if REHEARSED else {}
 WINDOW_S = 1.5 if REHEARSED else 15.5
 STEADY_S = 12.0 if REHEARSED else 72.0
 THREADS = 1 if REHEARSED else None
-LARGE_BATCH = 4096 if not REHEARSED else 2 if ON_CPU else 128  # cannot fit: simulated devices may be small
+LARGE_BATCH = 4096 if not REHEARSED else 2 if ON_CPU else 16  # cannot fit; in a rehearsal 1000 MiB are too little
+LARGE_IMAGE = IMAGE if ON_CPU else {}  # with small ones few bytes depend on the batch
 PATIENCE = 10 if REHEARSED else 1  # times a check's limit
 
 

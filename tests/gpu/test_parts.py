@@ -128,10 +128,11 @@ def test_a_product_is_told_by_arithmetic_at_the_measured_clock_and_by_each_level
         counted=Counted(8, None, {}, None, None, None, None, None, (exact,), (), 0.0, 0, ()),
     )
 
-    found = products.at_each_level(summary, gather(recording), "fp32")
+    found = products.at_each_level(summary, gather(recording), "fp32", "9.0")
 
     assert found == {
         "10by2by4": {
+            "kernel": "gemm",
             "arithmetic": pytest.approx(160 / (200 / 2 * 2)),
             "sampled": 0.79,
             "counted": 0.85,
@@ -143,3 +144,20 @@ def test_a_product_is_told_by_arithmetic_at_the_measured_clock_and_by_each_level
         "sampled within 2 points of arithmetic": True,
         "sampled within 2 points of counted": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("kernel", "share"),
+    [
+        ("sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize160x128x32", 2 / 3),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4>(cutlass::Params)", 2 / 3),
+        ("ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn", 2 / 3),
+        ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1", 1.0),
+        ("void cutlass::device_kernel<cutlass3x_sm90_tensorop_h64x128x16gemm>(Params)", 1.0),
+        ("nvjet_tst_128x256_64x4_2x1_v_bz_coopA_NNT", 1.0),
+    ],
+)
+def test_a_kernel_of_an_older_device_fills_its_pipe_at_two_thirds_of_hopper_s_peak(kernel: str, share: float) -> None:
+    assert products.share_of_peak(kernel, "bf16", "9.0") == share
+    assert products.share_of_peak(kernel, "bf16", "8.0") == 1.0
+    assert products.share_of_peak(kernel, "fp32", "9.0") == 1.0, "no tensor pipe computes it"

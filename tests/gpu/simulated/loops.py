@@ -103,6 +103,24 @@ def graph() -> tuple[nn.Module, torch.optim.Optimizer, Step]:
     return loop(between=captured.replay)
 
 
+def capturing() -> tuple[nn.Module, torch.optim.Optimizer, Step]:
+    """Return a loop that captures another model as a graph in each step, and lets go of the one before."""
+    other = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()).to(DEVICE)
+    given = torch.randn(64, WIDTH, device=DEVICE)
+    kept: list[object] = []
+
+    def between() -> None:
+        captured = torch.cuda.CUDAGraph()
+        with torch.no_grad():
+            other(given)
+            with torch.cuda.graph(captured):
+                made = other(given)
+        captured.replay()
+        kept[:] = [captured, made]
+
+    return loop(between=between)
+
+
 def convolutions() -> tuple[nn.Module, torch.optim.Optimizer, Step]:
     """Return a small convolutional network with momentum."""
     model = nn.Sequential(
@@ -134,6 +152,7 @@ LOOPS = {
     "emptied": lambda: loop(between=torch.cuda.empty_cache),
     "streams": on_streams,
     "graph": graph,
+    "capturing": capturing,
     "convolutions": convolutions,
     "growing": growing,
 }
