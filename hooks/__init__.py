@@ -35,6 +35,7 @@ class Facts:
     parameters: Sequence[Parameter] = ()
     optimizers: Sequence[Optimizer] = ()
     precision_flags: Mapping[str, str] = field(default_factory=dict)
+    runs_ahead: bool = False  # goes on while what it was asked for is still to be done, on a CPU too
 
 
 FIRST = "before the first allocation"

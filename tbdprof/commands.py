@@ -113,7 +113,7 @@ def _run_script(words: Sequence[str], script: Sequence[str], asked: dict[str, An
     path = asked["output"] or scripts.default_path(script)
     code = scripts.run(script, path, asked, quiet_stdout=as_json)
     if not path.exists():
-        click.echo(f"tbdprof: {scripts.NOTHING_RECORDED}", err=True)
+        click.echo(f"tbdprof: {scripts.nothing_recorded(code)}", err=True)
         return code or 1
     _finish(load(path), path, as_json=as_json)
     return code

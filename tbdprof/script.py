@@ -29,6 +29,7 @@ NOTHING_RECORDED = (
     "or its Python lacks what tbdprof needs, or a launcher kept tbdprof's PYTHONPATH from it; "
     "put tbdprof.profile around the loop"
 )
+_OF_SIGNAL = 128  # what a shell adds to a signal's number
 SCHEDULE = ("steps", "warmup", "max_warmup", "repeat")
 
 
@@ -57,7 +58,16 @@ def run(script: Sequence[str], path: Path, asked: Mapping[str, object], *, quiet
             "schedule": {name: asked[name] for name in SCHEDULE},
         }
         code = _wait(_start(script, order, sys.stderr if quiet_stdout else None))
-    return code if code >= 0 else 128 - code
+    return code if code >= 0 else _OF_SIGNAL - code
+
+
+def nothing_recorded(code: int) -> str:
+    """Say why nothing may have been recorded of a script that ended with a code, by which signal if it was one."""
+    try:
+        name = signal.Signals(code - _OF_SIGNAL).name
+    except ValueError:
+        return NOTHING_RECORDED
+    return f"the script ended with {code} ({name}); {NOTHING_RECORDED}"
 
 
 def _token(folder: str) -> Path:

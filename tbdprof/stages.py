@@ -162,6 +162,7 @@ def tell_facts(hook: FrameworkHook, recorder: Recorder) -> None:
         parameters=tuple(facts.parameters),
         optimizers=tuple(facts.optimizers),
         precision_flags=dict(facts.precision_flags),
+        runs_ahead=facts.runs_ahead,
         independent_total=hook.independent_total,
         watched_since=hook.watched_since,
     )

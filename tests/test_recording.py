@@ -1,6 +1,7 @@
 """The file: round trip, what survives, and one clear line for what cannot be read."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -177,6 +178,20 @@ def test_a_real_recording_of_format_2_still_reads():
     forward = 2 * (8 * 12 + 12 * 8)
     assert summary.utilization.flops_per_sample == 3 * forward - 2 * 8 * 12  # the input needs no gradient
     assert summary.missing_now == {}
+
+
+def test_a_file_from_before_some_facts_were_told_reads_as_without_them(tmp_path: Path):
+    files.save(sample_recording(), tmp_path / "a.tbd")
+    with closing(sqlite3.connect(tmp_path / "a.tbd")) as connection, connection:
+        connection.execute("UPDATE run SET value = json_remove(value, '$.vector_flops_per_s') WHERE key = 'peaks'")
+        connection.execute("DELETE FROM run WHERE key = 'runs_ahead'")
+        assert connection.total_changes == 2
+
+    told = files.load(tmp_path / "a.tbd").run
+
+    assert told.peaks is not None
+    assert told.peaks.of("bf16", product=False) == told.peaks.of("bf16", product=True) == 4e12
+    assert not told.runs_ahead
 
 
 def test_a_run_that_was_going_on_when_its_process_died_was_killed(tmp_path: Path):

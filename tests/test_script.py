@@ -147,6 +147,13 @@ def test_a_script_that_never_trains_is_told_so(ending: str, trains: bool, code: 
     assert not Path("a.tbd").exists()
 
 
+def test_of_a_script_that_dies_of_a_signal_that_is_told_first():
+    done = run(*script("import os; os.kill(os.getpid(), 11)", trains=False))
+
+    assert done.returncode == 128 + signal.SIGSEGV
+    assert done.stderr == f"tbdprof: the script ended with 139 (SIGSEGV); {NOTHING_RECORDED}\n"
+
+
 def test_a_command_that_is_not_there_cannot_be_started():
     done = run("no-such-command")
 

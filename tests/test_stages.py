@@ -1,11 +1,13 @@
 """The windows of a run, one after another, on a loop of a fake framework."""
 
+from dataclasses import replace
+
 import pytest
 from fake_loop import MEMORY, SHORT, WHOLE, profiler, train, windows
 from fakes import FakeHook, ProgressLog
 from make import run
 
-from tbdprof.hooks import Drained
+from tbdprof.hooks import Drained, Facts
 from tbdprof.plan import Plan, plan_for
 from tbdprof.profiler import Profiler
 
@@ -29,6 +31,19 @@ def test_warmup_then_the_five_windows_then_nothing():
     assert prof.summary.throughput is not None
     assert prof.summary.throughput.rate.per_s == pytest.approx(80)
     assert prof.summary.missing_now == {}
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_whether_a_framework_runs_ahead_is_recorded(ahead: bool):
+    class Hook(FakeHook):
+        def facts(self) -> Facts:
+            return replace(super().facts(), runs_ahead=ahead)
+
+    hook = Hook()
+    with Profiler(hook, run(), SHORT, clock=hook.clock) as prof:
+        train(prof, hook.clock, 1)
+
+    assert prof.recording.run.runs_ahead is ahead
 
 
 def test_a_kernels_window_waits_only_at_the_ends_of_its_blocks():

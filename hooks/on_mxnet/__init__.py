@@ -149,6 +149,7 @@ class MxnetHook:
             parameters=facts.parameter_list(joined.watch.watched),
             optimizers=facts.optimizer_list(joined.watch.watched),
             precision_flags=facts.precision_flags(device),
+            runs_ahead=True,
         )
 
     def peaks(self, precisions: Sequence[str]) -> Peaks:

@@ -99,7 +99,7 @@ class Allocator:
                 if address not in self.live:
                     allocated_bytes = self._taken(device, size_bytes)
                     self.live[address] = Block(device, size_bytes, False, 0, allocated_bytes)
-                    self.levels.setdefault(device, Level()).add(size_bytes, allocated_bytes, 1)
+                    self._level(device).add(size_bytes, allocated_bytes, 1)
 
     def pool(self, device: int) -> pools.Pool | None:
         """Return the pool of a GPU that something was allocated on, None where it cannot be told."""
@@ -141,7 +141,7 @@ class Allocator:
                 total_bytes -= earlier
             self._end(address, total_bytes - size_bytes if total_bytes >= 0 else -1)
         allocated_bytes = self._taken(device, size_bytes)
-        self.levels.setdefault(device, Level()).add(size_bytes, allocated_bytes, 1)
+        self._level(device).add(size_bytes, allocated_bytes, 1)
         sequence = 0
         if self.events is not None:
             sizes = size_bytes, allocated_bytes
@@ -166,11 +166,16 @@ class Allocator:
 
     def _end(self, address: int, total_bytes: int) -> None:
         block = self.live.pop(address)
-        sizes = block.size_bytes, block.allocated_bytes
-        if block.device in self.levels:
-            self.levels[block.device].add(*sizes, -1)
+        self._level(block.device).add(block.size_bytes, block.allocated_bytes, -1)
         if self.events is not None:
+            sizes = block.size_bytes, block.allocated_bytes
             self._keep(AllocationKind.FREED, block.device, address, sizes, total_bytes)
+
+    def _level(self, device: int) -> Level:
+        level = self.levels.get(device)
+        if level is None:
+            level = self.levels[device] = Level()
+        return level
 
     def _taken(self, device: int, size_bytes: int) -> int:
         """Return what a size takes of its device, -1: that cannot be told. The host has no pool."""

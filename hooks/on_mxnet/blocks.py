@@ -43,8 +43,10 @@ class Level:
     rounding_bytes: int = 0
 
     def add(self, size_bytes: int, allocated_bytes: int, sign: int) -> None:
-        """Count a block that came (1) or went (-1)."""
-        rounding = max(0, allocated_bytes - size_bytes)
-        self.rounding_bytes += sign * rounding
-        self.now_bytes += sign * (size_bytes + rounding)
-        self.peak_bytes = max(self.peak_bytes, self.now_bytes)
+        """Count a block that came (1) or went (-1); every allocation of a loop comes by here, in clean windows too."""
+        if allocated_bytes > size_bytes:
+            self.rounding_bytes += sign * (allocated_bytes - size_bytes)
+            size_bytes = allocated_bytes
+        self.now_bytes += sign * size_bytes
+        if self.now_bytes > self.peak_bytes:
+            self.peak_bytes = self.now_bytes

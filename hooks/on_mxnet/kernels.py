@@ -1,5 +1,6 @@
 """A window of kernels: what is asked of MXNet's engine, and what of it ran when; nothing is waited for inside."""
 
+import threading
 from contextlib import ExitStack
 
 import mxnet as mx
@@ -48,8 +49,11 @@ class KernelsWindow:
 
     def _prove_variables(self) -> None:
         array, _ = layout.probe_array()
-        layout.prove_variable(array, {variable for push in self._engine.pushes for variable in push.writes})
-        self._engine.pushes.clear()
+        # Other threads may ask for something meanwhile, which runs within the window.
+        mine = [push for push in list(self._engine.pushes) if push.thread == threading.get_ident()]
+        layout.prove_variable(array, {variable for push in mine for variable in push.writes})
+        for push in mine:
+            self._engine.pushes.remove(push)
 
     def mark_step(self) -> None:
         """Mark the end of a step in the order."""

@@ -5,6 +5,7 @@ and src/profiler/) and is proved on known arrays before it is believed.
 """
 
 import ctypes
+import functools
 from collections.abc import Callable, Collection, Iterator
 
 import mxnet as mx
@@ -27,7 +28,9 @@ _COUNTER_NAME_OFFSET, _COUNTER_VALUE_OFFSET = 8, 144
 _STATE_OFFSET, _MODE_OFFSET = 48, 56  # Profiler::state_ and mode_, after the virtual table and a recursive mutex
 MEMORY_MODE = 8  # Profiler::kMemory
 
-_VARIABLE_OFFSET = 72  # NDArray::Chunk::var, after its handle, those of its indices and its layout of oneDNN's
+# NDArray::Chunk::var, after its handle and those of its indices; where MXNet has oneDNN, a pointer to its layout and
+# that pointer's count come before it.
+_VARIABLE_OFFSET, _ONEDNN_BYTES = 56, 16
 _NODE_OFFSET = 88  # NDArray::autograd_entry_, whose first word is the node of the recorded graph
 
 _OTHER_LAYOUT = "this build of MXNet lays its arrays out in another way than 1.9.1: cannot watch it"
@@ -89,7 +92,12 @@ def storage(array: mx.nd.NDArray) -> Storage | None:
 def variable(array: int) -> int:
     """Return the variable by which the engine knows an array, told by its handle; 0: it has none."""
     chunk = ctypes.c_size_t.from_address(array).value
-    return ctypes.c_size_t.from_address(chunk + _VARIABLE_OFFSET).value if chunk else 0
+    return ctypes.c_size_t.from_address(chunk + _variable_offset()).value if chunk else 0
+
+
+@functools.cache
+def _variable_offset() -> int:
+    return _VARIABLE_OFFSET + (_ONEDNN_BYTES if mx.runtime.Features().is_enabled("MKLDNN") else 0)
 
 
 def recorded_node(array: int) -> int:

@@ -30,10 +30,13 @@ class Pool:
 def find(storage_profiler: int, device: int) -> Pool | None:
     """Return the pool of a device that something was allocated on, given the object MXNet's allocator calls.
 
-    None where this build lays its storage out in another way than 1.9.1, or has a manager of another kind.
+    None where this build hides its storage or lays it out in another way than 1.9.1, or has a manager of another kind.
     """
     index = device >> 32
-    storage = layout.function(_STORAGE)()
+    try:
+        storage = layout.function(_STORAGE)()
+    except AttributeError:  # MXNet's allocator would lose the event that asks for the pool
+        return None
     if storage + _MANAGERS_OFFSET + _KINDS * _KIND_BYTES != storage_profiler or index >= _MOST:
         return None
     managers = storage + _MANAGERS_OFFSET + layout.GPU * _KIND_BYTES
@@ -77,8 +80,13 @@ _OF_CLASS: dict[str, Callable[[int], Pool]] = {
 
 
 def _class(thing: int) -> str:
-    """Return the name of a C++ object's class: its virtual table begins behind the pointer to what describes it."""
+    """Return the name of a C++ object's class: its virtual table begins behind the pointer to what describes it.
+
+    "" where the compiler left no description.
+    """
     described = _word(_word(thing) - 8)
+    if not described:
+        return ""
     return ctypes.string_at(_word(described + 8)).decode(errors="replace")
 
 

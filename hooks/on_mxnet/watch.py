@@ -249,5 +249,5 @@ class Watch:
     def _read_workspaces(self, phases: Phases) -> None:
         if not phases.waits:
             return
-        devices = {device for device in self._allocator.levels if device & 0xFFFFFFFF in (layout.CPU, layout.GPU)}
+        devices = {device for device in list(self._allocator.levels) if device & 0xFFFFFFFF in (layout.CPU, layout.GPU)}
         self.read([row for device in sorted(devices) for row in owners.workspaces(device)])

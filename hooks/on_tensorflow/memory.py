@@ -72,12 +72,12 @@ class MemoryWindow:
         self._is_open = False
         self._recorded.reads = self._watch.reads
         self._recorded.named = self._watch.watched.variables()
-        self._left = time.monotonic_ns(), levels(self._recorded.device)
         self._recorded.asked = self._log.asked
         with ExitStack() as last:
             last.callback(self._end)
             last.callback(self._log.close)
-            self._watch.close_window()
+            last.callback(self._watch.close_window)
+            self._left = time.monotonic_ns(), levels(self._recorded.device)
 
     def drain(self, strings: Strings) -> Drained:
         """Return allocations, owners and spans."""

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.bfc_memory_map_pb2 import MemChunk, MemoryDump
 from tensorflow.python.eager import context
 
@@ -61,7 +62,7 @@ def take(device: str) -> Snapshot | None:
         library = _library()
         allocator = _of_cpu(library) if device == "cpu" else _of_gpu(library, int(device.partition(":")[2] or 0))
         return None if allocator is None else _read(_dump(library, allocator))
-    except (AttributeError, OSError, ValueError):  # another release, or another system's library
+    except (AttributeError, DecodeError, OSError, ValueError):  # another release, or another system's library
         return None
 
 

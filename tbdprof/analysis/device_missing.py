@@ -92,7 +92,8 @@ def _of_energy(recording: Recording, energy: Energy, throughput: Throughput | No
     power = recording.missing.get("energy.power", NOT_COVERED)
     if energy.source is None:
         reason = NOT_COVERED if energy.windows else TOO_SHORT
-        found |= dict.fromkeys(("energy.source", "energy.watts", "energy.joules_per_unit"), reason)
+        without = ("source", "covers", "watts", "joules_per_unit")
+        found |= {f"energy.{name}": reason for name in without}
     elif energy.joules_per_unit is None:
         found["energy.joules_per_unit"] = NO_UNITS
     if energy.interval is None:

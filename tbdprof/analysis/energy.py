@@ -19,6 +19,8 @@ LEAST_SECONDS = 2.0  # a window shorter than this tells no energy
 COVERED = 0.99  # share of a window that samples must reach over
 STEADY_SECONDS = 60.0
 CUT_SECONDS = 5.0
+THE_GPU, THE_MODULE = "the GPU", "the whole module, its CPU and memory included"
+_MODULES = ("GH200", "GB200", "GB300")  # a GPU and a CPU in one; seen on a GH200 (zeus, pull request 172)
 APART = 0.05  # counter and integrated power that differ by more than this deserve a mark
 INSTANT, AVERAGED, MIXED = "of an instant", "averages of the second before", "partly averages of the second before"
 
@@ -57,6 +59,7 @@ class Energy:
 
     windows: tuple[WindowEnergy, ...]  # those long enough
     source: str | None  # of `joules_per_unit`: "counter" or "power"
+    covers: str | None  # what that is the energy of, None: there is none
     joules_per_unit: float | None
     interval: tuple[float, float] | None  # 95 %, from the windows
     watts: float | None  # the same energy over the time it took
@@ -91,6 +94,7 @@ def energy(recording: Recording) -> Energy | None:
     return Energy(
         windows=measured,
         source=source,
+        covers=_covers(source, recording.run.device_name),
         joules_per_unit=float(joules.sum() / units.sum()) if has_units else None,
         interval=ratio_interval(joules, units) if has_units else None,
         watts=float(joules.sum() / seconds.sum()) if len(joules) else None,
@@ -163,6 +167,13 @@ def _told(measured: Sequence[WindowEnergy]) -> tuple[str | None, Floats, Floats,
         if len(told):
             return source, told[:, 0], told[:, 1], told[:, 2]
     return None, np.zeros(0), np.zeros(0), np.zeros(0)
+
+
+def _covers(source: str | None, device_name: str) -> str | None:
+    """Return what the energy is of: the counter of a GPU that shares its module with a CPU counts both."""
+    if source is None:
+        return None
+    return THE_MODULE if source == "counter" and any(name in device_name for name in _MODULES) else THE_GPU
 
 
 def _power(recording: Recording, windows: Sequence[Window]) -> Power | None:

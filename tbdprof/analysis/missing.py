@@ -12,6 +12,8 @@ from tbdprof.analysis.timing import Timing
 from tbdprof.recording import Recording
 
 GPU_ONLY = "told on a GPU only"
+NOT_ASKED_FOR = "before the run nobody told that it would be needed"
+NOT_IN_TABLE = "none is told for this kind of GPU"
 NOT_COUNTED = "the framework keeps no count over the whole run on this device"
 NOT_TOLD = "the loop did not tell it"
 NOT_REQUESTED = "the allocator does not tell both how much was requested and what that took"
@@ -190,7 +192,8 @@ def _without_flop(recording: Recording, timing: Timing) -> str:
     precision = timing.utilization.precision
     if precision is None or not timing.utilization.flops_per_step:
         return NO_PRODUCTS
-    why = run.peaks.sources.get(precision, "before the run nobody told that it would be needed")
+    is_looked_up = run.peaks.clock_hz is not None  # then all that is known was, whatever was asked for
+    why = run.peaks.sources.get(precision, NOT_IN_TABLE if is_looked_up else NOT_ASKED_FOR)
     return f"{_computes_in(precision, run.precision)}, and the peak of that is not known: {why}"
 
 

@@ -13,8 +13,6 @@ from tbdprof.analysis.utilization import Utilization, utilization
 from tbdprof.analysis.verdict import Verdict, verdict
 from tbdprof.recording import Recording
 
-AHEAD = "mxnet"  # works on what it was asked for while its caller goes on, on a CPU too
-
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -56,6 +54,6 @@ def _starved(recording: Recording, busy: float | None) -> float | None:
     A device that was asked for work ahead goes on while its host waits: then it is at most what it was not busy.
     """
     waited, run = data_wait(recording), recording.run
-    if waited is None or (run.device == "cpu" and run.framework != AHEAD):
-        return waited
+    if waited is None or (run.device == "cpu" and not run.runs_ahead):
+        return None if waited is None else min(waited, 1.0)
     return None if busy is None else min(waited, max(0.0, 1 - busy))

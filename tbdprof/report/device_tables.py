@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tbdprof.analysis.device import APART, COMPARABLE_S, BusyCompared, Clock, Device, Gpm
-from tbdprof.analysis.energy import Energy
+from tbdprof.analysis.energy import THE_MODULE, Energy
 from tbdprof.analysis.summary import Summary
 from tbdprof.report.tables import LEAST_SHOWN, sheet, title_of
 from tbdprof.units import percent_text
@@ -45,6 +45,8 @@ def _joules(value: float, unit: str) -> str:
 def _source(found: Energy) -> str:
     """Say where the energy is from, and how it compares with the other way to tell it."""
     source = "by the energy counter" if found.source == "counter" else "by power over time"
+    if found.covers == THE_MODULE:
+        source += f" of {THE_MODULE}"
     check = "" if found.ratio is None else f", {found.ratio:.3f} of its power over time"
     return source + check + (" (! more than 5 % apart)" if found.is_apart else "")
 

@@ -41,6 +41,7 @@ def energy(summary: Summary) -> Json | None:
     per_unit = found.joules_per_unit
     return {
         "source": found.source,
+        "covers": found.covers,
         "unit": summary.recording.run.unit,
         "joules_per_unit": per_unit,
         "ci95": None if found.interval is None else list(found.interval),

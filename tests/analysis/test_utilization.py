@@ -73,6 +73,15 @@ def test_a_peak_that_is_not_known_is_named_with_the_precision_the_report_has(
     assert document(summary)["run"]["precision"] == (told or "fp16")
 
 
+def test_a_gpus_peak_that_is_in_no_table_is_not_for_want_of_asking():
+    peaks = Peaks({"fp32": 1e13}, None, {"fp32": "its clock"}, 1.5e9)
+    summary = summary_of(training_story("bf16"), peaks=peaks, precision=None)
+
+    assert summary.missing["utilization.mfu"] == (
+        "the run computes in bf16, and the peak of that is not known: none is told for this kind of GPU"
+    )
+
+
 def test_a_run_of_which_no_precision_is_known_says_so():
     story = KernelStory()
     story.settle()

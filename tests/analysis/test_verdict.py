@@ -185,7 +185,7 @@ def test_a_gpu_that_works_while_its_host_waits_is_not_starved(busy_us: int, boun
     assert found.shares["data"] == pytest.approx(data)
 
 
-def test_neither_is_mxnet_on_a_cpu_which_works_ahead():
-    found = waiting(0.0012, training_story(), framework="mxnet")  # 80 % of a clean step in operators
+def test_neither_is_a_framework_that_runs_ahead_on_a_cpu():
+    found = waiting(0.0012, training_story(), runs_ahead=True)  # 80 % of a clean step in operators
 
     assert (found.bound_by, found.shares["data"]) == ("compute", pytest.approx(0.2))

@@ -10,6 +10,7 @@ from report.results import FLOP, PEAKS, measured
 from report.test_reporters import FULL, explained, nulls, profiled
 
 from tbdprof import counters
+from tbdprof.analysis import energy
 from tbdprof.analysis.device import BusyCompared
 from tbdprof.analysis.summary import Summary, summarize
 from tbdprof.analysis.utilization import AtClock, Utilization
@@ -54,6 +55,30 @@ def test_energy_comes_first_in_joules_a_sample_with_how_it_was_obtained():
     assert "500 W on average, 480 to 520 W (samples of an instant, one every 100 ms)" in text
     assert "÷ throughput" not in text
     assert "10.01 J/sample (power ÷ throughput)" in terminal.render(told(), width=160, full=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "covers", "remark"),
+    [
+        ("NVIDIA H200", "the GPU", "by the energy counter, "),
+        ("NVIDIA GH200 480GB", energy.THE_MODULE, f"by the energy counter of {energy.THE_MODULE}, "),
+        ("NVIDIA GB200", energy.THE_MODULE, f"by the energy counter of {energy.THE_MODULE}, "),
+    ],
+)
+def test_a_counter_that_counts_the_cpu_of_its_module_too_is_told_so(name: str, covers: str, remark: str):
+    summary = told(device_name=name)
+
+    assert json_report.document(summary)["energy"]["covers"] == covers
+    assert remark in terminal.render(summary, width=200)
+
+
+def test_power_over_time_is_of_the_gpu_wherever_its_module_has_a_cpu():
+    story = DeviceStory().window("clean", [2.0, 2.0]).instants(counters.POWER, 500.0, np.arange(0, 41) / 10)
+
+    found = energy.energy(story.recording(device_name="NVIDIA GH200 480GB"))
+
+    assert found is not None
+    assert (found.source, found.covers) == ("power", energy.THE_GPU)
 
 
 @pytest.mark.parametrize(("watts", "apart"), [(480.0, False), (520.0, False), (470.0, True), (530.0, True)])

@@ -152,6 +152,7 @@ def test_facts_tell_parameters_and_optimizers(result) -> None:
 
     assert facts.framework_version == "1.9.1"
     assert (facts.device, facts.threads) == ("cpu", 1)
+    assert facts.runs_ahead
     assert names == [
         "0.weight",
         "0.bias",

@@ -94,6 +94,13 @@ def test_another_layout_another_class_and_no_manager_are_no_pool(found: Callable
     assert found(manager(NAIVE, 77, 4096, 2 * MIB), profiler_at=2392) is None
     assert found(manager(b"N5mxnet7storage7AnotherE", 77, 4096, 2 * MIB)) is None
     assert found(0) is None
+    assert found(words(words(0, 0) + 8)) is None  # made by a compiler that leaves no names
+
+
+def test_a_storage_that_the_build_hides_has_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "_STORAGE", "_ZN5mxnet7Storage6HiddenEv")
+
+    assert pools.find(1 << 20, GPU) is None
 
 
 class Watched:

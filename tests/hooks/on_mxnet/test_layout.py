@@ -1,0 +1,72 @@
+"""Where MXNet 1.9.1 keeps what it does not tell, on objects laid out as its builds lay them out."""
+
+import ctypes
+import importlib.util
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+if importlib.util.find_spec("mxnet") is None:
+    pytest.skip("mxnet is not installed", allow_module_level=True)
+
+import numpy as np
+
+np.bool = bool  # MXNet reads it
+
+from tbdprof.errors import UnavailableError  # noqa: E402
+from tbdprof.hooks.on_mxnet import layout  # noqa: E402
+from tbdprof.hooks.on_mxnet.engine import Push  # noqa: E402
+from tbdprof.hooks.on_mxnet.kernels import KernelsWindow  # noqa: E402
+
+CHUNK = [*range(100, 107), 7, 108, 9, 110]  # words; with oneDNN the tenth is the variable, without it the eighth
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew() -> Iterator[None]:
+    layout._variable_offset.cache_clear()
+    yield
+    layout._variable_offset.cache_clear()
+
+
+@pytest.mark.parametrize(("has_onednn", "variable"), [(True, 9), (False, 7)])
+def test_an_arrays_variable_is_behind_its_layout_where_there_is_onednn(
+    monkeypatch: pytest.MonkeyPatch, has_onednn: bool, variable: int
+) -> None:
+    monkeypatch.setattr(layout.mx.runtime.Features, "is_enabled", lambda _self, name: has_onednn and name == "MKLDNN")
+    chunk = (ctypes.c_size_t * len(CHUNK))(*CHUNK)
+    array = ctypes.c_size_t(ctypes.addressof(chunk))
+
+    assert layout.variable(ctypes.addressof(array)) == variable
+
+
+def test_an_array_of_nothing_has_no_variable() -> None:
+    assert layout.variable(ctypes.addressof(ctypes.c_size_t(0))) == 0
+
+
+def test_a_variable_that_was_not_written_is_of_another_layout() -> None:
+    array, _ = layout.probe_array()
+
+    layout.prove_variable(array, {layout.variable(array.handle.value)})
+    with pytest.raises(UnavailableError, match=r"another way than 1\.9\.1"):
+        layout.prove_variable(array, {layout.variable(array.handle.value) + 8})
+
+
+def test_what_another_thread_asks_for_while_the_layout_is_proved_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    array, size_bytes = layout.probe_array()
+    monkeypatch.setattr(layout, "probe_array", lambda: (array, size_bytes))
+    mine = Push(0, "_ones", threading.get_ident(), (), (layout.variable(array.handle.value),), None)
+    other = Push(1, "Convolution", threading.get_ident() + 1, (), (5,), None)
+    window = KernelsWindow.__new__(KernelsWindow)
+    window._engine = Asked([mine, other])
+
+    window._prove_variables()
+
+    assert window._engine.pushes == [other]
+
+
+class Asked:
+    """An engine that was asked for something."""
+
+    def __init__(self, pushes: list[Push]) -> None:
+        self.pushes = pushes
