@@ -2,15 +2,14 @@
 
 import sys
 
-import numpy as np
-
 from tbdprof.collect import context
+from tbdprof.hooks import Setting, load
 from tbdprof.hooks.on_mxnet.importing import import_mxnet
 
 
 def main(index: int) -> None:
     """Print, as JSON, what this process takes of a device by computing a product and a convolution, both ways."""
-    vars(np).setdefault("bool", bool)
+    load("mxnet").set_environment(Setting(f"cuda:{index}"))
     import_mxnet()
     sys.stdout.write(context.around(index, lambda: compute(index)) + "\n")
 

@@ -1,6 +1,5 @@
 """How much of a GPU MXNet's pool holds, and what of it is in use."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 
 import mxnet as mx
@@ -14,11 +13,10 @@ from tbdprof.counters import (
     DEVICE_FREE,
 )
 from tbdprof.errors import UnavailableError
+from tbdprof.hooks.levels import Levels
 from tbdprof.hooks.on_mxnet import layout
 from tbdprof.hooks.on_mxnet.allocator import Allocator
-from tbdprof.records import Strings, Table, table
 
-Levels = dict[str, int]
 _UNTOLD = "this build of MXNet keeps its pool in another way than 1.9.1, or it is not of a kind that is known"
 _UNSOUND = "MXNet's pool says that it holds {} bytes, less than the {} that are in use"
 
@@ -32,7 +30,7 @@ def read(allocator: Allocator, device: str) -> tuple[Levels, str | None]:
         return {}, None
     index = cuda_driver.index_of(device)
     number = layout.device_number(layout.GPU, index)
-    found: Levels = {}
+    found: dict[str, int] = {}
     with suppress(mx.base.MXNetError):  # of a device that is beyond being asked
         found[DEVICE_FREE] = int(mx.context.gpu_memory_info(index)[0])
     if number not in allocator.levels:
@@ -61,10 +59,3 @@ def held_bytes(allocator: Allocator, number: int) -> int:
     if held is not None and held < in_use:
         raise UnavailableError(_UNSOUND.format(held, in_use))
     return in_use if held is None else held
-
-
-def samples(read_at: Sequence[tuple[int, Levels]], device: str, strings: Strings) -> Table:
-    """Return levels read at some times as samples."""
-    place = strings.add(device)
-    rows = ((strings.add(name), place, at, size) for at, found in read_at for name, size in found.items())
-    return table("sample", list(rows))

@@ -5,6 +5,7 @@ import time
 import mxnet as mx
 
 from tbdprof.hooks import Drained
+from tbdprof.hooks.levels import Levels, samples
 from tbdprof.hooks.on_mxnet import counter, levels, owners
 from tbdprof.hooks.on_mxnet.allocator import Allocator
 from tbdprof.hooks.on_mxnet.blocks import Event
@@ -34,7 +35,7 @@ class MemoryWindow:
         if late:
             allocator.adopt([*tensors.values(), *(row[:3] for row in owners.everything(watch.watched))])
         self._watch, self._allocator, self._device = watch, allocator, device
-        self._levels: list[tuple[int, levels.Levels]] = []
+        self._levels: list[tuple[int, Levels]] = []
         self._recorded: Recorded | None = None  # from the end of `stop` on
         self._is_open = True
         try:
@@ -76,7 +77,7 @@ class MemoryWindow:
         if self._recorded is None:
             return Drained({}, [])
         tables = build(self._recorded, strings)
-        read = {"sample": levels.samples(self._levels, self._device, strings)} if self._levels else {}
+        read = {"sample": samples(self._levels, self._device, strings)} if self._levels else {}
         return Drained({**tables, **read}, self._recorded.marks, self._recorded.missing)
 
     def _put_back(self) -> list[Event]:

@@ -9,13 +9,14 @@ import tensorflow as tf
 from tbdprof.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALLOCATOR_RESERVED
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks import Drained
+from tbdprof.hooks.levels import Levels, samples
 from tbdprof.hooks.on_tensorflow import eager, owners, snapshot
 from tbdprof.hooks.on_tensorflow.existing import Block
 from tbdprof.hooks.on_tensorflow.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.tables import BEGIN, Recorded, build
 from tbdprof.hooks.on_tensorflow.trace import Session
 from tbdprof.hooks.on_tensorflow.watch import Watch
-from tbdprof.records import Strings, table
+from tbdprof.records import Strings
 
 
 class MemoryWindow:
@@ -38,7 +39,7 @@ class MemoryWindow:
         self._recorded = Recorded(device, followed, watch.watched.variables(), outside)
         self._missing: dict[str, str] = {}
         self._is_done = False
-        self._left: tuple[int, Mapping[str, int]] = (0, {})  # what the allocator held in the end, and when
+        self._left: tuple[int, Levels] = (0, {})  # what the allocator held in the end, and when
         self._session = Session()
         # Before the session: what Python sees is there before all that is told.
         self._recorded.seen = owners.visible(device)
@@ -84,11 +85,8 @@ class MemoryWindow:
         if not self._is_done:
             return Drained({}, [], self._missing)
         tables, marks, missing = build(self._recorded, self._graphs, strings)
-        when, left = self._left
-        device = strings.add(self._recorded.device)
-        rows = [(strings.add(name), device, when, float(size)) for name, size in left.items()]
-        if rows:
-            tables["sample"] = table("sample", rows)
+        if self._left[1]:
+            tables["sample"] = samples([self._left], self._recorded.device, strings)
         return Drained(tables, marks, self._missing | missing)
 
     def _end(self) -> None:
@@ -100,7 +98,7 @@ class MemoryWindow:
             self._missing["memory"] = str(error)
 
 
-def levels(device: str) -> Mapping[str, int]:
+def levels(device: str) -> Levels:
     """Return what a GPU's allocator holds of the device, in bytes by counter; nothing where it cannot be asked."""
     whole = snapshot.take(device) if device != "cpu" else None
     if whole is None:

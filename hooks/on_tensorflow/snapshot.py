@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.bfc_memory_map_pb2 import MemChunk, MemoryDump
 from tensorflow.python.eager import context
 
+from tbdprof.collect import cuda_driver
 from tbdprof.hooks.on_tensorflow.existing import Block
 
 _LIBRARY = "libtensorflow_framework.so.2"
@@ -60,7 +61,7 @@ def take(device: str) -> Snapshot | None:
     """Return what the allocator of "cpu" or "cuda:N" holds, None where it is none that tells, or cannot be asked."""
     try:
         library = _library()
-        allocator = _of_cpu(library) if device == "cpu" else _of_gpu(library, int(device.partition(":")[2] or 0))
+        allocator = _of_cpu(library) if device == "cpu" else _of_gpu(library, cuda_driver.index_of(device))
         return None if allocator is None else _read(_dump(library, allocator))
     except (AttributeError, DecodeError, OSError, ValueError):  # another release, or another system's library
         return None

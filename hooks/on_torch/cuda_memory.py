@@ -18,10 +18,9 @@ from tbdprof.counters import (
     ALLOCATOR_RESERVED,
     DEVICE_FREE,
 )
+from tbdprof.hooks.levels import Levels
 from tbdprof.hooks.on_torch.events import Existing
-from tbdprof.records import Strings, Table, table
 
-Levels = Mapping[str, int]  # bytes by counter
 _SHARED_POOL = (0, 0)
 _FOLLOWED = "native"
 _STATISTICS = {
@@ -111,12 +110,6 @@ def pools(device: str | None) -> tuple[Levels, dict[str, str]]:
     if expandable:
         told["expandable segments"] = f"{expandable} reserved bytes grow and shrink in place: what is mapped counts"
     return {ALLOCATOR_PRIVATE: private}, told
-
-
-def samples(read: Sequence[tuple[int, Levels]], device: str | None, strings: Strings) -> Table:
-    """Return levels read at some times as samples."""
-    place = strings.add(device or "")
-    return table("sample", [(strings.add(name), place, at, size) for at, found in read for name, size in found.items()])
 
 
 def _segments() -> Sequence[Mapping[str, Any]]:

@@ -10,6 +10,7 @@ import torch
 from tbdprof.counters import ALLOCATOR_ALLOCATED
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks import Drained
+from tbdprof.hooks.levels import Levels, samples
 from tbdprof.hooks.on_torch import cuda_memory, owners, process
 from tbdprof.hooks.on_torch.events import Mark, Marked, Point, SeenTensor, Trace
 from tbdprof.hooks.on_torch.tables import build
@@ -32,7 +33,7 @@ class MemoryWindow:
         self._trace: Trace | None = None
         self._missing: dict[str, str] = {}
         self._device = watch.watched.device()
-        self._levels: list[tuple[int, cuda_memory.Levels]] = []
+        self._levels: list[tuple[int, Levels]] = []
         self._read_levels()  # with the workspaces that are released here, which operators then ask for anew
         process.release_workspaces()
         self._session = Session("memory")
@@ -79,7 +80,7 @@ class MemoryWindow:
         """Return allocations, owners, spans, and samples of what the allocator holds."""
         if self._counted_from_start and self._trace is not None and self._device == "cpu" and self._trace.events:
             self._levels.append((self._trace.events[0][0], {ALLOCATOR_ALLOCATED: self._trace.cpu_bytes_at_begin}))
-        levels = {"sample": cuda_memory.samples(self._levels, self._device, strings)} if self._levels else {}
+        levels = {"sample": samples(self._levels, self._device or "", strings)} if self._levels else {}
         if self._trace is None:
             return Drained(levels, [], self._missing)
         tables, marks, missing = build(self._trace, self._existing, self._counted_from_start, strings, self._left)
@@ -117,4 +118,4 @@ class Remains:
         """Return the blocks there were, and their owners."""
         trace = Trace([(self._levels[0][0], Marked(threading.get_ident(), self._mark))], begun=True)
         tables, _, missing = build(trace, self._existing, counted_from_start=True, strings=strings)
-        return Drained({**tables, "sample": cuda_memory.samples(self._levels, self._device, strings)}, [], missing)
+        return Drained({**tables, "sample": samples(self._levels, self._device or "", strings)}, [], missing)

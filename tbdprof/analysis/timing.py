@@ -54,6 +54,8 @@ def _starved(recording: Recording, busy: float | None) -> float | None:
     A device that was asked for work ahead goes on while its host waits: then it is at most what it was not busy.
     """
     waited, run = data_wait(recording), recording.run
-    if waited is None or (run.device == "cpu" and not run.runs_ahead):
-        return None if waited is None else min(waited, 1.0)
+    if waited is None:
+        return None
+    if run.device == "cpu" and not run.runs_ahead:
+        return min(waited, 1.0)
     return None if busy is None else min(waited, max(0.0, 1 - busy))

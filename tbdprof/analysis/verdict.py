@@ -87,12 +87,13 @@ class Verdict:
 def verdict(kernels: Kernels, course: Timeline, peaks: Peaks | None, starved: float | None = None) -> Verdict:
     """Return what takes the largest share of a step; `starved` is the share of clean steps that waits for batches."""
     shares = _shares(kernels, course, peaks)
-    told = starved is not None and starved > shares["data"]
-    if starved is not None and told:
-        shares = _with_waiting(shares, starved)
+    waits = starved or 0.0
+    of_clean = waits > shares["data"]
+    if of_clean:
+        shares = _with_waiting(shares, waits)
     bound = max((name for name in BOUNDS if name in shares), key=lambda name: shares[name])
     share, short = f"{100 * shares[bound]:.0f} %", f"{short_ns(kernels) // 1000} µs"
-    words = WAITING if bound == "data" and told else SENTENCES[bound]
+    words = WAITING if bound == "data" and of_clean else SENTENCES[bound]
     sentence = f"bound by {bound}: {words.format(share=share, short=short)}"
     return Verdict(bound, shares[bound], sentence, ADVICE[bound], shares)
 

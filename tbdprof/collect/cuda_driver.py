@@ -46,9 +46,7 @@ def count(cuda: Any = None) -> int:
     """Return how many devices this process sees; raises UnavailableError where the driver does not tell."""
     found = ctypes.c_int()
     try:
-        cuda = ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
-        _check(cuda.cuInit(0))
-        _check(cuda.cuDeviceGetCount(ctypes.byref(found)))
+        _check(_driver(cuda).cuDeviceGetCount(ctypes.byref(found)))
     except (OSError, AttributeError) as error:
         raise UnavailableError(f"the CUDA driver does not answer: {error}") from error
     return found.value
@@ -81,11 +79,16 @@ def identity(index: int, cuda: Any = None) -> Identity:
         raise UnavailableError(f"the CUDA driver does not answer: {error}") from error
 
 
-def _begun(index: int, cuda: Any) -> tuple[Any, ctypes.c_int]:
-    """Return the driver's library, ready to be asked, and its handle of a device."""
+def _driver(cuda: Any) -> Any:
+    """Return the driver's library, ready to be asked."""
     cuda = ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
     _check(cuda.cuInit(0))
-    device = ctypes.c_int()
+    return cuda
+
+
+def _begun(index: int, cuda: Any) -> tuple[Any, ctypes.c_int]:
+    """Return the driver's library and its handle of a device."""
+    cuda, device = _driver(cuda), ctypes.c_int()
     _check(cuda.cuDeviceGet(ctypes.byref(device), index))
     return cuda, device
 

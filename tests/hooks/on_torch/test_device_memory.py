@@ -18,6 +18,7 @@ from tbdprof.counters import (
     ALLOCATOR_RESERVED,
     DEVICE_FREE,
 )
+from tbdprof.hooks.levels import samples
 from tbdprof.hooks.on_torch import context, cuda_memory, facts, hook, owners, process
 from tbdprof.hooks.on_torch.events import (
     Enter,
@@ -212,7 +213,7 @@ def test_what_is_unused_is_given_back(cuda: FakeCuda, monkeypatch: pytest.Monkey
 
 def test_levels_become_samples_at_their_time() -> None:
     strings = Strings()
-    rows = cuda_memory.samples([(5, {ALLOCATOR_RESERVED: 7}), (9, {ALLOCATOR_RESERVED: 8})], GPU, strings)
+    rows = samples([(5, {ALLOCATOR_RESERVED: 7}), (9, {ALLOCATOR_RESERVED: 8})], GPU, strings)
 
     assert [(strings[row["counter"]], strings[row["device"]], int(row["time_ns"]), row["value"]) for row in rows] == [
         (ALLOCATOR_RESERVED, GPU, 5, 7.0),
