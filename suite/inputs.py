@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import cycle, islice
 from typing import TypeVar
 
 import numpy as np
@@ -49,8 +49,26 @@ class Pictures:
     images: NDArray[np.float32]
 
 
-def feed(batches: Iterable[_Batch], convert: Callable[[_Batch], _OnDevice], *, kept: bool) -> Iterator[_OnDevice]:
-    """Yield batches as a framework's arrays: each as it comes, or the first alone, converted once and kept."""
+@dataclass(frozen=True, slots=True)
+class SentencePairs:
+    """Sentences and their translations, as numbers of words, each filled up to the longest of its side.
+
+    A source, (batch, longest source), is its words. A target, (batch, longest target), is its words and then `END`; a
+    decoder is given `START` and the target without its last place, and is to answer the target. Lengths, (batch,),
+    count what is not padding, a target's `END` with it. Padding is `END`.
+    """
+
+    source: NDArray[np.int32]
+    source_lengths: NDArray[np.int32]
+    target: NDArray[np.int32]
+    target_lengths: NDArray[np.int32]
+
+
+UNKNOWN, START, END = 0, 1, 2  # the first words of every vocabulary
+
+
+def feed(batches: Iterable[_Batch], convert: Callable[[_Batch], _OnDevice], *, kept: int) -> Iterator[_OnDevice]:
+    """Yield batches as a framework's arrays: each as it comes, or the first few alone, converted once and kept."""
     if kept:
-        return repeat(convert(next(iter(batches))))
+        return cycle([convert(batch) for batch in islice(batches, kept)])
     return map(convert, batches)

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
+
+from tbdprof.consumed import Consumed
 
 Options = Mapping[str, str | int]
 
@@ -27,6 +29,7 @@ class Spec:
     task: str
     dataset: str
     unit: str  # what throughput counts, in the plural: images, tokens
+    sample_unit: str  # what one sample of the data set is, in the plural; often the same
     layers: str  # how many, as seed 003's table II counts them
     dominant_layer: str
     parameters: int  # trainable, each storage once
@@ -36,9 +39,10 @@ class Spec:
     # For refusing what cannot fit before anything is allocated, in fp32: the weights' share, and each sample's.
     fixed_bytes: int = 0
     sample_bytes: Callable[[Options], int] = lambda _: 0
-    # FLOPs of a training step for each sample: the sum over the layers, with what a framework makes besides or does
-    # without (its name is given). None: not derived.
-    sample_flops: Callable[[Options, str], int | None] = lambda _options, _framework: None
+    # FLOPs of a training step for each sample, of which a configuration's synthetic batches have padding: the sum over
+    # the layers, with what a framework makes besides or does without (its name is given). None: not derived.
+    sample_flops: Callable[["Config", str], float | None] = lambda _config, _framework: None
+    period: int = 1  # steps after which the synthetic batches repeat; windows hold whole periods
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,19 @@ class Workload(Protocol):
     def inputs(self) -> object:
         """Return the arrays kept from step to step that hold mini-batches and labels, or a list of them."""
 
-    def step(self) -> float:
+    def step(self) -> float | Consumed:
         """Run one training step on the next batch; return the units of work it consumed."""
+
+
+@runtime_checkable
+class Concurrent(Workload, Protocol):
+    """A workload whose steps are taken by threads of its own, which go on between two calls of `step`."""
+
+    def pause(self) -> None:
+        """Let each thread end the step it is in; return when none computes. The next `step` lets them go on."""
+
+    def close(self) -> None:
+        """End the threads."""
 
 
 class Learner(Workload, Protocol):

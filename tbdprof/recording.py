@@ -30,7 +30,7 @@ import numpy as np
 from tbdprof.errors import RecordingFormatError, UsageError
 from tbdprof.records import KINDS, Optimizer, Parameter, Peaks, Run, Strings, Table, Tables
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 APPLICATION_ID = 0x54424450  # "TBDP"
 STILL_RUNNING = "it is still running"
 KILLED = "the process was killed"

@@ -189,6 +189,15 @@ STEP = np.dtype(
     ]
 )
 
+STEP_COUNT = np.dtype(
+    [
+        ("step", "i8"),  # index of the step
+        ("kind", "u1"),  # tbdprof.consumed.StepCountKind
+        ("name", "i4"),  # text: the unit, or what has the length
+        ("value", "f8"),
+    ]
+)
+
 SAMPLE = np.dtype(
     [
         ("counter", "i4"),  # text: one of `tbdprof.counters`
@@ -212,6 +221,7 @@ KINDS: Mapping[str, np.dtype[np.void]] = {
     "allocation": ALLOCATION,
     "owner": OWNER,
     "step": STEP,
+    "step_count": STEP_COUNT,
     "sample": SAMPLE,
     "kernel": KERNEL,
     "count": COUNT,
@@ -310,6 +320,7 @@ class Run:
     seed: int | None = None
     options: Mapping[str, str | int] = field(default_factory=dict)
     unit: str = "samples"
+    sample_unit: str = "samples"  # the unit that is one sample of the data set
     script: str | None = None  # name without its path
     started: str = ""  # ISO 8601, UTC
     tbdprof_version: str = ""

@@ -68,6 +68,7 @@ SPEC = Spec(
     task="object detection",
     dataset="Pascal VOC 2007",
     unit="images",
+    sample_unit="images",
     layers="101",
     dominant_layer="convolution",
     parameters=TRAINED,  # the network has 47,462,111
@@ -81,7 +82,7 @@ SPEC = Spec(
     ),
     fixed_bytes=4 * (PARAMETERS + 2 * TRAINED),  # weights, and the trained ones' gradients and momentum
     sample_bytes=lambda options: sample_bytes(options),
-    sample_flops=lambda options, framework: sample_flops(options, framework),
+    sample_flops=lambda config, framework: sample_flops(config.options, framework),
 )
 
 

@@ -17,6 +17,7 @@ SPEC = Spec(
     task="image classification",
     dataset="ImageNet1K",
     unit="images",
+    sample_unit="images",
     layers="42",
     dominant_layer="convolution",
     parameters=_PARAMETERS,
@@ -28,7 +29,7 @@ SPEC = Spec(
     ),
     fixed_bytes=3 * 4 * _PARAMETERS,  # weights, their gradients and momentum
     sample_bytes=lambda options: saved_bytes(int(options["image_size"]), options["dropout"] == "on"),
-    sample_flops=lambda options, _framework: step_flops(int(options["image_size"])),
+    sample_flops=lambda config, _framework: step_flops(int(config.options["image_size"])),
 )
 
 NORM_EPSILON = 1e-5

@@ -14,6 +14,7 @@ SPEC = Spec(
     task="image classification",
     dataset="ImageNet1K",
     unit="images",
+    sample_unit="images",
     layers="50",
     dominant_layer="convolution",
     parameters=25_503_912 + 53_120,  # convolutions and dense, batch-norm scale and shift
@@ -30,7 +31,7 @@ SPEC = Spec(
     ),
     fixed_bytes=3 * 4 * 25_557_032,  # weights, their gradients and momentum
     sample_bytes=lambda options: sample_bytes(int(options["image_size"])),
-    sample_flops=lambda options, _framework: sample_flops(options),
+    sample_flops=lambda config, _framework: sample_flops(config.options),
 )
 
 CLASSES = 1000

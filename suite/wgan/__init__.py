@@ -50,6 +50,7 @@ SPEC = Spec(
     task="image generation",
     dataset="Downsampled ImageNet",
     unit="images",
+    sample_unit="images",
     layers="14+14",
     dominant_layer="convolution",
     parameters=8_540_483 + 7_491_841,  # generator, critic
@@ -61,5 +62,5 @@ SPEC = Spec(
     ),
     fixed_bytes=4 * 4 * (8_540_483 + 7_491_841),  # weights, their gradients, Adam's two moments
     sample_bytes=sample_bytes,
-    sample_flops=sample_flops,
+    sample_flops=lambda config, framework: sample_flops(config.options, framework),
 )

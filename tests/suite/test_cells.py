@@ -15,6 +15,7 @@ from tbdprof import suite
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = Path(__file__).parent / "cells" / "cell.py"
+SEED = 3  # the cells'
 WINDOWS = [[name, "complete"] for name in ("warmup", "clean", "memory", "clean", "kernels", "clean")]
 # The smallest at which each is still the whole network.
 TINY: dict[str, dict[str, Any]] = {
@@ -108,10 +109,9 @@ def test_time_is_told_by_operator(model: str, framework: str) -> None:
     report = observed(model, framework)["report"]
 
     spec = suite.find(model)
-    options = suite.configure(
-        spec, options={name: value for name, value in TINY[model].items() if name != "batch_size"}
-    ).options
-    assert report["run"]["flops_per_sample"] == spec.sample_flops(options, framework)
+    asked = dict(TINY[model])
+    config = suite.configure(spec, batch_size=asked.pop("batch_size", None), seed=SEED, options=asked)
+    assert report["run"]["flops_per_sample"] == spec.sample_flops(config, framework)
     phases = report["time"]["phases"]
     assert sum(phase["seconds"] for phase in phases.values()) == pytest.approx(report["time"]["step_s"])
     assert all(phases[name]["busy_seconds"] > 0 for name in ("forward", "backward", "update"))

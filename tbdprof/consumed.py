@@ -1,0 +1,36 @@
+"""What one training step consumed: its units of work, and what else can be counted of it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+
+class StepCountKind(IntEnum):
+    """What else is counted of a step."""
+
+    UNITS = 0  # of another unit than the run's own
+    PADDING = 1  # positions computed to fill sequences up, in the unit of that name; no work
+    LENGTH = 2  # of the longest sequence, padding included
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """The work of one step. Units are named in the plural: sentences, tokens, seconds of audio.
+
+    Padding is computed but is no work: it is counted apart from the units of the same name.
+    """
+
+    units: float  # of the run's own unit
+    also: Mapping[str, float] = field(default_factory=dict)  # of other units, by name
+    padding: Mapping[str, float] = field(default_factory=dict)  # positions filled up, by the unit they would have been
+    lengths: Mapping[str, float] = field(default_factory=dict)  # of the longest sequence, by what it is: source, target
+
+    def counts(self) -> Iterator[tuple[StepCountKind, str, float]]:
+        """Yield each count beside the run's own units: its kind, its name and its value."""
+        for kind, values in (
+            (StepCountKind.UNITS, self.also),
+            (StepCountKind.PADDING, self.padding),
+            (StepCountKind.LENGTH, self.lengths),
+        ):
+            for name, value in values.items():
+                yield kind, name, value
