@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,7 @@ POOL = 20_000  # pairs drawn at least, of which the synthetic batches are chosen
 _PAIRS = 4  # beside the seed, so that text, images and initial weights of one seed are drawn apart
 
 Words = NDArray[np.int32]
+Numbers = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +119,12 @@ def lengths(corpus: Corpus, count: int, generator: np.random.Generator) -> Ints:
     source = math.log(corpus.source_mean) - SPREAD**2 / 2 + SPREAD * generator.standard_normal(count)
     ratio = math.log(corpus.target_mean / corpus.source_mean) - RATIO_SPREAD**2 / 2
     target = source + ratio + RATIO_SPREAD * generator.standard_normal(count)
-    drawn = np.maximum(1, np.rint(np.exp(np.stack([source, target], 1)))).astype(np.int64)
-    if corpus.cuts:
-        return np.minimum(drawn, corpus.longest)
-    return drawn[(drawn <= corpus.longest).all(1)]
+    drawn: Ints = np.maximum(1, np.rint(np.exp(np.stack([source, target], 1)))).astype(np.int64)
+    kept: Ints = np.minimum(drawn, corpus.longest) if corpus.cuts else drawn[(drawn <= corpus.longest).all(1)]
+    return kept
 
 
-def collate(sources: Sequence[NDArray[np.integer]], targets: Sequence[NDArray[np.integer]]) -> SentencePairs:
+def collate(sources: Sequence[Numbers], targets: Sequence[Numbers]) -> SentencePairs:
     """Return a batch of sentences given as their words; targets get their `END` here."""
     ended = [np.append(each, END) for each in targets]
     return SentencePairs(_filled(sources), _counts(sources), _filled(ended), _counts(ended))
@@ -180,10 +180,11 @@ def _words(count: int, rows: int, generator: np.random.Generator) -> Words:
     """Return words of a vocabulary, each as often as one over its rank."""
     shares = np.cumsum(1 / np.arange(1, rows - MARKS + 1))
     ranks = np.searchsorted(shares, generator.random(count) * shares[-1], side="right")
-    return (MARKS + ranks).astype(np.int32)
+    words: Words = (MARKS + ranks).astype(np.int32)
+    return words
 
 
-def _filled(sentences: Sequence[NDArray[np.integer]]) -> Words:
+def _filled(sentences: Sequence[Numbers]) -> Words:
     """Return sentences as rows, filled up with `END`."""
     rows = np.full((len(sentences), max(map(len, sentences))), END, np.int32)
     for row, words in zip(rows, sentences, strict=True):
@@ -191,5 +192,5 @@ def _filled(sentences: Sequence[NDArray[np.integer]]) -> Words:
     return rows
 
 
-def _counts(sentences: Sequence[NDArray[np.integer]]) -> Words:
+def _counts(sentences: Sequence[Numbers]) -> Words:
     return np.array([len(words) for words in sentences], np.int32)
