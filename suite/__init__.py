@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tbdprof.errors import UsageError
-from tbdprof.suite.workload import Config, Option, Spec, Workload
+from tbdprof.suite.workload import SWITCH, Config, Option, Spec, Workload
 
 PRECISIONS: tuple[str, ...] = ("fp32", "tf32", "fp64", "bf16")
 
@@ -26,6 +26,12 @@ def find(name: str) -> Spec:
     """Return a model's facts; raises UsageError where there is no such model."""
     spec: Spec = _folder(name).SPEC
     return spec
+
+
+def switches() -> set[str]:
+    """Return the flags of all models' options that may stand alone: full-size."""
+    options = (option for name in names() for option in find(name).options)
+    return {_flag(option.name).lstrip("-") for option in options if option.choices == SWITCH}
 
 
 def frameworks(name: str) -> tuple[str, ...]:

@@ -10,9 +10,12 @@ from tbdprof.consumed import Consumed
 Options = Mapping[str, str | int]
 
 
+SWITCH = ("off", "on")  # the choices of an option that may be typed without a value, which turns it on
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A choice that belongs to one model, given as `--name VALUE` on the command line."""
+    """A choice that belongs to one model, given as `--name VALUE` on the command line; a `SWITCH` may be `--name`."""
 
     name: str
     default: str | int

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tbdprof.analysis.summary import Summary as Summary
     from tbdprof.analysis.summary import summarize as summarize
+    from tbdprof.consumed import Consumed as Consumed
     from tbdprof.errors import TbdprofError as TbdprofError
     from tbdprof.on_tensorflow import TbdprofCallback as TbdprofCallback
     from tbdprof.own_loop import prepare as prepare
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tbdprof.recording import load as load
 
 __all__ = [
+    "Consumed",
     "Profiler",
     "Recording",
     "Summary",
@@ -26,6 +28,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Consumed": "tbdprof.consumed",
     "Profiler": "tbdprof.profiler",
     "Recording": "tbdprof.recording",
     "Summary": "tbdprof.analysis.summary",

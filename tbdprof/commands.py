@@ -3,7 +3,7 @@
 import shlex
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,6 +18,7 @@ from tbdprof.plan import silent
 from tbdprof.recording import Recording, load
 from tbdprof.report import json_report, terminal
 from tbdprof.report.progress import LiveProgress, PlainProgress
+from tbdprof.suite.workload import SWITCH
 
 if TYPE_CHECKING:
     from tbdprof.suite.workload import Spec
@@ -51,7 +52,7 @@ def _run_model(words: Sequence[str], asked: dict[str, Any], *, as_json: bool, qu
     from tbdprof.suite.datasets import SYNTHETIC
 
     _refuse_script(words)
-    model, options = _split(words)
+    model, options = _split(words, suite.switches())
     if model is None:
         raise UsageError(f"no model given: choose one of {', '.join(suite.names())}, or a script after --")
     _check_framework(model, asked["framework"])
@@ -161,13 +162,15 @@ def _progress() -> LiveProgress | PlainProgress:
     return LiveProgress() if sys.stderr.isatty() else PlainProgress()
 
 
-def _split(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
-    """Tell the model from its own options, given as `--name value` or `--name=value`."""
+def _split(words: Sequence[str], switches: Collection[str]) -> tuple[str | None, dict[str, str]]:
+    """Tell the model from its own options, given as `--name value` or `--name=value`; a switch may stand alone."""
     model, options, rest = None, dict[str, str](), list(words)
     while rest:
         word = rest.pop(0)
         if word.startswith("-"):
             name, equals, value = word.lstrip("-").partition("=")
+            if name in switches and not equals and (not rest or rest[0] not in SWITCH):
+                equals, value = "=", SWITCH[-1]
             if not equals and (not rest or rest[0].startswith("-")):
                 raise UsageError(f"{word} needs a value, or is no option of tbdprof run{_meant(word)}")
             options[name.replace("-", "_")] = value if equals else rest.pop(0)

@@ -19,7 +19,7 @@ from tbdprof.plan import NO_STEPS, Plan, Progress, plan_for, silent
 from tbdprof.profiler import Profiler
 from tbdprof.recording import Recording, claim
 from tbdprof.suite import datasets, loading
-from tbdprof.suite.workload import Config, Spec
+from tbdprof.suite.workload import Concurrent, Config, Spec, Workload
 from tbdprof.units import bytes_text
 
 SMALLER = "try a smaller --batch-size"
@@ -161,6 +161,7 @@ def _record(
         request.model,
         request.framework,
         unit=spec.unit,
+        sample_unit=spec.sample_unit,
         batch_size=config.batch_size,
         precision=config.precision,
         seed=config.seed,
@@ -176,16 +177,32 @@ def _record(
         progress=progress,
     )
     found = replace(found, missing={**found.missing, **({} if beneath is None else beneath.missing)})
-    plan = _plan(request, hook, found.windows)
-    profiler = Profiler(hook, facts, plan, path=path, progress=progress, instruments=found)
+    plan = _plan(request, hook, found.windows, 1 if config.data else spec.period)
+    workload: Workload | None = None
+
+    def pause() -> None:
+        if isinstance(workload, Concurrent):
+            workload.pause()
+
+    profiler = Profiler(hook, facts, plan, path=path, progress=progress, instruments=found, pause=pause)
     profiler.find_peaks()
     progress(f"build {spec.name}", 0, NO_STEPS)
     workload = suite.build(spec.name, request.framework, config)
     hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))
-    with profiler:
+    with _ended(workload), profiler:
         while profiler.active:
             profiler.step(workload.step())
     return profiler.recording
+
+
+@contextmanager
+def _ended(workload: Workload) -> Iterator[None]:
+    """End a workload's own threads when the block ends."""
+    try:
+        yield
+    finally:
+        if isinstance(workload, Concurrent):
+            workload.close()
 
 
 def _options(config: Config) -> dict[str, str | int]:
@@ -196,7 +213,7 @@ def _options(config: Config) -> dict[str, str | int]:
     return dict(config.options) | {"data": given.name}
 
 
-def _plan(request: Request, hook: FrameworkHook, windows: tuple[str, ...]) -> Plan:
+def _plan(request: Request, hook: FrameworkHook, windows: tuple[str, ...], period: int) -> Plan:
     return plan_for(
         hook.facts().device,
         steps=request.steps,
@@ -204,6 +221,7 @@ def _plan(request: Request, hook: FrameworkHook, windows: tuple[str, ...]) -> Pl
         max_warmup=request.max_warmup,
         repeat=request.repeat,
         windows=windows,
+        period=period,
     )
 
 

@@ -1,5 +1,6 @@
 """How long each part of a run lasts, and who is told how far it is."""
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,21 +29,34 @@ class Plan:
     kernel_block_steps: int = 1
     windows: tuple[str, ...] = WINDOWS
     repeat: int = 1
+    period: int = 1  # steps after which the data repeats: what is compared holds whole periods
     warmup_block_s: float = 0.01  # a block of very short steps goes on so long, but not beyond its share of patience
 
     @property
     def warmup_block_steps(self) -> int:
         """Return how many steps a block of the warm-up has at most."""
-        return max(1, self.patience // (2 * BLOCKS))
+        return self._whole_periods(self.patience // (2 * BLOCKS))
 
     @property
     def block_steps(self) -> int:
         """Return how many steps of a clean window lie between two synchronizations."""
-        return max(1, self.steps // BLOCKS_PER_WINDOW)
+        return self._whole_periods(self.steps // BLOCKS_PER_WINDOW)
 
     def watched(self, window: str) -> tuple[int, int]:
-        """Return how many steps a window that is no clean one has, and how many each of its blocks."""
-        return (self.memory_steps, 1) if window == "memory" else (self.kernel_steps, self.kernel_block_steps)
+        """Return how many steps a window that is no clean one has, and how many each of its blocks.
+
+        Its first block settles; after it come whole periods.
+        """
+        if window == "memory":
+            return 1 + self._whole_periods(self.memory_steps - 1), 1
+        block = (
+            self.kernel_block_steps if self.kernel_block_steps == 1 else self._whole_periods(self.kernel_block_steps)
+        )
+        return block + self._whole_periods(self.kernel_steps - block), block
+
+    def _whole_periods(self, steps: int) -> int:
+        """Return the least number of steps, not below this one, that is whole periods."""
+        return self.period * max(1, math.ceil(steps / self.period))
 
 
 def plan_for(
@@ -53,21 +67,27 @@ def plan_for(
     max_warmup: int | None = None,
     repeat: int = 1,
     windows: tuple[str, ...] = WINDOWS,
+    period: int = 1,
 ) -> Plan:
-    """Return the plan for a device type: a GPU's clean windows have 50 steps and last 10 s, a CPU's 10 steps."""
+    """Return the plan for a device type: a GPU's clean windows have 50 steps and last 10 s, a CPU's 10 steps.
+
+    Where the data has a period, a clean window has at least a period in each of its blocks.
+    """
+    least = BLOCKS_PER_WINDOW * period if period > 1 else 0
     if device.startswith("cuda"):
         return Plan(
             warmup,
             max_warmup,
             patience=200,
-            steps=steps or 50,
+            steps=steps or max(50, least),
             clean_s=0.0 if steps else 10.0,
             kernel_steps=20,
             kernel_block_steps=5,
             windows=windows,
             repeat=repeat,
+            period=period,
         )
-    return Plan(warmup, max_warmup, steps=steps or 10, windows=windows, repeat=repeat)
+    return Plan(warmup, max_warmup, steps=steps or max(10, least), windows=windows, repeat=repeat, period=period)
 
 
 class Progress(Protocol):

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from tbdprof import collecting, post_mortem
 from tbdprof.analysis.summary import Summary, summarize
+from tbdprof.consumed import Consumed
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.hooks import FrameworkHook
 from tbdprof.instruments import Instruments
@@ -43,12 +44,19 @@ class Profiler:
         progress: Progress = silent,
         clock: Callable[[], int] = time.monotonic_ns,
         instruments: Instruments | None = None,
+        pause: Callable[[], None] = lambda: None,
     ) -> None:
+        """Prepare to profile a loop.
+
+        `pause` is called at the edges of the windows in which something watches: it lets threads of the loop's own end
+        the step they are in, and returns when none computes.
+        """
         self._hook = hook
         self._plan = plan
         self._progress = progress
         self._clock = clock
         self._instruments = instruments or Instruments()
+        self._pause = pause
         self._process = os.getpid()
         self._path = path
         self._recorder = Recorder(run, None)
@@ -120,14 +128,16 @@ class Profiler:
             self._recorder,
             progress=self._progress,
             clock=self._clock,
+            pause=self._pause,
         )
         self._course = self._stages.course()
         next(self._course)
 
-    def step(self, units: float | None = None) -> None:
+    def step(self, units: float | Consumed | None = None) -> None:
         """Say that a training step ended, and how many samples (or other units of work) it consumed.
 
-        Without a count, steps are counted. Raises UsageError where one step has a count and another has none.
+        Without a count, steps are counted. A `Consumed` also counts other units, padding and lengths. Raises UsageError
+        where one step has a count and another has none.
         """
         if self._course is None or self._stages is None or self._is_forked():
             return
@@ -151,14 +161,16 @@ class Profiler:
         finally:
             self._finish(complete=False, ended_by=ended_by or "the loop ended first", failure=failure)
 
-    def _consumed(self, units: float | None, *, is_first: bool) -> float:
+    def _consumed(self, units: float | Consumed | None, *, is_first: bool) -> Consumed:
         if units is None:
             if is_first:
                 self._recorder.update(unit=STEPS)
             if self.recording.run.unit == STEPS:
-                return 1.0
-        elif self.recording.run.unit != STEPS and 0 <= float(units) < math.inf:
-            return float(units)
+                return Consumed(1.0)
+        elif self.recording.run.unit != STEPS:
+            consumed = units if isinstance(units, Consumed) else Consumed(float(units))
+            if all(0 <= value < math.inf for value in (consumed.units, *(value for *_, value in consumed.counts()))):
+                return consumed
         raise UsageError(f"prof.step({units}): give every step the samples it consumed, 0 or more, or give none to any")
 
     def _is_forked(self) -> bool:

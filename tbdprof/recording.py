@@ -12,6 +12,7 @@ History of the format (`PRAGMA user_version`):
   2  kernels, the work of a span, the device's peaks.
   3  samples of a stretch of time, counts of single kernels, the thread and the graph that launched a kernel, what a
      device does without its tensor cores.
+  4  what a step consumed beside the run's own units: other units, padding, lengths; which unit is a sample.
 """
 
 import json

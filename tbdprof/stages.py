@@ -8,18 +8,21 @@ they compute.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack
 
 from tbdprof import collecting, steady
+from tbdprof.consumed import Consumed
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks import FrameworkHook
 from tbdprof.instruments import Instruments
 from tbdprof.plan import MINIMUM_WARMUP, SAMPLED, Plan, Progress
 from tbdprof.recorder import Recorder
 from tbdprof.recording import Window
-from tbdprof.records import Table, table
+from tbdprof.records import Tables, table
 
-Course = Generator[None, float, None]
+Course = Generator[None, Consumed, None]
 StepRow = tuple[int, int, int, int, float, int]
+CountRow = tuple[int, int, int, float]
 
 
 class Stages:
@@ -34,6 +37,7 @@ class Stages:
         *,
         progress: Progress,
         clock: Callable[[], int],
+        pause: Callable[[], None],
     ) -> None:
         self._hook = hook
         self._plan = plan
@@ -41,11 +45,13 @@ class Stages:
         self._recorder = recorder
         self._progress = progress
         self._clock = clock
+        self._pause = pause
         self.steps = 0  # taken so far
         self._block = 0
+        self._counts: list[CountRow] = []  # of the steps whose rows are not written yet
 
     def course(self) -> Course:
-        """Go from the warm-up to the last window; each step sends its units of work."""
+        """Go from the warm-up to the last window; each step sends what it consumed."""
         yield from self._warm_up()
         tell_facts(self._hook, self._recorder)
         for name in self._plan.windows * self._plan.repeat:
@@ -75,15 +81,17 @@ class Stages:
             return steps >= plan.max_warmup
         return len(times) >= 2 * steady.BLOCKS and steps >= plan.patience
 
-    def _warmup_block(self, window: Window, first: int, total: int | None) -> Generator[None, float, list[StepRow]]:
-        """Take steps until a while has passed, at least one and never more than the total of the warm-up."""
+    def _warmup_block(self, window: Window, first: int, total: int | None) -> Generator[None, Consumed, list[StepRow]]:
+        """Take whole periods until a while has passed, at least one and never more than the total of the warm-up."""
         plan, rows = self._plan, list[StepRow]()
         self._hook.synchronize()
         begun = self._clock()
         while not rows or (
-            len(rows) < plan.warmup_block_steps
-            and self._clock() - begun < plan.warmup_block_s * 1e9
-            and self.steps - first != total
+            self.steps - first != total
+            and (
+                len(rows) % plan.period
+                or (len(rows) < plan.warmup_block_steps and self._clock() - begun < plan.warmup_block_s * 1e9)
+            )
         ):
             rows.append((yield from self._take_step("warm-up", first, total)))
         self._end_block(window, rows)
@@ -104,6 +112,7 @@ class Stages:
         """Record a window of memory or kernels, which waits at the ends of its blocks."""
         steps, block_steps = self._plan.watched(name)
         try:
+            self._pause()
             self._hook.synchronize()
             self._hook.start("kernels" if name == SAMPLED else name)
         except UnavailableError as error:
@@ -123,32 +132,46 @@ class Stages:
                         self._block += ends_block
             finally:
                 self._block += bool(rows) and rows[-1][1] == self._block
-                self._hook.stop()
-                self._drain(window, rows)
+                with ExitStack() as ends:
+                    ends.callback(self._drain, window, rows)
+                    ends.callback(self._hook.stop)
+                    self._pause()
 
     def _drain(self, window: Window, rows: Sequence[StepRow]) -> None:
         drained = self._hook.drain(self._recorder.recording.strings)
         missing = _of_sampled(drained.missing) if window.name == SAMPLED else drained.missing
         self._recorder.recording.missing.update(missing)
-        steps = _step_table(rows)
+        tables = self._step_tables(rows)
+        steps = tables["step"]
         known = min(len(steps), len(drained.marks))  # none where another profiler took the window's events
         steps["last_sequence"][:known] = drained.marks[:known]
-        self._recorder.append(window, {"step": steps, **drained.tables})
+        self._recorder.append(window, {**tables, **drained.tables})
 
-    def _take_step(self, phase: str, first: int, total: int | None) -> Generator[None, float, StepRow]:
+    def _take_step(self, phase: str, first: int, total: int | None) -> Generator[None, Consumed, StepRow]:
         self._progress(phase, self.steps - first, total)
         begun = self._clock()
-        units = yield
+        consumed = yield
+        ended = self._clock()
+        text = self._recorder.recording.strings.add
+        self._counts += ((self.steps, int(kind), text(name), value) for kind, name, value in consumed.counts())
         self.steps += 1
-        return (self.steps - 1, self._block, begun, self._clock(), units, -1)
+        return (self.steps - 1, self._block, begun, ended, consumed.units, -1)
 
     def _end_block(self, window: Window, rows: list[StepRow]) -> None:
         """Wait for the block's work, and let its last step end there."""
         self._hook.synchronize()
-        steps = _step_table(rows)
-        steps["end_ns"][-1] = self._clock()
+        tables = self._step_tables(rows)
+        tables["step"]["end_ns"][-1] = self._clock()
         self._block += 1
-        self._recorder.append(window, {"step": steps})
+        self._recorder.append(window, tables)
+
+    def _step_tables(self, rows: Sequence[StepRow]) -> Tables:
+        """Return some steps with what was counted of them; counts of steps that were dropped are dropped too."""
+        kept = {row[0] for row in rows}
+        counts = [row for row in self._counts if row[0] in kept]
+        self._counts.clear()
+        steps = {"step": table("step", list[tuple[object, ...]](rows))}
+        return steps | ({"step_count": table("step_count", list[tuple[object, ...]](counts))} if counts else {})
 
 
 def tell_facts(hook: FrameworkHook, recorder: Recorder) -> None:
@@ -171,7 +194,3 @@ def tell_facts(hook: FrameworkHook, recorder: Recorder) -> None:
 def _of_sampled(missing: Mapping[str, str]) -> dict[str, str]:
     """Rename a hook's reasons: to it a sampled window is a kernels window more, of which they would speak else."""
     return {SAMPLED if name == "kernels" else f"{name} ({SAMPLED})": reason for name, reason in missing.items()}
-
-
-def _step_table(rows: Sequence[StepRow]) -> Table:
-    return table("step", list[tuple[object, ...]](rows))

@@ -34,6 +34,12 @@ def decimal_text(count: float, unit: str) -> str:
     return f"{count:.2f} {unit}"
 
 
+def singular(unit: str) -> str:
+    """Return the name of one of a unit that is given in the plural: seconds of audio are each a second of audio."""
+    head, of, rest = unit.partition(" of ")
+    return f"{head.removesuffix('s')}{of}{rest}"
+
+
 def times_text(factor: float) -> str:
     """Return how many times something is something else: `2.3×`."""
     return f"{factor:.1f}×"

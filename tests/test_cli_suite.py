@@ -312,3 +312,41 @@ def test_the_tables_are_the_papers_and_a_data_set_nobody_knows_has_its_name_alon
     assert named["none"] == {"name": "none", "samples": None, "size": None, "special": None}
     assert named["ImageNet1K"]["samples"] == "1.2 million"
     assert set(named) == {suite.find(name).dataset for name in suite.names()}
+
+
+TIMED = """
+    threads = 0
+
+    def pause(self):
+        with open("calls", "a") as calls:
+            calls.write("pause ")
+
+    def close(self):
+        with open("calls", "a") as calls:
+            calls.write("close")
+
+    def step(self) -> float:
+"""
+
+
+def test_a_workload_of_threads_is_paused_at_watched_windows_and_closed_at_the_end(
+    tbdprof: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    leaf = models.LEAF.replace("    def step(self) -> float:\n", TIMED)
+    with models.toy(tmp_path / "threads", monkeypatch, on_torch=leaf):
+        assert tbdprof(*RUN)[0] == 0
+
+    assert Path("calls").read_text() == "pause pause pause pause close"
+
+
+def test_a_switch_of_a_model_may_stand_alone(tbdprof: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    facts = models.FACTS.replace(
+        'Option("kind"', 'Option("full_size", "off", "the whole", ("off", "on")), Option("kind"'
+    )
+    with models.toy(tmp_path / "switches", monkeypatch, __init__=facts):
+        for number, words in enumerate(([], ["--full-size"], ["--full-size", "off"], ["--full-size=on"])):
+            path = f"{number}.tbd"
+            assert tbdprof("run", *words, *RUN[1:-1], path)[0] == 0
+        found = [load(Path(f"{number}.tbd")).run.options["full_size"] for number in range(4)]
+
+    assert found == ["off", "on", "off", "on"]

@@ -5,10 +5,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from fake_loop import SHORT, profiler
 from make import MemoryStory, parameter, run, same_table, timed_window
 
 from tbdprof import recording as files
 from tbdprof.analysis.summary import summarize
+from tbdprof.consumed import Consumed
 from tbdprof.errors import RecordingFormatError, UsageError
 from tbdprof.records import Optimizer, Peaks, Role
 
@@ -109,7 +111,7 @@ def damaged(path: Path, how: str) -> None:
         ("random", "is not a tbdprof recording"),
         ("truncated", "is damaged"),
         ("overwritten", "is damaged"),
-        ("newer", "newer tbdprof (format 99, this one reads up to 3)"),
+        ("newer", "newer tbdprof (format 99, this one reads up to 4)"),
         ("other", "not a tbdprof recording"),
     ],
 )
@@ -178,6 +180,35 @@ def test_a_real_recording_of_format_2_still_reads():
     forward = 2 * (8 * 12 + 12 * 8)
     assert summary.utilization.flops_per_sample == 3 * forward - 2 * 8 * 12  # the input needs no gradient
     assert summary.missing_now == {}
+
+
+def test_a_real_recording_of_format_3_still_reads():
+    summary = summarize(files.load(FIXTURES / "format-3.tbd"))
+
+    assert summary.memory is not None
+    assert summary.utilization is not None
+    assert summary.throughput is not None
+    assert summary.memory.allocator_peak_bytes == summary.memory.independent_peak_bytes == 4496
+    assert summary.utilization.flops_per_sample == 2 * (3 * (8 * 12 + 12 * 8) - 8 * 12)
+    assert summary.utilization.flops_per_unit == {"samples": 960}
+    assert (summary.throughput.unit, summary.throughput.others) == ("samples", ())
+    assert summary.lengths == ()
+    assert summary.missing_now == {}
+
+
+def test_what_a_step_consumed_is_there_again_after_reading(tmp_path: Path):
+    prof, hook = profiler(SHORT, path=tmp_path / "a.tbd")
+    with prof:
+        for _ in range(20):
+            hook.clock.sleep(0.1)
+            prof.step(Consumed(90, also={"sentences": 4}, padding={"tokens": 10}, lengths={"source": 30}))
+
+    kept = files.load(tmp_path / "a.tbd")
+    for window, again in zip(prof.recording.windows, kept.windows, strict=True):
+        rows = window.table("step_count")
+        assert len(rows) == 3 * len(window.table("step")) > 0
+        assert (rows == again.table("step_count")).all()
+    assert summarize(kept).lengths == prof.summary.lengths
 
 
 def test_a_file_from_before_some_facts_were_told_reads_as_without_them(tmp_path: Path):

@@ -1,5 +1,6 @@
 """The windows of a run, one after another, on a loop of a fake framework."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,8 @@ from fake_loop import MEMORY, SHORT, WHOLE, profiler, train, windows
 from fakes import FakeHook, ProgressLog
 from make import run
 
+from tbdprof.consumed import Consumed
+from tbdprof.errors import UsageError
 from tbdprof.hooks import Drained, Facts
 from tbdprof.plan import Plan, plan_for
 from tbdprof.profiler import Profiler
@@ -155,3 +158,58 @@ def test_a_window_whose_marks_were_lost_keeps_its_steps(monkeypatch: pytest.Monk
 
     assert windows(prof)[2] == ("memory", "complete", 3)
     assert prof.summary.missing["memory"] == "another profiler took it"
+
+
+@pytest.mark.parametrize("period", [2, 3, 4])
+def test_every_block_and_window_holds_whole_periods_of_the_data(period: int):
+    plan = plan_for("cpu", period=period)
+    prof, hook = profiler(plan)
+    with prof:
+        train(prof, hook.clock, 400, lambda step: 0.1 * (1 + step % period))  # a step's time follows its data
+
+    assert prof.recording.run.settled is True
+    clean = prof.recording.named("clean")[0].table("step")
+    assert len(clean) == 5 * period
+    assert set(Counter(clean["block"].tolist()).values()) == {period}
+    for name in ("memory", "kernels"):
+        (window,) = prof.recording.named(name)
+        assert (len(window.table("step")) - 1) % period == 0  # the first one settles
+    assert prof.summary.throughput is not None
+    assert prof.summary.throughput.drifted is False
+
+
+def test_the_loops_own_threads_pause_at_the_edges_of_watched_windows_and_nowhere_else():
+    hook = FakeHook()
+    prof = Profiler(hook, run(), WHOLE, clock=hook.clock, pause=lambda: hook.calls.append("pause"))
+    with prof:
+        train(prof, hook.clock, 30)
+
+    told = [call for call in hook.calls if call != "synchronize"]
+    for name in ("memory", "kernels"):
+        begun = told.index(f"start {name}")
+        assert told[begun - 1] == "pause"
+        assert told[told.index("stop", begun) - 1] == "pause"
+    assert told.count("pause") == 4
+
+
+def test_a_window_is_closed_where_a_thread_of_the_loop_failed():
+    def fail() -> None:
+        hook.calls.append("pause")
+        if hook.calls.count("pause") == 2:
+            raise ZeroDivisionError
+
+    hook = FakeHook()
+    prof = Profiler(hook, run(), SHORT, clock=hook.clock, pause=fail)
+    with pytest.raises(ZeroDivisionError), prof:
+        train(prof, hook.clock, 30)
+
+    assert hook.calls.count("stop") == 1
+    assert windows(prof)[-1][0] == "memory"
+    assert prof.recording.run.ended_by == "ZeroDivisionError"
+
+
+@pytest.mark.parametrize("wrong", [Consumed(-1), Consumed(1, also={"tokens": float("nan")}), Consumed(float("inf"))])
+def test_a_step_that_consumed_no_number_is_refused(wrong: Consumed):
+    prof, _ = profiler(SHORT)
+    with prof, pytest.raises(UsageError, match="0 or more"):
+        prof.step(wrong)

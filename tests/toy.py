@@ -13,8 +13,8 @@ FACTS = """
 from tbdprof.suite.workload import Option, Spec
 
 SPEC = Spec(
-    name="toy", title="Toy", task="none", dataset="none", unit="samples", sample_unit="samples", layers="1", dominant_layer="dense",
-    parameters=6, default_batch={"cpu": 3, "cuda": 5}, optimizer="none",
+    name="toy", title="Toy", task="none", dataset="none", unit="samples", sample_unit="samples", layers="1",
+    dominant_layer="dense", parameters=6, default_batch={"cpu": 3, "cuda": 5}, optimizer="none",
     options=(Option("kind", "plain", "which kind", ("plain", "fancy")), Option("width", 8, "how wide")),
     fixed_bytes=1000, sample_bytes=lambda options: 2 + options["width"],
 )

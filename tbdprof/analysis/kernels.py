@@ -9,17 +9,21 @@ the first block settles and is left out.
 """
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.analysis.blocks import Bools, Ints
+from tbdprof.analysis.consumption import totals
 from tbdprof.analysis.flops import count
 from tbdprof.analysis.places import Places, of_device, of_operators
 from tbdprof.analysis.places import Texts as Texts
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.analysis.time_blocks import Floats, settled
+from tbdprof.consumed import StepCountKind
 from tbdprof.counters import SYNCHRONIZING
 from tbdprof.recording import Recording, Window
 from tbdprof.records import Operation, Phase, SpanKind, Strings, Table
@@ -56,6 +60,7 @@ class Kernels:
     precision: Texts  # text index, -1: not told
     of_product: Bools  # its work is a product, which tensor cores can do
     units: float  # of work, in the counted steps
+    other_units: Mapping[str, float]  # by name
     step_start_ns: Ints
     step_ns: Ints
     data_start_ns: Ints  # when the framework's own data loader was asked, and when it answered
@@ -147,6 +152,7 @@ def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | 
         precision=shares.precision,
         of_product=shares.of_product,
         units=float(steps["units"].sum()),
+        other_units=totals(window, recording.strings, StepCountKind.UNITS, steps),
         step_start_ns=steps["start_ns"].copy(),
         step_ns=steps["end_ns"] - steps["start_ns"],
         data_start_ns=data["start_ns"].copy(),
@@ -179,7 +185,10 @@ def _joined(pieces: list[Kernels]) -> Kernels:
     }
     columns["step"] = np.concatenate([piece.step + first for piece, first in zip(pieces, before, strict=False)])
     units = sum(piece.units for piece in pieces)
-    return Kernels(strings=pieces[0].strings, device=pieces[0].device, units=units, **columns)
+    others = Counter[str]()
+    for piece in pieces:
+        others.update(piece.other_units)
+    return Kernels(strings=pieces[0].strings, device=pieces[0].device, units=units, other_units=dict(others), **columns)
 
 
 def _device_rows(recording: Recording, window: Window) -> Table:

@@ -55,7 +55,15 @@ QUIET = frozenset(
 
 TOLD_TWICE = 0.001  # of the step: clocks that tell microseconds leave some
 
-OF_KERNELS = ("time", "time_by_layer", "kernels", "low_utilization", "verdict", "run.flops_per_sample")
+OF_KERNELS = (
+    "time",
+    "time_by_layer",
+    "kernels",
+    "low_utilization",
+    "verdict",
+    "run.flops_per_sample",
+    "run.flops_per_unit",
+)
 OF_UTILIZATION = ("utilization.device_busy", "utilization.fp32_flop", "utilization.mfu")
 
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tbdprof.analysis import throughput as rates
+from tbdprof.analysis.consumption import Lengths, lengths
 from tbdprof.analysis.counted import Counted
 from tbdprof.analysis.device import Device, clock, device
 from tbdprof.analysis.device_memory import DeviceMemory
@@ -58,6 +59,7 @@ class Summary:
     sampled_overhead: rates.Overhead | None = None
     device_memory: DeviceMemory | None = None
     post_mortem: PostMortem | None = None
+    lengths: tuple[Lengths, ...] = ()  # of the steps' sequences, none where none were counted
 
     @property
     def parameter_count(self) -> int | None:
@@ -113,6 +115,7 @@ def summarize(recording: Recording) -> Summary:
         sampled_overhead=rates.overhead(recording, SAMPLED),
         device_memory=measure_device(recording, memory),
         post_mortem=examine(recording),
+        lengths=lengths(recording),
     )
     return replace(summary, missing=_missing(summary, found))
 

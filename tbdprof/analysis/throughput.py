@@ -4,12 +4,14 @@ Throughput is seed 003's: units of work (its section III-D-3 counts samples, for
 time, from the clean windows alone, with a bootstrap interval over their blocks.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from tbdprof.analysis.time_blocks import Floats, mean_ratio_interval, of_windows, ratio_interval
+from tbdprof.analysis.consumption import counted_in, padding_shares, totals
+from tbdprof.analysis.time_blocks import Floats, mean_ratio_interval, of_steps, of_windows, ratio_interval
+from tbdprof.consumed import StepCountKind
 from tbdprof.counters import DATA_WAIT, MACHINE_CPU, PROCESS_CPU
 from tbdprof.plan import SAMPLED
 from tbdprof.recording import Recording, Window
@@ -28,6 +30,14 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherUnit:
+    """The throughput in another unit than the run's own."""
+
+    unit: str
+    rate: Rate
+
+
+@dataclass(frozen=True, slots=True)
 class Throughput:
     """The rate over all clean windows, and of each; drifted when they disagree (None: fewer than two to compare)."""
 
@@ -36,11 +46,16 @@ class Throughput:
     step_seconds: float
     windows: tuple[Rate, ...]
     drifted: bool | None
+    others: tuple[OtherUnit, ...] = ()
+    padding: Mapping[str, float] = field(default_factory=dict)  # share of what was computed, by unit
 
     def samples_per_unit(self, run: Run) -> float | None:
         """Return how many samples a unit stands for, None: something else was counted and no batch size is known."""
-        if self.unit == "samples":
+        if self.unit in ("samples", run.sample_unit):
             return 1.0
+        for other in self.others:
+            if other.unit == run.sample_unit:
+                return other.rate.per_s / self.rate.per_s if self.rate.per_s else None
         return None if run.batch_size is None else run.batch_size / (self.rate.per_s * self.step_seconds)
 
 
@@ -80,7 +95,17 @@ def throughput(recording: Recording) -> Throughput | None:
         step_seconds=float(blocks.seconds.sum() / blocks.steps.sum()),
         windows=rates,
         drifted=_drifted(rates) if len(rates) > 1 else None,
+        others=tuple(_others(recording, windows)),
+        padding=padding_shares(recording),
     )
+
+
+def _others(recording: Recording, windows: Sequence[Window]) -> Iterator[OtherUnit]:
+    strings = recording.strings
+    names = dict.fromkeys(name for window in windows for name in totals(window, strings, StepCountKind.UNITS))
+    for name in names:
+        blocks = of_steps([counted_in(window, strings, name) for window in windows])
+        yield OtherUnit(name, _rate(blocks.units, blocks.seconds))
 
 
 def _rate(units: Floats, seconds: Floats) -> Rate:

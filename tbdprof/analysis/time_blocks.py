@@ -44,7 +44,12 @@ def of_windows(
 ) -> TimeBlocks:
     """Return the blocks of some windows, optionally without the step or the block that settles each window."""
     tables = [window.table("step") for window in windows]
-    pieces = [_pieces(settled(each) if skip_first_block else each, skip_first_step) for each in tables]
+    return of_steps([settled(each) if skip_first_block else each for each in tables], skip_first_step=skip_first_step)
+
+
+def of_steps(tables: Sequence[Table], *, skip_first_step: bool = False) -> TimeBlocks:
+    """Return the blocks of some windows' steps."""
+    pieces = [_pieces(each, skip_first_step) for each in tables]
     joined = np.concatenate(pieces) if pieces else np.zeros((0, 3))
     return TimeBlocks(joined[:, 0], joined[:, 1], joined[:, 2])
 

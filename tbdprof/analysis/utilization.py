@@ -8,7 +8,8 @@ A GPU's peak holds at its highest clock. Where the clock was sampled in the kern
 at that clock is told beside it: of what the device could have done at the speed it really ran.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -55,6 +56,7 @@ class Utilization:
     flops_per_sample: float | None  # of the model's products, forward and backward
     flops_per_step: float
     precision: str | None = None  # of most of the model's products; without any the run's, as it was told
+    flops_per_unit: Mapping[str, float] = field(default_factory=dict)  # by each unit that was counted
 
 
 def utilization(kernels: Kernels, spent: StepTime, throughput: Throughput | None, run: Run) -> Utilization:
@@ -70,6 +72,7 @@ def utilization(kernels: Kernels, spent: StepTime, throughput: Throughput | None
         fp32=flop if flop is not None and flop.precision == FP32 else None,
         flops_per_sample=total / samples if samples and total else None,
         flops_per_step=total / kernels.steps,
+        flops_per_unit=flops_per_unit(total, kernels, run),
         precision=precision_of(kernels, run),
     )
 
@@ -92,10 +95,18 @@ def precision_of(kernels: Kernels, run: Run) -> str | None:
     return kernels.strings[int(np.bincount(kernels.precision[told], kernels.model_flops[told]).argmax())]
 
 
+def flops_per_unit(total: float, kernels: Kernels, run: Run) -> dict[str, float]:
+    """Return the FLOPs of each unit of work that was counted; padding is no work, but its FLOPs are in them."""
+    counted = {run.unit: kernels.units, **kernels.other_units}
+    return {unit: total / units for unit, units in counted.items() if units and total}
+
+
 def samples_counted(kernels: Kernels, run: Run) -> float | None:
     """Return how many samples the counted steps consumed, None: no samples were counted, and no batch size is known."""
-    if run.unit == "samples":
+    if run.unit in ("samples", run.sample_unit):
         return kernels.units
+    if run.sample_unit in kernels.other_units:
+        return kernels.other_units[run.sample_unit]
     return None if run.batch_size is None else float(run.batch_size * kernels.steps)
 
 

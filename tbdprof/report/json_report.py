@@ -20,7 +20,7 @@ from tbdprof.analysis.roles import CATEGORIES
 from tbdprof.analysis.summary import Summary
 from tbdprof.analysis.throughput import Overhead
 from tbdprof.plan import SAMPLED
-from tbdprof.records import Role, Run
+from tbdprof.records import Role
 from tbdprof.report import json_device, json_device_memory, json_levels, json_sampled, json_time
 
 SCHEMA = 1
@@ -50,7 +50,7 @@ def document(summary: Summary) -> Json:
         "time": json_time.time(summary.step_time),
         "records": json_time.records(summary.traced),
         "time_by_layer": json_time.layers(summary.layers),
-        "memory": None if summary.memory is None else _memory(summary.memory, summary.recording.run) | beneath,
+        "memory": None if summary.memory is None else _memory(summary, summary.memory) | beneath,
         "device_memory": json_device_memory.device_memory(summary.device_memory),
         "post_mortem": json_device_memory.post_mortem(summary.post_mortem),
         "kernels": json_time.kernels(summary.groups, peaks),
@@ -92,6 +92,7 @@ def _run(summary: Summary) -> Json:
         "seed": run.seed,
         "parameters": summary.parameter_count,
         "flops_per_sample": None if summary.utilization is None else summary.utilization.flops_per_sample,
+        "flops_per_unit": None if summary.utilization is None else dict(summary.utilization.flops_per_unit),
         "settled": run.settled,
         "settled_by": run.settled_by,
         "drifted": None if summary.throughput is None else summary.throughput.drifted,
@@ -114,17 +115,21 @@ def _throughput(summary: Summary) -> Json | None:
         "samples_per_s": None if scale is None else throughput.rate.per_s * scale,
         "ci95": None if scale is None or interval is None else [scale * bound for bound in interval],
         "unit": {"name": throughput.unit, "per_s": throughput.rate.per_s},
+        "other_units": [
+            {"name": other.unit, "per_s": other.rate.per_s, "ci95": other.rate.interval} for other in throughput.others
+        ],
+        "padding": dict(throughput.padding),
         "windows": [rate.per_s for rate in throughput.windows],
         "data_wait": summary.data_wait,
     }
 
 
-def _memory(memory: Memory, run: Run) -> Json:
+def _memory(summary: Summary, memory: Memory) -> Json:
     return {
         "device": memory.device,
         "allocator_peak_bytes": memory.allocator_peak_bytes,
         "independent_peak_bytes": memory.independent_peak_bytes,
-        "whole_run_peak_bytes": run.whole_run_peak_bytes,
+        "whole_run_peak_bytes": summary.recording.run.whole_run_peak_bytes,
         "outside_allocator_bytes": memory.outside_allocator_bytes,
         "events": memory.events,
         "mismatches": memory.mismatches,
@@ -139,6 +144,15 @@ def _memory(memory: Memory, run: Run) -> Json:
         "at_optimizer_step": None if memory.at_optimizer_step is None else _by_role(memory.at_optimizer_step),
         "top_at_peak": [_holding(holding) for holding in memory.top_at_peak],
         "by_layer": [{"layer": layer, "bytes": size} for layer, size in memory.by_layer],
+        "lengths": [
+            {
+                "name": each.name,
+                "in_memory_window": list(each.in_memory_window),
+                "shortest": each.shortest,
+                "longest": each.longest,
+            }
+            for each in summary.lengths
+        ],
     }
 
 

@@ -120,6 +120,12 @@ def _beneath(summary: Summary, memory: Memory) -> Iterable[Text]:
         yield Text(gap, style="red")
     if whole is not None:
         yield Text(f"peak over the whole run: {bytes_text(whole)}")
+    for each in summary.lengths:
+        seen = ", ".join(f"{length:g}" for length in each.in_memory_window)
+        yield Text(
+            f"longest {each.name} of a step: {seen or 'none'} in the memory window, "
+            f"{each.shortest:g} to {each.longest:g} in the whole run"
+        )
     if update is not None:
         yield Text(f"gradients where the optimizer's step begins: {bytes_text(update[Role.GRADIENT])}")
     if memory.outside_allocator_bytes:

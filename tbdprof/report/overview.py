@@ -16,7 +16,7 @@ from tbdprof.analysis.verdict import Verdict
 from tbdprof.records import Run
 from tbdprof.report import sampled_text
 from tbdprof.report.tables import ABOVE, LEAST_SHOWN, MARK, sheet
-from tbdprof.units import bytes_text, decimal_text, percent_text, seconds_text, times_text
+from tbdprof.units import bytes_text, decimal_text, percent_text, seconds_text, singular, times_text
 
 BAR_COLUMNS = 40
 TF32_FLAGS = ("tf32", "fp32_precision", "float32_matmul_precision")  # in the names of settings that decide it
@@ -64,6 +64,7 @@ def _head(summary: Summary) -> RenderableType:
     model = [
         f"{count:,} parameters" if count else None,
         f"{decimal_text(flops, 'FLOP')} a sample" if flops else None,
+        *_flops_of_other_units(summary),
     ]
     environment = [
         f"{run.framework} {run.framework_version}".strip(),
@@ -74,6 +75,14 @@ def _head(summary: Summary) -> RenderableType:
     ]
     first = Text.assemble((run.model, "bold"), *(f" · {fact}" for fact in model if fact))
     return Group(first, Text(" · ".join(fact for fact in environment if fact)))
+
+
+def _flops_of_other_units(summary: Summary) -> Iterator[str]:
+    run, use = summary.recording.run, summary.utilization
+    if use is not None and summary.throughput is not None and summary.throughput.others:
+        for unit, flops in use.flops_per_unit.items():
+            if unit != run.sample_unit:
+                yield f"{decimal_text(flops, 'FLOP')} a {singular(unit)}"
 
 
 def _verdict(verdict: Verdict, *, full: bool) -> RenderableType:
@@ -105,6 +114,10 @@ def _figures(summary: Summary) -> Iterator[tuple[str, Text]]:
 def _throughput(throughput: Throughput) -> Iterator[tuple[str, Text]]:
     unit, step = throughput.unit, seconds_text(throughput.step_seconds * 1e9)
     yield "throughput", Text(f"{_rate(throughput.rate)} {unit}/s in the clean windows, {step} a step")
+    if throughput.others:
+        yield "", Text(", ".join(f"{_rate(other.rate)} {other.unit}/s" for other in throughput.others))
+    for name, share in throughput.padding.items():
+        yield "padding", Text(f"{percent_text(share)} of the {name} that were computed; not counted as work")
     if throughput.drifted:
         each = ", ".join(_digits(rate.per_s) for rate in throughput.windows)
         yield "drifted", Text(f"the clean windows disagree: {each} {unit}/s", style="red")

@@ -22,11 +22,12 @@ from tbdprof.profiler import Profiler
 from tbdprof.recording import Recording
 from tbdprof.records import Peaks, Role
 from tbdprof.report import json_report
+from tbdprof.suite.workload import Concurrent
 
 MODEL, FRAMEWORK, HOW = sys.argv[1:4]
 OPTIONS: dict[str, Any] = json.loads(sys.argv[4])
-PLAN = Plan(warmup=1, steps=1, memory_steps=3, kernel_steps=2)
-STEPS = 1 + 1 + 3 + 1 + 2 + 1
+PLAN = Plan(warmup=1, steps=1, memory_steps=3, kernel_steps=2, period=suite.find(MODEL).period)
+STEPS = 1 + 3 * PLAN.block_steps + PLAN.watched("memory")[0] + PLAN.watched("kernels")[0]
 SEED, THREADS = 3, 1
 Named = Iterator[tuple[str, np.ndarray]]
 
@@ -41,14 +42,16 @@ def main() -> None:
         workload = suite.build(MODEL, FRAMEWORK, config)
         for _ in range(STEPS):
             workload.step()
+        end(workload)
         print(json.dumps({"left": left(workload)}))
         return
     hook = load(FRAMEWORK)
     hook.prepare(Setting("cpu", THREADS, config.precision, SEED))
     peaks = Peaks({}, None, {})  # they have their own tests, and measuring them takes longer than some of the models
-    run = new_run(MODEL, FRAMEWORK, unit=spec.unit, batch_size=config.batch_size, seed=SEED, peaks=peaks)
-    profiler = Profiler(hook, run, PLAN)
+    units = {"unit": spec.unit, "sample_unit": spec.sample_unit}
+    run = new_run(MODEL, FRAMEWORK, **units, batch_size=config.batch_size, seed=SEED, peaks=peaks)
     workload = suite.build(MODEL, FRAMEWORK, config)
+    profiler = Profiler(hook, run, PLAN, pause=lambda: pause(workload))
     if HOW == "nudged":
         nudge(workload)
     hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))
@@ -58,6 +61,7 @@ def main() -> None:
             profiler.step(workload.step())
             taken += 1
     assert taken == STEPS
+    end(workload)
     told = {
         "left": left(workload),
         "report": json.loads(json_report.render(summarize(profiler.recording))),
@@ -73,6 +77,18 @@ def main() -> None:
     told["state_bytes"] = sum(value.nbytes for value in STATES[FRAMEWORK](workload))
     hook.close()
     print(json.dumps(told))
+
+
+def pause(workload: Any) -> None:
+    """Let a workload's own threads end the step they are in."""
+    if isinstance(workload, Concurrent):
+        workload.pause()
+
+
+def end(workload: Any) -> None:
+    """End a workload's own threads."""
+    if isinstance(workload, Concurrent):
+        workload.close()
 
 
 def owned(recording: Recording) -> dict[str, int]:
