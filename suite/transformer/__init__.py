@@ -1,0 +1,98 @@
+"""The Transformer's facts, after Vaswani et al., Attention Is All You Need, 2017 (arXiv:1706.03762): its base model.
+
+6 layers on each side, width 512, inner width 2048, 8 heads, normalization after each residual connection, positions by
+sines, and one embedding for the source, the target and the scores. As in the authors' published code, its rows are
+drawn with a variance of 1 / width and scaled by the root of the width where they are looked up, and the normalizations'
+epsilon is 1e-6. Dropout is where the paper has it: on what each sub-layer puts out and on the sums of embeddings and
+positions, and not within the attention. The projections of the attention have biases, the scores have none.
+`tbdprof.suite.transformer.architecture` holds the layers; the figures here are sums over them.
+
+The batch size counts sentences of 32 tokens: it is a budget of 32 × batch size tokens for each side of a batch, as the
+authors' code has it, and not a number of sentences. Sentences of like length share a batch, so it holds more short ones
+or fewer long ones. Throughput counts the tokens of both sides, each target's end among them and no padding.
+
+The learning rate rises over the first 4,000 steps and falls then with the root of the steps. A short run is thus all
+warm-up: after 100 steps the rate is 1.7e-5, where its largest is 7.0e-4. Each step computes what any later one does.
+`--warmup` shortens the rise; `--width`, `--layers` and `--vocabulary` make the same network smaller, for trying it
+where the paper's would take too long. A narrower network has 8 heads, too, and 4 times its width within.
+"""
+
+from math import sqrt
+
+from tbdprof.errors import UsageError
+from tbdprof.suite.workload import Config, Option, Options, Spec
+
+VOCABULARY = 37_000
+WIDTH = 512
+INNER = 2048
+HEADS = 8
+LAYERS = 6  # of the encoder, and as many of the decoder
+TOKENS = 32  # of each side of a batch, for each unit of the batch size
+PERIOD = 4  # synthetic batches
+DROPOUT = 0.1
+SMOOTHING = 0.1  # of the labels: the share of a target that is spread over all words evenly
+WARMUP = 4000
+BETAS = (0.9, 0.98)
+ADAM_EPSILON = 1e-9
+NORM_EPSILON = 1e-6
+
+
+def learning_rate(step: int, width: int, warmup: int) -> float:
+    """Return the learning rate of a step, counted from 1: equation 3 of the paper."""
+    return min(1 / sqrt(step), step / warmup**1.5) / sqrt(width)
+
+
+def dropout(options: Options) -> float:
+    """Return the share of values that dropout takes out; raises UsageError for what is none."""
+    told = options["dropout"]
+    try:
+        share = float(told)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise UsageError(f"--dropout is {told!r}: give a share from 0 up to 1, as {DROPOUT}")
+    return share
+
+
+def sample_bytes(options: Options) -> int:
+    """Return what torch keeps for the backward pass of a sentence of 32 tokens on each side; the peak has a bit more.
+
+    No batch has more than its budget of such, and most have a bit less.
+    """
+    from tbdprof.suite.transformer.architecture import Shape, sizes_of  # which are built on the facts here
+    from tbdprof.suite.transformer.products import kept_bytes
+
+    return kept_bytes(sizes_of(options), Shape(1, TOKENS, TOKENS))
+
+
+def sample_flops(config: Config, _framework: str) -> float:
+    """Return the FLOPs of a training step for each sentence, over a period of a configuration's synthetic batches."""
+    from tbdprof.suite.transformer.products import flops_per_sentence  # which is built on the facts here
+
+    return flops_per_sentence(config)
+
+
+SPEC = Spec(
+    name="transformer",
+    title="Transformer",
+    task="machine translation",
+    dataset="WMT-14",
+    unit="tokens",
+    sample_unit="sentences",
+    layers="12",
+    dominant_layer="attention",
+    parameters=63_082_496,
+    default_batch={"cpu": 4, "cuda": 128},
+    optimizer="Adam, betas 0.9 and 0.98; learning rate rising for 4,000 steps, then falling with their root",
+    options=(
+        Option("dropout", str(DROPOUT), "share of values that dropout takes out"),
+        Option("warmup", WARMUP, "steps over which the learning rate rises"),
+        Option("width", WIDTH, "of the embedding and of every layer; 4 times as much between a block's dense layers"),
+        Option("layers", LAYERS, "of the encoder, and as many of the decoder"),
+        Option("vocabulary", VOCABULARY, "words that the embedding knows, the marks among them"),
+    ),
+    fixed_bytes=4 * 4 * 63_082_496,  # weights, their gradients, Adam's two moments
+    sample_bytes=sample_bytes,
+    sample_flops=sample_flops,
+    period=PERIOD,
+)

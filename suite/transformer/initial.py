@@ -1,0 +1,42 @@
+"""The Transformer's initial weights and its positions, made in numpy: the same in every framework.
+
+The embedding is normal of variance 1 / width; a dense layer's weight is uniform of variance 2 / (inputs + outputs), as
+in the authors' code (Glorot's rule). Biases begin with 0, normalizations with scale 1 and shift 0.
+"""
+
+from collections.abc import Iterator
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.suite.transformer.architecture import Dense, Embedding, Sizes, layers
+
+_WEIGHTS = 0  # beside the seed, so that a batch and initial weights of one seed are drawn apart
+_LONGEST_WAVE = 10_000  # of the positions, over 2π
+
+Weights = Iterator[tuple[str, NDArray[np.float32]]]
+
+
+def weights(seed: int, sizes: Sizes | None = None) -> Weights:
+    """Yield the weight of each layer that is drawn, by name (`encoder.0.inner.weight`), one at a time."""
+    random = np.random.default_rng((seed, _WEIGHTS))
+    for layer in layers(sizes):
+        if isinstance(layer, Embedding):
+            drawn = random.standard_normal(layer.shape, dtype=np.float32)
+            drawn *= np.float32(1 / sqrt(layer.width))
+        elif isinstance(layer, Dense):
+            drawn = random.random(layer.shape, dtype=np.float32)
+            drawn -= np.float32(0.5)
+            drawn *= np.float32(2 * sqrt(6 / (layer.inputs + layer.outputs)))
+        else:
+            continue
+        yield f"{layer.name}.weight", drawn
+
+
+def positions(places: int, width: int) -> NDArray[np.float64]:
+    """Return what is added at each place, (places, width): sines in even columns, cosines in odd (section 3.5)."""
+    rates = _LONGEST_WAVE ** (-np.arange(0, width, 2) / width)
+    angles = np.arange(places)[:, None] * rates
+    table: NDArray[np.float64] = np.stack([np.sin(angles), np.cos(angles)], 2).reshape(places, width)
+    return table

@@ -1,0 +1,150 @@
+"""The Transformer in PyTorch; its network is in `on_torch_network`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tbdprof.consumed import Consumed
+from tbdprof.suite.inputs import END, START, SentencePairs, feed
+from tbdprof.suite.on_torch import device_of, dtype_of
+from tbdprof.suite.transformer import (
+    ADAM_EPSILON,
+    BETAS,
+    PERIOD,
+    SMOOTHING,
+    dropout,
+    initial,
+    learning_rate,
+)
+from tbdprof.suite.transformer.architecture import sizes_of
+from tbdprof.suite.transformer.on_torch_network import Transformer
+from tbdprof.suite.transformer.sentences import batches, filled, given
+from tbdprof.suite.translation import consumed
+from tbdprof.suite.workload import Config, Spec
+
+_IGNORED = -100  # as the cross entropy has it: no answer is asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch on the device."""
+
+    source: Tensor  # (batch, source)
+    mask: Tensor  # (batch, 1, 1, source): true where a source has a word
+    given: Tensor  # (batch, target): what the decoder is given
+    target: Tensor  # (batch, target): what it is to answer
+    consumed: Consumed
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The Transformer and the sentences it is trained on."""
+
+    spec: Spec
+    config: Config
+    model: Transformer
+    optimizer: torch.optim.Adam
+    schedule: torch.optim.lr_scheduler.LambdaLR
+    inputs: tuple[Tensor, ...]  # those of the synthetic batches
+    batches: Iterator[Batch]
+
+    def step(self) -> Consumed:
+        """Train on the next batch once; return what it had."""
+        batch = next(self.batches)
+        self.train_step(batch)
+        return batch.consumed
+
+    def train_step(self, batch: Batch) -> Tensor:
+        """Train on a batch once; return its loss before."""
+        self.optimizer.zero_grad()
+        loss = self.loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.schedule.step()
+        return loss
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the mean cross entropy of the targets' words, with smoothed labels."""
+        with torch.autocast(batch.source.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
+            scores = self.model(batch.source, batch.mask, batch.given)
+            return nn.functional.cross_entropy(
+                scores.flatten(0, 1), batch.target.flatten(), ignore_index=_IGNORED, label_smoothing=SMOOTHING
+            )
+
+    def train(self, batch: SentencePairs) -> float:
+        """Train on a batch once; return its loss before."""
+        return self.train_step(on_device(batch, self.config)).item()
+
+    @torch.no_grad()
+    def predict(self, inputs: SentencePairs) -> NDArray[Any]:
+        """Return the log-probability of each target word given the true ones before, (batch, target)."""
+        batch = on_device(inputs, self.config)
+        self.model.eval()
+        told = nn.functional.log_softmax(self.model(batch.source, batch.mask, batch.given), 2)
+        self.model.train()
+        answer: NDArray[Any] = told.gather(2, batch.target.clamp(min=0)[:, :, None]).squeeze(2).cpu().numpy()
+        return answer
+
+    @torch.no_grad()
+    def translate(self, source: NDArray[Any], source_lengths: NDArray[Any], longest: int) -> NDArray[Any]:
+        """Return the likeliest word after each word so far, up to `longest` of them, (batch, words)."""
+        sources, mask = source_on_device(source, source_lengths, self.config)
+        self.model.eval()
+        memory = self.model.encode(sources, mask)
+        words = torch.full((len(source), 1), START, device=sources.device)
+        while words.shape[1] <= longest and not (words == END).any(1).all():
+            following = self.model.decode(words, memory, mask)[:, -1].argmax(1)
+            words = torch.cat([words, following[:, None]], 1)
+        self.model.train()
+        translated: NDArray[Any] = words[:, 1:].int().cpu().numpy()
+        return translated
+
+
+def build(spec: Spec, config: Config) -> Workload:
+    """Return the Transformer with its initial weights, its optimizer and its batches on the device."""
+    sizes, share = sizes_of(config.options), dropout(config.options)
+    model = Transformer(sizes, share)
+    initialize(model, initial.weights(config.seed, sizes))
+    model.to(device_of(config), dtype_of(config))
+    optimizer = torch.optim.Adam(model.parameters(), 1.0, BETAS, ADAM_EPSILON)
+    warmup = int(config.options["warmup"])
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda steps: learning_rate(steps + 1, sizes.width, warmup))
+    synthetic = config.data is None
+    own = feed(batches(config), partial(on_device, config=config), kept=PERIOD * synthetic)
+    kept = [next(own) for _ in range(PERIOD * synthetic)]  # once around
+    inputs = tuple(tensor for each in kept for tensor in (each.source, each.mask, each.given, each.target))
+    return Workload(spec, config, model, optimizer, schedule, inputs, own)
+
+
+@torch.no_grad()
+def initialize(model: Transformer, weights: initial.Weights) -> None:
+    """Give a new model the weights drawn for it, and biases of 0."""
+    for name, values in weights:
+        model.get_parameter(name).copy_(torch.from_numpy(values))
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)
+
+
+def on_device(batch: SentencePairs, config: Config) -> Batch:
+    """Return a batch as tensors on the device."""
+    source, mask = source_on_device(batch.source, batch.source_lengths, config)
+    asked = np.where(filled(batch.target_lengths, batch.target.shape[1]), batch.target, _IGNORED)
+    return Batch(source, mask, words(given(batch.target), config), words(asked, config), consumed(batch, "tokens"))
+
+
+def source_on_device(source: NDArray[Any], lengths: NDArray[Any], config: Config) -> tuple[Tensor, Tensor]:
+    """Return sources, and where they have words, as tensors on the device."""
+    mask = torch.tensor(filled(lengths, source.shape[1]), device=device_of(config))
+    return words(source, config), mask[:, None, None]
+
+
+def words(numbers: NDArray[Any], config: Config) -> Tensor:
+    """Return the numbers of words as a tensor: a copy, in memory that is torch's own."""
+    return torch.tensor(numbers, dtype=torch.int64, device=device_of(config))

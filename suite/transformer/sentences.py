@@ -1,0 +1,48 @@
+"""The sentences a run trains on, and what a network is given of them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.suite import translation
+from tbdprof.suite.inputs import START, SentencePairs
+from tbdprof.suite.transformer import PERIOD, TOKENS
+from tbdprof.suite.transformer.architecture import Shape
+from tbdprof.suite.translation import WMT14, Corpus, Tokens
+from tbdprof.suite.workload import Config
+
+PLACES = WMT14.limit  # of the longest sentence, a target's end among them
+
+
+def batches(config: Config) -> Iterator[SentencePairs]:
+    """Return batches without end: the data set's, or the synthetic ones in a cycle."""
+    return translation.batches(config, corpus(config), budget(config), PERIOD)
+
+
+def shapes(config: Config) -> list[Shape]:
+    """Return the shapes of a period of a configuration's synthetic batches."""
+    period = translation.synthetic(corpus(config), budget(config), config.seed, PERIOD)
+    return [Shape(*each.source.shape, each.target.shape[1]) for each in period]
+
+
+def corpus(config: Config) -> Corpus:
+    """Return what is known of the data set, with as many words as the embedding knows."""
+    words = int(config.options["vocabulary"])
+    return replace(WMT14, source_words=words, target_words=words)
+
+
+def budget(config: Config) -> Tokens:
+    """Return how many places a batch has at most on each side."""
+    return Tokens(TOKENS * config.batch_size)
+
+
+def given(target: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return what the decoder is given to answer a target: the mark of a start, then each word but the last."""
+    return np.concatenate([np.full_like(target[:, :1], START), target[:, :-1]], 1)
+
+
+def filled(lengths: NDArray[np.int32], longest: int) -> NDArray[np.bool_]:
+    """Return where sentences are, and not padding: (batch, longest)."""
+    return np.arange(longest) < lengths[:, None]
