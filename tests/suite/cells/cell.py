@@ -98,7 +98,7 @@ def owned(recording: Recording) -> dict[str, int]:
     state = owners[owners["role"] == Role.OPTIMIZER_STATE]
     gradients = owners[(owners["role"] == Role.GRADIENT) & (owners["sequence"] > marks[-2])]
     return {
-        "state_at_the_end": int(state["bytes"][state["sequence"] == state["sequence"].max()].sum()),
+        "state_at_the_end": int(state["bytes"][state["sequence"] == state["sequence"].max(initial=0)].sum()),
         "gradients_of_a_step": int(sum({row["name"]: row["bytes"] for row in gradients}.values())),
     }
 
