@@ -57,10 +57,11 @@ EVERY_CELL = failed=; for cell in $$($(BIN)/python -c '$(CELLS)'); do \
 		$(1) || failed="$$failed $$model-$$framework"; \
 	done; if [ -n "$$failed" ]; then echo "tbdprof: failed:$$failed" >&2; exit 1; fi
 
-# At its default size.
+# At its default size; then the table of docs/suite.md, and whether everything adds up.
 suite: .venv/test.stamp
 	@$(call EVERY_CELL,$(BIN)/tbdprof run $$model --framework $$framework --output $$model-$$framework.tbd --force \
 		$(SUITE_ARGS))
+	@$(BIN)/python tests/benchmarks/suite.py
 
 # On small generated data: does it learn?
 train-check: .venv/test.stamp
