@@ -29,12 +29,24 @@ DATASETS: dict[str, Dataset] = {
     each.name: each
     for each in (
         Dataset("ImageNet1K", "1.2 million", "3×256×256 per image", reader="imagenet"),
-        Dataset("IWSLT15", "133 k", "20-30 words per sentence", "vocabulary of 17188 (English to Vietnamese)"),
-        Dataset("WMT-14", "4.5 million", "up to 50 words (most sentences)", "vocabulary of 37000 (English to German)"),
+        Dataset(
+            "IWSLT15",
+            "133 k",
+            "20-30 words per sentence",
+            "vocabulary of 17188 (English to Vietnamese)",
+            reader="parallel_text",
+        ),
+        Dataset(
+            "WMT-14",
+            "4.5 million",
+            "up to 50 words (most sentences)",
+            "vocabulary of 37000 (English to German)",
+            reader="parallel_text",
+        ),
         Dataset("Pascal VOC 2007", "5011 (train+val)", "around 500×350", "12608 annotated objects", reader="voc"),
         Dataset("LibriSpeech", "280 k", "1000 hours", "trained on the subset of 100 hours"),
         Dataset("Downsampled ImageNet", "1.2 million", "3×64×64 per image", reader="downsampled_imagenet"),
-        Dataset("Atari 2600", "", "4×84×84 per image"),
+        Dataset("Atari 2600", "", "4×84×84 per image", reader="atari"),
     )
 }
 

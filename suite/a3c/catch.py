@@ -1,0 +1,49 @@
+"""A small game in which learning is seen within minutes: catch what falls.
+
+A block falls from a random column of a board of 7×7 places, one place a step; the player moves a paddle in the bottom
+row, by Pong's actions right and left, with fire or without. An episode has six steps, and ends with a reward of 1
+where the block meets the paddle and of -1 where it does not. The board is drawn in the middle of frames of 84×84
+pixels, each place 12×12 of them.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.suite.a3c import FRAMES, SIDE
+
+PLACES = 7  # of the board, in each direction
+MOVES = (0, 0, 1, -1, 1, -1)  # of the paddle, by Pong's actions
+FALLS = PLACES - 1  # steps of an episode
+
+_PIXELS = SIDE // PLACES  # of a place
+_BLOCK, _PADDLE = 255, 128
+
+
+class Catch:
+    """The game of one player; see `tbdprof.suite.a3c.environments.Environment`."""
+
+    def __init__(self, random: np.random.Generator) -> None:
+        self._random = random
+        self._row = self._column = self._paddle = 0
+        self._frames = np.zeros((FRAMES, SIDE, SIDE), np.uint8)
+
+    def reset(self) -> NDArray[np.uint8]:
+        """Let a block begin to fall, with the paddle in the middle; the first frame stands for all four."""
+        self._row, self._column, self._paddle = 0, int(self._random.integers(PLACES)), PLACES // 2
+        self._frames = np.repeat(self._drawn()[None], FRAMES, 0)
+        return self._frames
+
+    def step(self, action: int) -> tuple[NDArray[np.uint8], float, bool]:
+        """Move the paddle, then let the block fall by one place."""
+        self._paddle = min(PLACES - 1, max(0, self._paddle + MOVES[action]))
+        self._row += 1
+        self._frames = np.concatenate([self._frames[1:], self._drawn()[None]])
+        if self._row < FALLS:
+            return self._frames, 0.0, False
+        return self._frames, 1.0 if self._column == self._paddle else -1.0, True
+
+    def _drawn(self) -> NDArray[np.uint8]:
+        board = np.zeros((PLACES, PLACES), np.uint8)
+        board[-1, self._paddle] = _PADDLE
+        board[self._row, self._column] = _BLOCK
+        return board.repeat(_PIXELS, 0).repeat(_PIXELS, 1)

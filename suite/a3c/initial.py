@@ -1,0 +1,33 @@
+"""A3C's initial weights, drawn in numpy from a seed: the same in every framework.
+
+Weights and biases are uniform within one over the square root of the fan-in, as Torch7 drew them for the DQN whose
+settings the paper takes over.
+"""
+
+from collections.abc import Iterator
+from math import prod, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.suite.a3c.architecture import LAYERS
+
+_WEIGHTS = 2  # beside the seed, so that what one seed is for is drawn apart
+
+Weights = Iterator[tuple[str, NDArray[np.float32]]]
+
+
+def weights(seed: int) -> Weights:
+    """Yield each parameter by name (`conv1.weight`, `conv1.bias`), in the order of the layers."""
+    random = np.random.default_rng((seed, _WEIGHTS))
+    for layer in LAYERS:
+        bound = 1 / sqrt(prod(layer.shape[1:]))
+        yield f"{layer.name}.weight", _uniform(random, layer.shape, bound)
+        yield f"{layer.name}.bias", _uniform(random, (layer.outputs,), bound)
+
+
+def _uniform(random: np.random.Generator, shape: tuple[int, ...], bound: float) -> NDArray[np.float32]:
+    drawn = random.random(shape, dtype=np.float32)
+    drawn -= np.float32(0.5)
+    drawn *= np.float32(2 * bound)
+    return drawn

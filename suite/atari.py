@@ -1,0 +1,55 @@
+"""Atari 2600's Pong, in the emulator: `--data atari`, by ale-py with Gymnasium's own wrappers.
+
+The settings are those of Mnih et al., 2015 (Nature 518), and 2016 (arXiv:1602.01783): an action lasts four frames, of
+which the last two's larger pixels are seen, in gray and at 84×84; an observation is four of these; up to 30 frames
+without an action begin an episode; no action is repeated at random. ale-py's package ships the game.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.errors import UsageError
+
+WORD = "atari"  # is given as data; no folder is read
+MODULES = ("ale_py", "gymnasium", "cv2")
+SKIPPED, FRAMES, SIDE, LONGEST_BEGINNING = 4, 4, 84, 30
+
+
+def look(folder: Path) -> None:
+    """Raise UsageError where something else than the emulator is asked for, or it is not installed."""
+    if folder != Path(WORD):
+        raise UsageError(f"Atari's frames are made and not read: give --data {WORD} or synthetic, and no {folder}")
+    absent = [name for name in MODULES if find_spec(name) is None]
+    if absent:
+        raise UsageError(f"--data {WORD} needs {' and '.join(absent)}: pip install 'tbdprof[atari]'")
+
+
+class Pong:
+    """A game of Pong of its own; an observation is four frames, (4, 84, 84), 0 to 255."""
+
+    def __init__(self, seed: int) -> None:
+        import ale_py
+        import gymnasium
+        from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else it introduces itself
+        gymnasium.register_envs(ale_py)
+        made = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
+        gray = AtariPreprocessing(made, LONGEST_BEGINNING, SKIPPED, SIDE)
+        self._game: Any = FrameStackObservation(gray, FRAMES)
+        self._seed: int | None = seed  # of the first episode; the others go on from it
+
+    def reset(self) -> NDArray[np.uint8]:
+        """Begin an episode; return its first observation."""
+        seed, self._seed = self._seed, None
+        seen, _ = self._game.reset(seed=seed)
+        return np.asarray(seen)
+
+    def step(self, action: int) -> tuple[NDArray[np.uint8], float, bool]:
+        """Take an action; return what is seen then, the reward, and whether the episode is over."""
+        seen, reward, ended, cut, _ = self._game.step(action)
+        return np.asarray(seen), float(reward), bool(ended or cut)
