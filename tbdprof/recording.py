@@ -16,7 +16,6 @@ History of the format (`PRAGMA user_version`):
 """
 
 import json
-import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
@@ -28,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from tbdprof import journal
 from tbdprof.errors import RecordingFormatError, UsageError
 from tbdprof.records import KINDS, Optimizer, Parameter, Peaks, Run, Strings, Table, Tables
 
@@ -209,16 +209,16 @@ def load(path: str | Path) -> Recording:
 
 
 def _load(path: Path) -> Recording:
+    beside = path.with_name(f"{path.name}-journal")
+    journal.check_plain(beside)
     try:
         return _read_from(path, "ro")
     except sqlite3.OperationalError:
-        journal = path.with_name(f"{path.name}-journal")
-        if not journal.exists():
+        if not beside.exists():
             raise
         # The process died amid a commit: undo that on a copy, the file itself is only read.
         with TemporaryDirectory() as folder:
-            copies = [shutil.copy(source, folder) for source in (journal, path)]
-            return _read_from(Path(copies[-1]), "rw")
+            return _read_from(journal.copied(path, beside, Path(folder)), "rw")
 
 
 def _read_from(path: Path, mode: str) -> Recording:
