@@ -26,8 +26,8 @@ LAYERS = (
     ("report",),
     ("hooks", "suite", "analysis", "doctor", "recorder"),
     ("collect", "recording", "plan"),
-    ("devices", "work"),
-    ("records", "counters", "errors", "units", "steady"),
+    ("devices", "work", "journal"),
+    ("records", "consumed", "counters", "errors", "units", "steady"),
 )
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 
