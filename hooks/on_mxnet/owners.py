@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import mxnet as mx
-from mxnet.gluon import Block, Parameter, Trainer
+from mxnet.gluon import Block, Constant, Parameter, Trainer
 
 from tbdprof.hooks.naming import prefixes
 from tbdprof.hooks.on_mxnet import layout
@@ -117,7 +117,7 @@ def updated(trainer: Trainer) -> list[Parameter]:
 
 def is_buffer(parameter: Parameter) -> bool:
     """Tell whether a parameter is one only by its class: running statistics and constants."""
-    return not parameter._differentiable  # noqa: SLF001
+    return isinstance(parameter, Constant) or not parameter._differentiable  # noqa: SLF001
 
 
 def everything(watched: Watched) -> list[Owned]:

@@ -1,0 +1,19 @@
+"""Which of MXNet's parameters are weights, and which are parameters only by their class."""
+
+import pytest
+from mxnet.gluon import Constant, Parameter
+
+from tbdprof.hooks.on_mxnet import owners
+
+
+@pytest.mark.parametrize(
+    ("parameter", "is_buffer"),
+    [
+        (Parameter("weight", shape=(2, 3)), False),
+        (Parameter("frozen", grad_req="null", shape=(2, 3)), False),
+        (Parameter("running_mean", shape=(2,), differentiable=False), True),
+        (Constant("positions", [[1.0, 2.0]]), True),
+    ],
+)
+def test_running_statistics_and_constants_are_buffers(parameter: Parameter, is_buffer: bool) -> None:
+    assert owners.is_buffer(parameter) is is_buffer
