@@ -39,7 +39,7 @@ NORM_EPSILON = 1e-6
 
 def learning_rate(step: int, width: int, warmup: int) -> float:
     """Return the learning rate of a step, counted from 1: equation 3 of the paper."""
-    return min(1 / sqrt(step), step / warmup**1.5) / sqrt(width)
+    return min(1 / sqrt(step), step / (warmup * sqrt(warmup))) / sqrt(width)
 
 
 def dropout(options: Options) -> float:

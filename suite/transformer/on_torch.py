@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tbdprof.consumed import Consumed
-from tbdprof.suite.inputs import END, START, SentencePairs, feed
+from tbdprof.suite.inputs import SentencePairs, feed
 from tbdprof.suite.on_torch import device_of, dtype_of
 from tbdprof.suite.transformer import (
     ADAM_EPSILON,
@@ -24,7 +24,7 @@ from tbdprof.suite.transformer import (
 )
 from tbdprof.suite.transformer.architecture import sizes_of
 from tbdprof.suite.transformer.on_torch_network import Transformer
-from tbdprof.suite.transformer.sentences import batches, filled, given
+from tbdprof.suite.transformer.sentences import batches, filled, given, greedily
 from tbdprof.suite.translation import consumed
 from tbdprof.suite.workload import Config, Spec
 
@@ -84,26 +84,27 @@ class Workload:
     @torch.no_grad()
     def predict(self, inputs: SentencePairs) -> NDArray[Any]:
         """Return the log-probability of each target word given the true ones before, (batch, target)."""
-        batch = on_device(inputs, self.config)
-        self.model.eval()
-        told = nn.functional.log_softmax(self.model(batch.source, batch.mask, batch.given), 2)
-        self.model.train()
-        answer: NDArray[Any] = told.gather(2, batch.target.clamp(min=0)[:, :, None]).squeeze(2).cpu().numpy()
+        target = words(inputs.target, self.config)[:, :, None]
+        answer: NDArray[Any] = self.told(inputs).log_softmax(2).gather(2, target).squeeze(2).cpu().numpy()
         return answer
 
     @torch.no_grad()
     def translate(self, source: NDArray[Any], source_lengths: NDArray[Any], longest: int) -> NDArray[Any]:
         """Return the likeliest word after each word so far, up to `longest` of them, (batch, words)."""
-        sources, mask = source_on_device(source, source_lengths, self.config)
+
+        def likeliest(pairs: SentencePairs) -> NDArray[Any]:
+            chosen: NDArray[Any] = self.told(pairs).argmax(2).cpu().numpy()
+            return chosen
+
+        return greedily(likeliest, source, source_lengths, longest)
+
+    def told(self, inputs: SentencePairs) -> Tensor:
+        """Return the scores without dropout."""
+        batch = on_device(inputs, self.config)
         self.model.eval()
-        memory = self.model.encode(sources, mask)
-        words = torch.full((len(source), 1), START, device=sources.device)
-        while words.shape[1] <= longest and not (words == END).any(1).all():
-            following = self.model.decode(words, memory, mask)[:, -1].argmax(1)
-            words = torch.cat([words, following[:, None]], 1)
+        scores: Tensor = self.model(batch.source, batch.mask, batch.given)
         self.model.train()
-        translated: NDArray[Any] = words[:, 1:].int().cpu().numpy()
-        return translated
+        return scores
 
 
 def build(spec: Spec, config: Config) -> Workload:
@@ -134,15 +135,15 @@ def initialize(model: Transformer, weights: initial.Weights) -> None:
 
 def on_device(batch: SentencePairs, config: Config) -> Batch:
     """Return a batch as tensors on the device."""
-    source, mask = source_on_device(batch.source, batch.source_lengths, config)
+    mask = torch.tensor(filled(batch.source_lengths, batch.source.shape[1]), device=device_of(config))
     asked = np.where(filled(batch.target_lengths, batch.target.shape[1]), batch.target, _IGNORED)
-    return Batch(source, mask, words(given(batch.target), config), words(asked, config), consumed(batch, "tokens"))
-
-
-def source_on_device(source: NDArray[Any], lengths: NDArray[Any], config: Config) -> tuple[Tensor, Tensor]:
-    """Return sources, and where they have words, as tensors on the device."""
-    mask = torch.tensor(filled(lengths, source.shape[1]), device=device_of(config))
-    return words(source, config), mask[:, None, None]
+    return Batch(
+        words(batch.source, config),
+        mask[:, None, None],
+        words(given(batch.target), config),
+        words(asked, config),
+        consumed(batch, "tokens"),
+    )
 
 
 def words(numbers: NDArray[Any], config: Config) -> Tensor:

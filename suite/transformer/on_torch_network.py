@@ -47,7 +47,8 @@ class EncoderBlock(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Return the block's output, (batch, source, width)."""
         x = self.attention_norm(x + self.dropout(self.attention(x, x, mask)))
-        return self.norm(x + self.dropout(self.outer(self.inner(x).relu())))
+        output: Tensor = self.norm(x + self.dropout(self.outer(self.inner(x).relu())))
+        return output
 
 
 class DecoderBlock(nn.Module):
@@ -68,7 +69,8 @@ class DecoderBlock(nn.Module):
         """Return the block's output, (batch, target, width)."""
         x = self.attention_norm(x + self.dropout(self.attention(x, x)))
         x = self.cross_attention_norm(x + self.dropout(self.cross_attention(x, memory, mask)))
-        return self.norm(x + self.dropout(self.outer(self.inner(x).relu())))
+        output: Tensor = self.norm(x + self.dropout(self.outer(self.inner(x).relu())))
+        return output
 
 
 class Transformer(nn.Module):
@@ -89,17 +91,9 @@ class Transformer(nn.Module):
 
     def forward(self, source: Tensor, mask: Tensor, given: Tensor) -> Tensor:
         """Return the scores, before any softmax; the mask, (batch, 1, 1, source), is true where a source has a word."""
-        return self.decode(given, self.encode(source, mask), mask)
-
-    def encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """Return what the encoder makes of sources, (batch, source, width)."""
-        x = self.embed(source)
+        memory = self.embed(source)
         for block in self.encoder:
-            x = block(x, mask)
-        return x
-
-    def decode(self, given: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """Return the scores after each of the words given."""
+            memory = block(memory, mask)
         x = self.embed(given)
         for block in self.decoder:
             x = block(x, memory, mask)
@@ -114,4 +108,4 @@ class Transformer(nn.Module):
 
 def by_head(x: Tensor) -> Tensor:
     """Return (batch, places, width) as (batch, heads, places, width of a head)."""
-    return x.unflatten(2, (HEADS, -1)).transpose(1, 2)
+    return x.view(*x.shape[:2], HEADS, -1).transpose(1, 2)
