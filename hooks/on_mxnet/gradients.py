@@ -19,6 +19,8 @@ _PASSING = frozenset({"elemwise_add", "broadcast_add", "_copy", "identity", "Res
 # Operators of a backward pass that are the gradient of nothing: sums of gradients, and what MXNet does for itself.
 _OWN = frozenset({"add_n", "_grad_add", "ElementWiseSum", "_zeros_without_dtype", "_zeros", "_ones", "_full"})
 _DEVICES = ("CPU", "GPU")
+# oneDNN puts the numbers of an array in an order of its own, and back, in place: the values stay what they were.
+_REORDERINGS = frozenset({"Reorder", "Reorder2Default"})
 _HEAD = "SetValueOp"  # a backward pass begins with ones, the gradient of what nothing else was made of
 LIBRARY = frozenset(
     {"DeleteVariable", "SetValueOp", "WaitForVar"} | {f"Copy{one}2{other}" for one in _DEVICES for other in _DEVICES}
@@ -39,6 +41,8 @@ def sources(
     read = {variable for push in pushes for variable in push.reads}
     flow, found, used = _Flow(), dict[int, int](), set[int]()
     for asked in pushes:
+        if asked.name in _REORDERINGS:
+            continue
         push = asked._replace(writes=tuple(variable for variable in asked.writes if variable in read))
         if is_backward(push):
             source = _choose(push, flow, same, used)

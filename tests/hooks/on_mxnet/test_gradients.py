@@ -75,6 +75,18 @@ def test_the_gradient_of_a_part_of_a_fused_operator_is_the_fused_ones() -> None:
     assert followed(asked) == {1: 0}
 
 
+@pytest.mark.parametrize("name", ["Reorder", "Reorder2Default"])
+def test_a_weight_whose_numbers_are_put_in_another_order_stays_the_same_value(name: str) -> None:
+    asked = pushes(
+        ("Convolution", (IMAGE, WEIGHT1), (MAP1,)),
+        (name, (), (WEIGHT1,)),
+        ("Convolution", (IMAGE, WEIGHT2), (MAP2,)),
+        ("_backward_Convolution", (IMAGE, WEIGHT1, GRADIENT1), (OWN1,)),
+    )
+
+    assert followed(asked) == {3: 0}
+
+
 def nodes(*operators: str) -> list[Node]:
     return [Node(operator, f"{operator}{number}", {}, (), (), ()) for number, operator in enumerate(operators)]
 
