@@ -1,9 +1,13 @@
 """Which of MXNet's parameters are weights, and which are parameters only by their class."""
 
+import numpy as np
 import pytest
-from mxnet.gluon import Constant, Parameter
 
-from tbdprof.hooks.on_mxnet import owners
+vars(np).setdefault("bool", bool)  # numpy 1.24 took the name away, and MXNet 1.9 reads it
+
+from mxnet.gluon import Constant, Parameter  # noqa: E402
+
+from tbdprof.hooks.on_mxnet import owners  # noqa: E402
 
 
 @pytest.mark.parametrize(
