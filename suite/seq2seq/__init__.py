@@ -1,0 +1,77 @@
+"""Seq2Seq's facts: TensorFlow NMT's network for IWSLT15 (Luong, Brevdo and Zhao, 2017, its published iwslt15.json).
+
+The TBD paper (Zhu et al., 2018, arXiv:1803.06905) ran it in TensorFlow, and another network, Sockeye, in MXNet; here it
+is one network in every framework. The encoder is one LSTM layer in both directions; the decoder has two, of which the
+first starts from the forward direction's last state and the second from the backward direction's. Attention is Luong's
+(2015, arXiv:1508.04025), its scores scaled by one learned number, and its vector goes into the next step of the decoder
+(input feeding). The attention layer has neither bias nor tanh, as in TensorFlow's AttentionWrapper. Dropout is at the
+inputs of each LSTM; both directions of the encoder share a mask here, because a fused operator has one input.
+
+Padding takes no part: the encoder passes over it, attention gives it no weight, and the loss leaves it out. The loss is
+the sum of the cross entropy over a batch's tokens over its sentences, as in TensorFlow NMT. Gradients are clipped by
+their joint norm. The learning rate does not decay in the few steps of a run.
+
+A cell has one bias a gate. The forget gates' begin at 1, which trains the same numbers as NMT's constant 1 beside a
+bias that begins at 0. torch's and MXNet's fused operators add a second bias, which is kept at zero and is not trained:
+it is no parameter here, but takes memory (`SECOND_BIASES`). MXNet's fused operator also takes the columns that shut its
+gates at padding (`tbdprof.suite.seq2seq.on_mxnet_network`).
+
+`--rnn fused` uses the operators a framework has for LSTMs, `--rnn cell` computes each gate by a product of its own and
+every step by element-wise operators. Input feeding makes every step of the decoder wait for the attention vector of the
+step before, and both of its layers are on that path: no framework can run either layer over the sequence in one
+operator. So `fused` is
+
+- the encoder: in torch `nn.LSTM` on packed sequences (one cuDNN call on a GPU; on a CPU torch's own loop in C++), in
+  MXNet one `RNN` operator for both directions, in Keras `LSTM` with a mask (cuDNN on a GPU, a loop of cells on a CPU);
+- the decoder, step by step: in torch `nn.LSTMCell`, in MXNet an `RNN` operator over one step, in Keras `LSTMCell`.
+
+`tbdprof.suite.seq2seq.architecture` holds the layers; the figures here are sums over them.
+"""
+
+from collections.abc import Mapping
+
+from tbdprof.suite.seq2seq.architecture import WIDTH, parameters, saved_values
+from tbdprof.suite.workload import Config, Option, Spec
+
+DROPOUT = 0.2  # of the values that an LSTM is given
+LEARNING_RATE = 1.0
+LARGEST_NORM = 5.0  # of all gradients together
+FORGET_BIAS = 1.0
+UNIFORM = 0.1  # weights begin between this and its negative
+PERIOD = 4  # synthetic batches, of several lengths
+
+# Values of the second biases that a framework's fused operators add, at the paper's width: zero, and not trained.
+SECOND_BIASES: Mapping[str, int] = {"torch": 4 * 4 * WIDTH, "mxnet": 4 * 4 * WIDTH, "tensorflow": 0}
+
+_PARAMETERS = parameters()
+
+
+def sample_flops(config: Config, framework: str) -> float:
+    """Return the FLOPs of a training step for each sentence pair, averaged over a period of synthetic batches."""
+    from tbdprof.suite.seq2seq.products import sample_flops as of_layers  # which is built on the facts here
+
+    return of_layers(config, framework)
+
+
+SPEC = Spec(
+    name="seq2seq",
+    title="Seq2Seq",
+    task="machine translation",
+    dataset="IWSLT15",
+    unit="sentences",
+    sample_unit="sentences",
+    layers="5",
+    dominant_layer="LSTM",
+    parameters=_PARAMETERS,
+    default_batch={"cpu": 8, "cuda": 128},
+    optimizer="SGD, learning rate 1, gradients clipped at norm 5",
+    options=(
+        Option("rnn", "fused", "LSTMs by the framework's own operators, or gate by gate", ("fused", "cell")),
+        Option("dropout", "on", "whether a fifth of what an LSTM is given is dropped", ("on", "off")),
+        Option("width", WIDTH, "values of an embedding, of an LSTM's state and of the attention vector"),
+    ),
+    fixed_bytes=2 * 4 * _PARAMETERS,  # weights and their gradients
+    sample_bytes=lambda options: 4 * saved_values(int(options["width"])),
+    sample_flops=sample_flops,
+    period=PERIOD,
+)

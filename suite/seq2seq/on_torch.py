@@ -1,0 +1,144 @@
+"""Seq2Seq in PyTorch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tbdprof.consumed import Consumed
+from tbdprof.suite.inputs import START, SentencePairs, feed
+from tbdprof.suite.on_torch import device_of, dtype_of
+from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, LEARNING_RATE, PERIOD, initial
+from tbdprof.suite.seq2seq.on_torch_network import Seq2Seq, parts
+from tbdprof.suite.translation import IWSLT15, Sentences, batches, consumed
+from tbdprof.suite.workload import Config, Spec
+
+PADDING = -100  # what cross entropy leaves out
+
+
+class Batch(NamedTuple):
+    """Sentences as tensors, time first."""
+
+    source: Tensor  # (source, batch)
+    lengths: Tensor  # (batch,) of the source, on the CPU, where torch wants those of packed sequences
+    words: Tensor  # (target, batch) that the decoder is given
+    answers: Tensor  # (target, batch) that it is to give, `PADDING` after a sentence's end
+    consumed: Consumed
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Seq2Seq and the sentences it is trained on."""
+
+    spec: Spec
+    config: Config
+    model: Seq2Seq
+    optimizer: torch.optim.SGD
+    inputs: tuple[Tensor, ...]  # where synthetic batches are kept
+    batches: Iterator[Batch]
+
+    def step(self) -> Consumed:
+        """Train on the next batch once; return what it held."""
+        batch = next(self.batches)
+        self.update(batch)
+        return batch.consumed
+
+    def train(self, batch: SentencePairs) -> float:
+        """Train on a batch once; return its loss a token."""
+        loss = self.update(on_device(batch, self.config)).item()
+        return loss * len(batch.source) / float(batch.target_lengths.sum())
+
+    def predict(self, inputs: SentencePairs) -> NDArray[np.floating[Any]]:
+        """Return the log-probability of each token of the target (batch, target), given the ones before it."""
+        batch = on_device(inputs, self.config)
+        self.model.eval()
+        with torch.no_grad(), self.autocast():
+            told = functional.log_softmax(self.model(batch.source, batch.lengths, batch.words), 2)
+        self.model.train()
+        answers = batch.answers.clamp(min=0).unsqueeze(2)
+        return at_least_float32(told.gather(2, answers).squeeze(2).T).cpu().numpy()
+
+    def translate(
+        self, source: NDArray[np.int32], source_lengths: NDArray[np.int32], longest: int
+    ) -> NDArray[np.int32]:
+        """Return the likeliest word after each (batch, at most `longest`); what follows an END means nothing."""
+        self.model.eval()
+        with torch.no_grad(), self.autocast():
+            words = self.model.translate(numbers(source, self.config), torch.tensor(source_lengths), longest)
+        self.model.train()
+        return words.cpu().numpy().astype(np.int32)
+
+    def update(self, batch: Batch) -> Tensor:
+        """Train on a batch once; return its loss before that."""
+        self.optimizer.zero_grad()
+        loss = self.loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.model.parameters(), LARGEST_NORM)
+        self.optimizer.step()
+        return loss.detach()
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the sum of the tokens' cross entropy over the number of sentences."""
+        with self.autocast():
+            logits = self.model(batch.source, batch.lengths, batch.words)
+            of_tokens = functional.cross_entropy(
+                logits.flatten(0, 1), batch.answers.flatten(), ignore_index=PADDING, reduction="sum"
+            )
+            return of_tokens / batch.source.shape[1]
+
+    def autocast(self) -> torch.autocast:
+        """Return the context in which a run in bf16 computes in it."""
+        kind = device_of(self.config).type
+        return torch.autocast(kind, torch.bfloat16, enabled=self.config.precision == "bf16")
+
+
+def build(spec: Spec, config: Config) -> Workload:
+    """Return Seq2Seq with its initial weights, its optimizer and its batches on the device."""
+    torch.manual_seed(config.seed)  # dropout draws from torch's own generator
+    width, fused = int(config.options["width"]), config.options["rnn"] == "fused"
+    model = Seq2Seq(width, fused=fused, dropout=DROPOUT if config.options["dropout"] == "on" else 0.0)
+    initialize(model, config.seed, width)
+    model.to(device_of(config), dtype_of(config))
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=LEARNING_RATE)
+    drawn = batches(config, IWSLT15, Sentences(config.batch_size), PERIOD)
+    kept = 0 if config.data else PERIOD
+    fed = feed(drawn, partial(on_device, config=config), kept=kept)
+    inputs = tuple(tensor for _ in range(kept) for tensor in next(fed)[:-1])
+    return Workload(spec, config, model, optimizer, inputs, fed)
+
+
+def on_device(batch: SentencePairs, config: Config) -> Batch:
+    """Return a batch as tensors, copied into memory that is torch's own."""
+    target = numbers(batch.target, config)
+    words = torch.cat([torch.full_like(target[:1], START), target[:-1]])
+    lengths = torch.tensor(batch.target_lengths, device=target.device)
+    steps = torch.arange(len(target), device=target.device)
+    answers = target.masked_fill(steps[:, None] >= lengths, PADDING)
+    source = numbers(batch.source, config)
+    return Batch(source, torch.tensor(batch.source_lengths), words, answers, consumed(batch, "sentences"))
+
+
+def numbers(words: NDArray[np.int32], config: Config) -> Tensor:
+    """Return numbers of words (batch, time) as a tensor, time first."""
+    return torch.tensor(words.T, dtype=torch.int64, device=device_of(config))
+
+
+def at_least_float32(scores: Tensor) -> Tensor:
+    """Return scores in a type that numpy has."""
+    return scores.float() if scores.dtype == torch.bfloat16 else scores
+
+
+@torch.no_grad()
+def initialize(model: Seq2Seq, seed: int, width: int) -> None:
+    """Give a new model, whose attention begins with scale 1, the weights drawn from a seed."""
+    found = parts(model)
+    for name, values in initial.weights(seed, width):
+        for part, drawn in zip(found[name], torch.from_numpy(values).chunk(len(found[name])), strict=True):
+            part.copy_(drawn)
