@@ -16,7 +16,7 @@ from fakes import FakeClock, FakeHook
 from tbdprof import drive, suite
 from tbdprof.hooks import Setting
 from tbdprof.recording import load
-from tbdprof.suite import imagenet
+from tbdprof.suite import datasets, imagenet
 from tbdprof.suite.loading import order
 
 Command = Callable[..., tuple[int, str, str]]
@@ -206,9 +206,10 @@ def test_a_folder_that_may_not_be_listed_is_refused_in_one_line(
 
 
 def test_a_data_set_without_a_reader_is_refused(tbdprof: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    facts = models.FACTS.replace('dataset="none"', 'dataset="Atari 2600"')
+    facts = models.FACTS.replace('dataset="none"', 'dataset="Unread"')
+    monkeypatch.setitem(datasets.DATASETS, "Unread", datasets.Dataset("Unread", "12", "1 byte"))
     with models.toy(tmp_path / "models", monkeypatch, __init__=facts):
-        said = "tbdprof: toy cannot read Atari 2600 yet: leave out --data, or give synthetic\n"
+        said = "tbdprof: toy cannot read Unread yet: leave out --data, or give synthetic\n"
         assert tbdprof(*RUN, "--data", ".") == (2, "", said)
 
 

@@ -137,9 +137,7 @@ def loss_of(logits: tf.Tensor, values: tf.Tensor, actions: tf.Tensor, returns: t
     advantages = returns - values
     done = tf.gather(log_policy, actions, axis=1, batch_dims=1)
     entropies = -tf.reduce_sum(tf.exp(log_policy) * log_policy, 1)
-    return tf.reduce_sum(
-        0.5 * tf.square(advantages) - done * tf.stop_gradient(advantages) - ENTROPY_WEIGHT * entropies
-    )
+    return tf.reduce_sum(0.5 * tf.square(advantages) - done * tf.stop_gradient(advantages) - ENTROPY_WEIGHT * entropies)
 
 
 def build(spec: Spec, config: Config) -> Workload:

@@ -25,7 +25,7 @@ TINY: dict[str, dict[str, Any]] = {
     "wgan": {"batch_size": 1, "critic_steps": 1},
     "a3c": {"actors": 1},
 }
-# Of A3C an actor's copy is trained; in Keras, whose optimizer takes gradients from anywhere, the shared network is, too.
+# Of A3C an actor's copy is trained; in Keras, whose optimizer changes the shared network itself, that is, too.
 TRAINED_NETWORKS = {("a3c", "tensorflow"): 2}
 CELLS = [(model, framework) for model in suite.names() for framework in suite.frameworks(model)]
 
