@@ -98,9 +98,9 @@ def batches(config: Config, corpus: Corpus, size: Size, period: int) -> Iterator
     """Return the endless batches a configuration asks for: a data set's, or the seed's `period` in a cycle."""
     if config.data is None:
         return cycle(synthetic(corpus, size, config.seed, period))
-    from tbdprof.suite import parallel_text  # what reads files is not needed by a synthetic run
+    from tbdprof.suite.parallel_text import batches as read  # which a synthetic run does without
 
-    return parallel_text.batches(config.data, corpus, size, config.seed)
+    return read(config.data, corpus, size, config.seed)
 
 
 def synthetic(corpus: Corpus, size: Size, seed: int, period: int) -> tuple[SentencePairs, ...]:

@@ -1,0 +1,94 @@
+"""Subwords that two languages share: learned from both texts by byte-pair encoding, and kept beside them as one file.
+
+After Sennrich, Haddow and Birch, 2016 (arXiv:1508.07909), on text without a tokenizer before it: a space becomes a
+character of its own that a word begins with, as in SentencePiece (Kudo and Richardson, 2018, arXiv:1808.06226), so
+that the subwords give back the sentence.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.errors import DataError, UsageError
+from tbdprof.suite.inputs import UNKNOWN
+from tbdprof.suite.vocabulary import MARKS, keep, lines_of
+
+LINES = 1000  # handed over at once in learning
+
+
+class Subwords:
+    """Numbers of subwords; a character that was never seen is `UNKNOWN`."""
+
+    def __init__(self, tokenizer: Any, rows: int) -> None:
+        self._tokenizer = tokenizer
+        self._rows = rows
+
+    def __len__(self) -> int:
+        """Return how many subwords there are, without the marks."""
+        known: int = self._tokenizer.get_vocab_size()
+        return min(known, self._rows) - len(MARKS)
+
+    def encode(self, lines: Sequence[str]) -> list[NDArray[np.int32]]:
+        """Return the numbers of the subwords of each line; a mark in the text itself is `UNKNOWN`."""
+        encoded = self._tokenizer.encode_batch(list(lines), add_special_tokens=False)
+        return [self._within(np.array(each.ids, np.int32)) for each in encoded]
+
+    def decode(self, numbers: NDArray[np.integer[Any]]) -> str:
+        """Return the text of subwords."""
+        text: str = self._tokenizer.decode(numbers.tolist())
+        return text
+
+    def _within(self, numbers: NDArray[np.int32]) -> NDArray[np.int32]:
+        inside = (numbers >= len(MARKS)) & (numbers < self._rows)
+        return np.where(inside, numbers, np.int32(UNKNOWN))
+
+
+def subwords(file: Path, texts: Sequence[Path], rows: int) -> Subwords:
+    """Return the subwords of a file, or learn as many as a model has rows, and keep them there if that is allowed.
+
+    Learning takes the same subwords from the same texts every time. Raises UsageError without tokenizers, DataError
+    for a damaged file or texts without words.
+    """
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise UsageError("subwords need tokenizers: pip install 'tbdprof[text]'") from error
+    tokenizer = _read(file, tokenizers) if file.exists() else None
+    if tokenizer is None:
+        tokenizer = _learned(texts, rows, tokenizers)
+        keep(file, tokenizer.to_str())
+    return Subwords(tokenizer, rows)
+
+
+def _learned(texts: Sequence[Path], rows: int, tokenizers: Any) -> Any:
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=MARKS[UNKNOWN]))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    tokenizer.decoder = tokenizers.decoders.Metaspace()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=rows, special_tokens=list(MARKS), show_progress=False)
+    tokenizer.train_from_iterator(_portions(texts), trainer)
+    if tokenizer.get_vocab_size() <= len(MARKS):
+        raise DataError(f"{texts[0]} and {texts[1]} have no words: restore them")
+    return tokenizer
+
+
+def _portions(texts: Sequence[Path]) -> Iterator[list[str]]:
+    for text in texts:
+        lines = lines_of(text)
+        while portion := list(islice(lines, LINES)):
+            yield portion
+
+
+def _read(file: Path, tokenizers: Any) -> Any:
+    text = "\n".join(lines_of(file))
+    remedy = "remove it, and it is made again from the texts"
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str(text)
+    except Exception as error:  # tokenizers raises no class of its own
+        raise DataError(f"{file} holds no subwords: {' '.join(str(error).split())}; {remedy}") from error
+    if [tokenizer.token_to_id(mark) for mark in MARKS] != list(range(len(MARKS))):
+        raise DataError(f"{file} does not begin with the marks {' '.join(MARKS)}: {remedy}")
+    return tokenizer
