@@ -87,3 +87,11 @@ def downsampled(folder: Path, files: Sequence[Sequence[int]]) -> Path:
         data = np.repeat(np.array(levels, np.uint8)[:, None], 3 * 64 * 64, axis=1)
         np.savez(folder / f"train_data_batch_{number}.npz", data=data, labels=np.ones(len(levels), np.int64))
     return folder
+
+
+def parallel_text(folder: Path, pairs: Sequence[tuple[str, str]], languages: tuple[str, str] = ("en", "vi")) -> Path:
+    """Make two texts of one sentence a line."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for language, sentences in zip(languages, zip(*pairs, strict=True), strict=True):
+        (folder / f"train.{language}").write_text("".join(f"{each}\n" for each in sentences), "utf-8")
+    return folder
