@@ -44,7 +44,7 @@ DATASETS: dict[str, Dataset] = {
             reader="parallel_text",
         ),
         Dataset("Pascal VOC 2007", "5011 (train+val)", "around 500×350", "12608 annotated objects", reader="voc"),
-        Dataset("LibriSpeech", "280 k", "1000 hours", "trained on the subset of 100 hours"),
+        Dataset("LibriSpeech", "280 k", "1000 hours", "trained on the subset of 100 hours", reader="librispeech"),
         Dataset("Downsampled ImageNet", "1.2 million", "3×64×64 per image", reader="downsampled_imagenet"),
         Dataset("Atari 2600", "", "4×84×84 per image", reader="atari"),
     )

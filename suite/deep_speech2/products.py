@@ -1,0 +1,52 @@
+"""What one training step computes: the products of each layer, and the FLOPs of all.
+
+A layer's product is as many multiply-accumulates in its output, its input's gradient and its weight's gradient. The
+first convolution's input needs no gradient, nor do the zeros that a state begins with. Convolutions are laid over
+padding, too; dense layers have the true places alone.
+"""
+
+from collections.abc import Sequence
+
+from tbdprof.suite.deep_speech2 import architecture, utterances, width_of
+from tbdprof.suite.deep_speech2.architecture import Convolution, Dense, Recurrent
+from tbdprof.suite.deep_speech2.packing import Packing, packing
+from tbdprof.suite.workload import Config
+
+
+def step_flops(config: Config, framework: str) -> float:
+    """Return the FLOPs of a step for each utterance, as a framework makes them, over a period of synthetic batches."""
+    period = utterances.frames(config)
+    cell, rnn = str(config.options["cell"]), str(config.options["rnn"])
+    macs = sum(batch_macs(batch, width_of(config.options), cell, rnn, framework) for batch in period)
+    return 2 * macs / sum(len(batch) for batch in period)
+
+
+def batch_macs(frames: Sequence[int], width: int, cell: str, rnn: str, framework: str) -> int:
+    """Return the multiply-accumulates of a training step on utterances of so many frames, the longest first."""
+    packed = packing(frames)
+    padded, true = packed.packed.size, len(packed.places)
+    macs = 0
+    for layer in architecture.layers(width, cell):
+        if isinstance(layer, Convolution):
+            macs += (2 if layer.name == "conv1" else 3) * padded * layer.macs
+        elif isinstance(layer, Recurrent):
+            macs += _recurrent(layer, packed, rnn, framework)
+        elif isinstance(layer, Dense):
+            macs += 3 * true * layer.inputs * layer.outputs
+    return macs
+
+
+def _recurrent(layer: Recurrent, packed: Packing, rnn: str, framework: str) -> int:
+    """Torch's packed sequences have no padding."""
+    rows, inputs = layer.input_shape
+    positions = len(packed.places) if framework == "torch" else packed.packed.size
+    return 3 * positions * rows * (inputs + layer.width) - _of_no_state(layer, packed, rnn, framework)
+
+
+def _of_no_state(layer: Recurrent, packed: Packing, rnn: str, framework: str) -> int:
+    """Return the multiply-accumulates that are not made for the gradients of the states' first zeros."""
+    rows, width = layer.state_shape
+    batch = len(packed.lengths)
+    if framework == "torch" and layer.name.endswith("back"):
+        batch = int(packed.running[-1])  # those that have the last step; the zeros of the others come in later
+    return batch * rows * width

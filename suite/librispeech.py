@@ -1,0 +1,169 @@
+"""LibriSpeech, or any recordings laid out as its: DIR/SPEAKER/CHAPTER/*.flac and *.trans.txt.
+
+After Panayotov et al., 2015. A line of a `.trans.txt` is the name of an utterance, which is that of its file, and its
+transcript in capital letters, apostrophes and spaces. DIR may also be a folder that holds the subset that is trained
+on, train-clean-100. What is read must have 16 kHz and one channel: nothing is resampled.
+
+Batches are of utterances of about the same duration, within a second of each other, as the buckets of MXNet's
+`example/speech_recognition` are: utterances come in another order every pass, and a second's are a batch as soon as
+there are enough of them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from pathlib import Path
+from types import ModuleType
+
+from tbdprof.errors import DataError, UsageError
+from tbdprof.suite import speech
+from tbdprof.suite.loading import Draft, check_folder, prefetch, readable, remedy, shuffled, wrong_kind
+from tbdprof.suite.speech import RATE, Utterance, Utterances, Whole
+
+EXPECTED = "LibriSpeech's SPEAKER/CHAPTER/*.flac and *.trans.txt, or a folder train-clean-100/ with them"
+SUBSETS = ("", "train-clean-100", "LibriSpeech/train-clean-100")
+TRANSCRIPTS = "*/*/*.trans.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A file, how many samples its header promises, and what is said in it."""
+
+    file: Path
+    samples: int
+    transcript: Whole
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes."""
+        return self.samples / RATE
+
+
+def look(folder: Path) -> None:
+    """Raise UsageError unless a folder is LibriSpeech's and FLAC can be read here; opens no file."""
+    _root(folder)
+    _soundfile()
+
+
+def batches(folder: Path, batch_size: int, longest: int, seed: int) -> Iterator[Utterances]:
+    """Return endless batches of utterances of at most `longest` seconds, reshuffled every pass.
+
+    All transcripts and headers are read now. Raises UsageError where the folder holds something else, DataError for a
+    broken file or transcript.
+    """
+    found = recordings(folder)
+    kept = [each for each in found if each.seconds <= longest]
+    if not kept:
+        shortest = min(each.seconds for each in found)
+        raise UsageError(f"no utterance in {folder} has at most {longest} s: give --longest {ceil(shortest)} or more")
+    return prefetch(_drafts(kept, batch_size, seed))
+
+
+def recordings(folder: Path) -> list[Recording]:
+    """Return all utterances of a folder, by name; raises DataError naming the file that is broken."""
+    root, soundfile = _root(folder), _soundfile()
+    with readable(root):
+        files = sorted(root.glob(TRANSCRIPTS))
+        flacs = {path.stem: path for path in sorted(root.glob("*/*/*.flac"))}
+    told = {name: (file, said) for file in files for name, said in _transcripts(file).items()}
+    for name, path in flacs.items():
+        if name not in told:
+            raise DataError(f"{path} has no transcript: add a line {name} to its folder's .trans.txt, or remove it")
+    for name, (file, _) in told.items():
+        if name not in flacs:
+            raise DataError(f"{file} has a transcript of {name}, but there is no {name}.flac: restore it")
+    return [_recording(flacs[name], *told[name], soundfile) for name in sorted(told)]
+
+
+def read(recording: Recording) -> Utterance:
+    """Return an utterance; raises DataError where its sound cannot be decoded or ends early."""
+    soundfile = _soundfile()
+    try:
+        sound, _ = soundfile.read(recording.file, dtype="float32")
+    except soundfile.SoundFileError as error:
+        raise _undecoded(recording.file, error) from error
+    if len(sound) != recording.samples:
+        promised, there = (f"{count / RATE:.2f} s" for count in (recording.samples, len(sound)))
+        raise DataError(f"{recording.file} is cut: {promised} are promised, {there} are there: restore it")
+    return Utterance(speech.spectrogram(sound), recording.transcript, recording.seconds)
+
+
+def _drafts(found: Sequence[Recording], batch_size: int, seed: int) -> Iterator[Draft[Utterances]]:
+    waiting = defaultdict[int, list[Recording]](list)  # by whole seconds
+    for index in shuffled(len(found), seed):
+        bucket = waiting[int(found[index].seconds)]
+        bucket.append(found[index])
+        if len(bucket) == batch_size:
+            yield Draft(tuple(partial(read, each) for each in bucket), speech.batch)
+            bucket.clear()
+
+
+def _recording(path: Path, file: Path, said: str, soundfile: ModuleType) -> Recording:
+    """Return what a file's header and its transcript tell, once they agree."""
+    try:
+        header = soundfile.info(path)
+    except soundfile.SoundFileError as error:
+        raise _undecoded(path, error) from error
+    if (header.samplerate, header.channels) != (RATE, 1):
+        found = f"{header.samplerate} Hz in {header.channels} channel{'s' * (header.channels > 1)}"
+        raise DataError(f"{path} has {found}, where {RATE} Hz in 1 channel are needed: convert it")
+    try:
+        transcript = speech.transcribed(said)
+    except ValueError as error:
+        strange = sorted(set(said) - set(speech.SYMBOLS[1:]))
+        raise DataError(
+            f"{file} has {', '.join(map(repr, strange))} in the transcript of {path.stem}: "
+            "write it in capital letters, apostrophes and spaces"
+        ) from error
+    places = speech.halved(speech.frame_count(header.frames))
+    if places < speech.needed(transcript):
+        raise DataError(
+            f"{path} has {header.frames / RATE:.2f} s, which is too short for its transcript of {len(transcript)} "
+            f"symbols in {file}: restore both"
+        )
+    return Recording(path, header.frames, transcript)
+
+
+def _transcripts(file: Path) -> dict[str, str]:
+    """Return the transcripts of a file by name."""
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise DataError(f"cannot read {file}: {error.strerror}; {remedy(error)}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is no text in UTF-8: restore it") from error
+    pairs = [line.partition(" ") for line in lines if line.strip()]
+    found = {name: said.strip() for name, _, said in pairs}
+    for name, said in found.items():
+        if not said:
+            raise DataError(f"{file} has no transcript of {name}: write it behind the name, or remove the line")
+    return found
+
+
+def _root(folder: Path) -> Path:
+    """Return the folder of the speakers."""
+    check_folder(folder)
+    for subset in SUBSETS:
+        root = folder / subset
+        with readable(folder):
+            if next(root.glob(TRANSCRIPTS), None) is not None:
+                return root
+            if next(root.glob("*/*/*.flac"), None) is not None:
+                raise DataError(f"{root} has recordings and no .trans.txt beside them: restore the transcripts")
+    raise wrong_kind(folder, EXPECTED)
+
+
+def _undecoded(path: Path, error: Exception) -> DataError:
+    reason = str(error).partition(": ")[2].rstrip(".") or error
+    return DataError(f"cannot decode {path}: {reason}; restore it, or remove it")
+
+
+def _soundfile() -> ModuleType:
+    try:
+        import soundfile
+    except (ImportError, OSError) as error:  # the latter where its library is not there
+        raise UsageError("FLAC needs soundfile: pip install 'tbdprof[speech]'") from error
+    module: ModuleType = soundfile
+    return module

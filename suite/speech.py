@@ -1,0 +1,116 @@
+"""Speech: what a batch of utterances is, how sound becomes a spectrogram, and which symbols a transcript has.
+
+The spectrogram is that of the reference configuration (Amodei et al., 2015, arXiv:1512.02595, as MXNet's
+`example/speech_recognition` and deepspeech.pytorch make it): Hamming windows of 20 ms every 10 ms, the logarithm of one
+plus the magnitude of each frequency, then mean 0 and deviation 1 over the utterance.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+RATE = 16_000  # samples a second: LibriSpeech's
+WINDOW = 320  # samples, 20 ms
+STRIDE = 160  # samples, 10 ms
+BINS = WINDOW // 2 + 1
+BLANK = 0  # CTC's symbol for nothing
+SYMBOLS = "_'ABCDEFGHIJKLMNOPQRSTUVWXYZ "  # the blank first
+
+Floats = NDArray[np.float32]
+Whole = NDArray[np.int32]
+Value = TypeVar("Value", np.float32, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """What was said: its spectrogram (frames, 161), its transcript as symbols (length,), and how long it took."""
+
+    spectrogram: Floats
+    transcript: Whole
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Utterances:
+    """A batch of utterances, the longest first, each filled up to the longest.
+
+    Spectrograms, (batch, frames, 161), are filled up with zeros, the mean of each. Transcripts, (batch, symbols), are
+    filled up with blanks. `frames` and `lengths`, (batch,), count what is no padding. `seconds` is of all together.
+    """
+
+    spectrograms: Floats
+    frames: Whole
+    transcripts: Whole
+    lengths: Whole
+    seconds: float
+
+
+def batch(utterances: Sequence[Utterance]) -> Utterances:
+    """Return utterances as a batch, the longest first."""
+    ordered = sorted(utterances, key=lambda each: len(each.spectrogram), reverse=True)
+    return Utterances(
+        filled([each.spectrogram for each in ordered]),
+        np.array([len(each.spectrogram) for each in ordered], np.int32),
+        filled([each.transcript for each in ordered]),
+        np.array([len(each.transcript) for each in ordered], np.int32),
+        sum(each.seconds for each in ordered),
+    )
+
+
+def filled(arrays: Sequence[NDArray[Value]]) -> NDArray[Value]:
+    """Return arrays as one, each filled up with zeros to the longest along its first axis."""
+    shape = (len(arrays), max(len(each) for each in arrays), *arrays[0].shape[1:])
+    whole = np.zeros(shape, arrays[0].dtype)
+    for row, each in zip(whole, arrays, strict=True):
+        row[: len(each)] = each
+    return whole
+
+
+def frame_count(samples: int) -> int:
+    """Return how many windows lie within so many samples."""
+    return 0 if samples < WINDOW else 1 + (samples - WINDOW) // STRIDE
+
+
+def spectrogram(samples: NDArray[Any]) -> Floats:
+    """Return the spectrogram (frames, 161) of sound from -1 to 1 that is at least a window long."""
+    windows = np.lib.stride_tricks.sliding_window_view(samples, WINDOW)[::STRIDE]
+    magnitudes = np.abs(np.fft.rfft(windows * np.hamming(WINDOW), axis=1))
+    logarithms = np.log1p(magnitudes)
+    deviation = logarithms.std()
+    normalized = (logarithms - logarithms.mean()) / (deviation if deviation > 0 else 1)
+    return np.asarray(normalized, np.float32)
+
+
+def transcribed(text: str) -> Whole:
+    """Return a transcript as symbols; raises ValueError for a character that is none."""
+    return np.array([SYMBOLS.index(character, 1) for character in text], np.int32)
+
+
+def text(symbols: Whole) -> str:
+    """Return symbols as text."""
+    return "".join(SYMBOLS[symbol] for symbol in symbols)
+
+
+def needed(transcript: Whole) -> int:
+    """Return at how many places a transcript can be aligned at least: CTC puts a blank between a symbol and itself."""
+    return len(transcript) + int(np.count_nonzero(transcript[1:] == transcript[:-1]))
+
+
+def best_path(scores: NDArray[Any], lengths: Sequence[int]) -> list[str]:
+    """Return the text of each utterance of scores (places, batch, symbols): the likeliest of each place, collapsed."""
+    best = scores.argmax(2).T
+    found = []
+    for row, length in zip(best, lengths, strict=True):
+        path = row[:length]
+        starts = np.concatenate([[True], path[1:] != path[:-1]]) & (path != BLANK)
+        found.append(text(path[starts]))
+    return found
+
+
+def halved(frames: int) -> int:
+    """Return how many places a convolution of stride 2 makes of frames, half a kernel of zeros at both ends."""
+    return ceil(frames / 2)
