@@ -142,7 +142,7 @@ def _one(folder: Path, stems: Sequence[str]) -> str:
 def _line(source: Any, first: int, end: int) -> str:
     source.seek(first)
     line: bytes = source.read(end - first)
-    return line.decode("utf-8").rstrip("\r\n")
+    return line.decode("utf-8").strip()
 
 
 def _encoders(folder: Path, files: tuple[Path, Path], corpus: Corpus) -> tuple[Encode, Encode]:
