@@ -19,7 +19,6 @@ where the paper's would take too long. A narrower network has 8 heads, too, and 
 
 from math import sqrt
 
-from tbdprof.errors import UsageError
 from tbdprof.suite.workload import Config, Option, Options, Spec
 
 VOCABULARY = 37_000
@@ -43,15 +42,8 @@ def learning_rate(step: int, width: int, warmup: int) -> float:
 
 
 def dropout(options: Options) -> float:
-    """Return the share of values that dropout takes out; raises UsageError for what is none."""
-    told = options["dropout"]
-    try:
-        share = float(told)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise UsageError(f"--dropout is {told!r}: give a share from 0 up to 1, as {DROPOUT}")
-    return share
+    """Return the share of values that dropout takes out."""
+    return DROPOUT if options["dropout"] == "on" else 0.0
 
 
 def sample_bytes(options: Options) -> int:
@@ -85,7 +77,7 @@ SPEC = Spec(
     default_batch={"cpu": 4, "cuda": 128},
     optimizer="Adam, betas 0.9 and 0.98; learning rate rising for 4,000 steps, then falling with their root",
     options=(
-        Option("dropout", str(DROPOUT), "share of values that dropout takes out"),
+        Option("dropout", "on", "whether a tenth of the values is dropped that a sub-layer puts out", ("on", "off")),
         Option("warmup", WARMUP, "steps over which the learning rate rises"),
         Option("width", WIDTH, "of the embedding and of every layer; 4 times as much between a block's dense layers"),
         Option("layers", LAYERS, "of the encoder, and as many of the decoder"),

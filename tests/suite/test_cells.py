@@ -27,7 +27,7 @@ TINY: dict[str, dict[str, Any]] = {
     "a3c": {"actors": 1},
     "transformer": {"batch_size": 1, "layers": 2, "vocabulary": 4000},
 }
-# The Transformer's embedding, and a block of the encoder and of the decoder, twice: the paper's has three times as many.
+# The Transformer's embedding, and twice a block of the encoder and of the decoder: the paper's has three times as many.
 SMALLER = {"transformer": 4000 * 512 + 2 * (3_152_384 + 4_204_032)}
 # Of A3C an actor's copy is trained; in Keras, whose optimizer changes the shared network itself, that is, too.
 TRAINED_NETWORKS = {("a3c", "tensorflow"): 2}

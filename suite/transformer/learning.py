@@ -1,0 +1,14 @@
+"""How the Transformer shows that it learns: a narrow one on the generated language of both translators."""
+
+from tbdprof.suite.learning import Build, Check, Learned, Setting, Told
+from tbdprof.suite.transformer import SPEC
+from tbdprof.suite.translation_learning import learn
+
+
+def run(build: Build, setting: Setting, told: Told) -> Learned:
+    """Train a Transformer of 2 + 2 layers on generated sentences, its learning rate rising for a part of the steps."""
+    return learn(CHECK, SPEC, build, setting, told)
+
+
+_OPTIONS = {"width": 64, "layers": 2, "vocabulary": 40, "warmup": 200}
+CHECK = Check(run, _OPTIONS, batch_size=8, steps=400)
