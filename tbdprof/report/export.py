@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tbdprof.consumed import StepCountKind
 from tbdprof.errors import UsageError
 from tbdprof.recording import Recording
 from tbdprof.records import KINDS, AllocationKind, KernelKind, Operation, Phase, Role, SpanKind
@@ -30,6 +31,7 @@ CODES = {
     ("allocation", "kind"): AllocationKind,
     ("owner", "role"): Role,
     ("kernel", "kind"): KernelKind,
+    ("step_count", "kind"): StepCountKind,
 }
 
 

@@ -1,6 +1,9 @@
 """Other units than the run's own, padding and lengths, from the counts of steps."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fake_loop import WHOLE
@@ -10,7 +13,7 @@ from make import run
 from tbdprof.analysis.summary import Summary, summarize
 from tbdprof.consumed import Consumed
 from tbdprof.profiler import Profiler
-from tbdprof.report import terminal
+from tbdprof.report import export, terminal
 from tbdprof.report.json_report import document
 
 # Two batches in turn: 4 sentences of 10 and of 30 words, of which 4 and 20 are padding.
@@ -81,3 +84,11 @@ def test_the_terminal_shows_each_unit_the_padding_and_the_lengths():
     assert "15.0 % of the tokens that were computed; not counted as work" in text
     assert "longest source of a step: 10, 30 in the memory window, 10 to 30 in the whole run" in text
     assert "FLOP a token" in text
+
+
+def test_the_counts_of_steps_are_exported_by_name(tmp_path: Path):
+    export.write(SUMMARY.recording, tmp_path / "plain.sqlite", "sqlite")
+
+    with closing(sqlite3.connect(tmp_path / "plain.sqlite")) as connection:
+        rows = connection.execute("SELECT kind, name, sum(value) FROM step_count WHERE window = 2 GROUP BY kind, name")
+        assert rows.fetchall() == [("length", "source", 50), ("padding", "tokens", 28), ("units", "sentences", 12)]
