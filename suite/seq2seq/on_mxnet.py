@@ -113,8 +113,14 @@ def on_device(batch: SentencePairs, config: Config) -> Batch:
     """Return a batch as MXNet's arrays."""
     words = np.concatenate([np.full_like(batch.target[:, :1], START), batch.target[:, :-1]], 1)
     counted = np.arange(batch.target.shape[1]) < batch.target_lengths[:, None]
-    arrays = (batch.source.T, batch.source_lengths, words.T, batch.target.T, counted.T)
-    return Batch(*(as_array(values, config) for values in arrays), consumed(batch, "sentences"))
+    return Batch(
+        source=as_array(batch.source.T, config),
+        lengths=as_array(batch.source_lengths, config),
+        words=as_array(words.T, config),
+        answers=as_array(batch.target.T, config),
+        counted=as_array(counted.T, config),
+        consumed=consumed(batch, "sentences"),
+    )
 
 
 def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:

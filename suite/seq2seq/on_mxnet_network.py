@@ -153,7 +153,7 @@ class Step(nn.HybridBlock):  # type: ignore[misc]
             self.scale = self.params.get("scale", shape=(1,), init="ones")
             self.attention = nn.Dense(width, in_units=3 * width, use_bias=False, prefix="attention_")
 
-    def hybrid_forward(  # noqa: PLR0913 - a hybrid block takes arrays and lists of them, no tuple of both
+    def hybrid_forward(
         self,
         F: Any,  # noqa: N803
         word: Any,

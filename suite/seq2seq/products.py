@@ -42,6 +42,8 @@ ENCODINGS: Mapping[str, Mapping[str, Encoding]] = {
     "torch": {"fused": Encoding(False, _longest_backwards), "cell": Encoding(without_gradient=_both_directions)},
     # Its operator makes the gradients of all states, and has a column by which it shuts the gates at padding.
     "mxnet": {"fused": Encoding(columns=1), "cell": Encoding(without_gradient=_both_directions)},
+    # Its loops make the same gradients at every step, the first one's too.
+    "tensorflow": {"fused": Encoding(), "cell": Encoding()},
 }
 
 

@@ -1,0 +1,211 @@
+"""Seq2Seq's network in TensorFlow's Keras. The batch is the first axis, time the second."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow import keras
+from tensorflow.keras import layers
+
+from tbdprof.suite.inputs import END, START
+from tbdprof.suite.seq2seq.architecture import GATES, SOURCE_WORDS, TARGET_WORDS
+
+State = tuple[tf.Tensor, tf.Tensor]  # a cell's output and its memory, each (batch, width)
+
+
+class Memory(NamedTuple):
+    """What the decoder knows of the source."""
+
+    values: tf.Tensor  # (batch, source, 2 × width)
+    keys: tf.Tensor  # (batch, source, width)
+    words: tf.Tensor  # (batch, source), True where there is a word
+
+
+class GateCell(layers.Layer):  # type: ignore[misc]
+    """An LSTM's step, each gate computed by products of its own."""
+
+    def __init__(self, width: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.state_size = [width, width]
+        self.output_size = width
+        self.of_input = [layers.Dense(width, name=f"{gate}_of_input", dtype=self.dtype_policy) for gate in GATES]
+        self.of_state = [
+            layers.Dense(width, use_bias=False, name=f"{gate}_of_state", dtype=self.dtype_policy) for gate in GATES
+        ]
+
+    def build(self, shape: tuple[int | None, ...]) -> None:
+        """Make the weights for inputs of a shape."""
+        for own, last in zip(self.of_input, self.of_state, strict=True):
+            own.build(shape)
+            last.build((None, self.output_size))
+
+    def call(self, x: tf.Tensor, state: Sequence[tf.Tensor], training: bool = False) -> tuple[tf.Tensor, State]:
+        """Return the output and the state after an input (batch, inputs)."""
+        output, memory = state
+        sums = (own(x) + last(output) for own, last in zip(self.of_input, self.of_state, strict=True))
+        admit, forget, candidate, put_out = sums
+        memory = tf.sigmoid(forget) * memory + tf.sigmoid(admit) * tf.tanh(candidate)
+        output = tf.sigmoid(put_out) * tf.tanh(memory)
+        return output, (output, memory)
+
+
+def recurrent(width: int, *, fused: bool, back: bool, name: str, dtype: Any) -> layers.RNN:
+    """Return one direction of the encoder's layer; Keras' own uses cuDNN where there is one."""
+    settings = {"return_sequences": True, "return_state": True, "go_backwards": back, "name": name, "dtype": dtype}
+    return (
+        layers.LSTM(width, **settings) if fused else layers.RNN(GateCell(width, name="cell", dtype=dtype), **settings)
+    )
+
+
+def cell(width: int, *, fused: bool, name: str, dtype: Any) -> layers.Layer:
+    """Return a cell, Keras' own or one written out."""
+    return (layers.LSTMCell if fused else GateCell)(width, name=name, dtype=dtype)
+
+
+class Encoder(layers.Layer):  # type: ignore[misc]
+    """Words of the source to what the decoder attends to and starts from."""
+
+    def __init__(self, width: int, *, fused: bool, dropout: float, seed: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        policy = self.dtype_policy
+        self.embedding = layers.Embedding(SOURCE_WORDS, width, name="embedding", dtype=policy)
+        self.dropout = layers.Dropout(dropout, seed=seed, name="dropout", dtype=policy)
+        self.ahead = recurrent(width, fused=fused, back=False, name="forward", dtype=policy)
+        self.back = recurrent(width, fused=fused, back=True, name="backward", dtype=policy)
+
+    def call(self, source: tf.Tensor, words: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, State, State]:
+        """Return the outputs (batch, source, 2 × width) and the last state of each direction; at padding it stays."""
+        x = self.dropout(self.embedding(source), training=training)
+        ahead, *last = self.ahead(x, mask=words)
+        back, *first = self.back(x, mask=words)
+        return tf.concat([ahead, tf.reverse(back, [1])], 2), tuple(last), tuple(first)
+
+
+class Decoder(layers.Layer):  # type: ignore[misc]
+    """Words of the target, and the memory of the source, to the logits of the next words."""
+
+    def __init__(self, width: int, *, fused: bool, dropout: float, seed: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        policy = self.dtype_policy
+        self.embedding = layers.Embedding(TARGET_WORDS, width, name="embedding", dtype=policy)
+        self.dropout = layers.Dropout(dropout, seed=seed + 1, name="dropout", dtype=policy)
+        self.first = cell(width, fused=fused, name="first", dtype=policy)
+        self.second = cell(width, fused=fused, name="second", dtype=policy)
+        self.memory = layers.Dense(width, use_bias=False, name="memory", dtype=policy)
+        self.attention = layers.Dense(width, use_bias=False, name="attention", dtype=policy)
+        self.projection = layers.Dense(TARGET_WORDS, use_bias=False, name="projection", dtype=policy)
+        self.scale = self.add_weight(shape=(), initializer="ones", name="scale")
+
+    def remember(self, outputs: tf.Tensor, words: tf.Tensor) -> Memory:
+        """Return the memory of a source: what the encoder put out, and its keys."""
+        return Memory(outputs, self.memory(outputs), words)
+
+    def call(
+        self,
+        words: tf.Tensor,
+        memory: Memory,
+        states: tuple[State, State],
+        training: bool = False,
+    ) -> tf.Tensor:
+        """Return the logits (batch, target, words) after each word (batch, target)."""
+        embedded = tf.transpose(self.embedding(words), (1, 0, 2))
+        steps = tf.shape(embedded)[0]
+        inputs = tf.TensorArray(embedded.dtype, steps).unstack(embedded)
+
+        def body(number: tf.Tensor, attention: tf.Tensor, states: Any, vectors: tf.TensorArray) -> tuple[Any, ...]:
+            attention, states = self.step(inputs.read(number), attention, memory, states, training=training)
+            return number + 1, attention, states, vectors.write(number, attention)
+
+        begun = (0, tf.zeros_like(embedded[0]), states, tf.TensorArray(embedded.dtype, steps))
+        *_, vectors = tf.while_loop(lambda number, *_: number < steps, body, begun)
+        return self.projection(tf.transpose(vectors.stack(), (1, 0, 2)))
+
+    def step(
+        self, word: tf.Tensor, attention: tf.Tensor, memory: Memory, states: tuple[State, State], *, training: bool
+    ) -> tuple[tf.Tensor, tuple[State, State]]:
+        """Return the attention vector (batch, width) and the states after an embedded word."""
+        x = self.dropout(tf.concat([word, attention], 1), training=training)
+        output, first = self.first(x, states[0])
+        query, second = self.second(self.dropout(output, training=training), states[1])
+        return self.attend(query, memory), (tuple(first), tuple(second))
+
+    def attend(self, query: tf.Tensor, memory: Memory) -> tf.Tensor:
+        """Return the attention vector of a query (batch, width)."""
+        scores = tf.cast(self.scale, query.dtype) * tf.linalg.matvec(memory.keys, query)
+        shares = tf.nn.softmax(tf.where(memory.words, scores, tf.constant(-np.inf, scores.dtype)))
+        context = tf.linalg.matvec(memory.values, shares, transpose_a=True)
+        return self.attention(tf.concat([query, context], 1))
+
+
+class Seq2Seq(keras.Model):  # type: ignore[misc]
+    """Sentences and the words of their translations so far to the logits of the next words."""
+
+    def __init__(self, width: int, *, fused: bool, dropout: float, seed: int, policy: str) -> None:
+        super().__init__(name="seq2seq", dtype=policy)
+        settings = {"fused": fused, "dropout": dropout, "seed": seed, "dtype": policy}
+        self.encoder = Encoder(width, name="encoder", **settings)
+        self.decoder = Decoder(width, name="decoder", **settings)
+
+    def call(self, source: tf.Tensor, lengths: tf.Tensor, words: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Return the logits (batch, target, words); source (batch, source), lengths (batch,)."""
+        memory, states = self.read(source, lengths, training=training)
+        return self.decoder(words, memory, states, training=training)
+
+    def read(
+        self, source: tf.Tensor, lengths: tf.Tensor, *, training: bool = False
+    ) -> tuple[Memory, tuple[State, State]]:
+        """Return what the decoder knows of the source, and its first states."""
+        words = tf.sequence_mask(lengths, tf.shape(source)[1])
+        outputs, last, first = self.encoder(source, words, training=training)
+        return self.decoder.remember(outputs, words), (last, first)
+
+    def translate(self, source: tf.Tensor, lengths: tf.Tensor, longest: int) -> NDArray[np.int32]:
+        """Return the likeliest words one after the other (batch, at most `longest`), until each row has its END."""
+        memory, states = self.read(source, lengths)
+        word, attention = tf.fill(tf.shape(lengths), START), tf.zeros_like(memory.keys[:, 0])
+        words: list[NDArray[np.int32]] = []
+        ended = np.zeros(len(lengths), bool)
+        while len(words) < longest and not ended.all():
+            embedded = self.decoder.embedding(word)
+            attention, states = self.decoder.step(embedded, attention, memory, states, training=False)
+            word = tf.argmax(self.decoder.projection(attention), 1, tf.int32)
+            words.append(word.numpy())
+            ended |= words[-1] == END
+        return np.stack(words, 1)
+
+
+def parts(model: Seq2Seq) -> dict[str, list[keras.Variable]]:
+    """Return by name, as `initial` has them, the variables whose rows, once transposed, make each weight."""
+    encoder, decoder = model.encoder, model.decoder
+    cells = {
+        "encoder.forward": encoder.ahead.cell,
+        "encoder.backward": encoder.back.cell,
+        "decoder.first": decoder.first,
+        "decoder.second": decoder.second,
+    }
+    found = {
+        "encoder.embedding.weight": [encoder.embedding.embeddings],
+        "decoder.embedding.weight": [decoder.embedding.embeddings],
+        **{f"decoder.{name}.weight": [getattr(decoder, name).kernel] for name in ("memory", "attention", "projection")},
+    }
+    for name, each in cells.items():
+        found |= {f"{name}.{kind}": variables for kind, variables in of_cell(each).items()}
+    return found
+
+
+def of_cell(cell: layers.Layer) -> dict[str, list[keras.Variable]]:
+    """Return a cell's variables by their kinds."""
+    if isinstance(cell, GateCell):
+        return {
+            "input": [gate.kernel for gate in cell.of_input],
+            "state": [gate.kernel for gate in cell.of_state],
+            "bias": [gate.bias for gate in cell.of_input],
+        }
+    return {"input": [cell.kernel], "state": [cell.recurrent_kernel], "bias": [cell.bias]}
+
+
+def from_torch(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Return a weight, by its name in `initial`, in the order of axes it has here: products' inputs come first."""
+    return values if values.ndim == 1 or "embedding" in name else values.T
