@@ -1,15 +1,21 @@
 """Actors that train side by side, each in a thread of its own, and how a loop takes their updates one at a time.
 
-An actor begins no update while one that it finished is not taken: it is at most one ahead of the loop. Updates that
-end while all are paused, or that were not taken before, are handed to no step: else the first steps after a pause
-would end at once, and their window would show work that was done before it. A single actor trains in the thread that
-asks, so that there is an order of all that happens, and it is the same in every run.
+An actor begins its next update when the loop asks for another one after taking its last: it is at most one finished
+update ahead of the loop. A pause is cut out of the actors' time: an update that ends so many seconds after a pause
+began is taken so many seconds after it is over, when it would have ended without one, and its actor rests until then.
+So actors stay as far apart as they were, each update is taken once, and the steps that follow a pause last as long as
+those before it. What was done of those updates in the pause is missing from the steps after it: each actor but one
+lacks half an update on average, with two actors within the first step.
+
+A single actor trains in the thread that asks: so that there is one order of all that happens, the same in every run.
 """
 
 import atexit
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tbdprof.errors import UsageError
 
@@ -23,7 +29,7 @@ class Actors:
 
     def __init__(self, updates: Sequence[Update]) -> None:
         self._updates = updates
-        self._gate = _Gate()
+        self._gate = Gate()
         self._threads: list[threading.Thread] = []
         # The threads do not hold this object: where it is let go, they end.
         weakref.finalize(self, self._gate.end).atexit = False
@@ -54,44 +60,58 @@ class Actors:
 
     def _start(self) -> None:
         for number, update in enumerate(self._updates):
-            thread = threading.Thread(
-                target=_act, args=(self._gate, number, update), name=f"actor{number}", daemon=True
-            )
+            arguments = (self._gate, number, update)
+            thread = threading.Thread(target=_act, args=arguments, name=f"actor{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
 
-class _Gate:
+@dataclass(slots=True)
+class _Finished:
+    """An update that is not taken yet."""
+
+    units: float
+    due: float  # when it may be taken, by the clock; while all are paused: how long after that
+
+
+class Gate:
     """Where the loop and the actors meet."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.ended = False
+        self._clock = clock
         self._changed = threading.Condition()
         self._open = False
+        self._paused = 0.0  # when the last pause began
         self._computing = 0
-        self._finished: dict[int, float] = {}  # by actor, in the order in which they ended
+        self._finished: dict[int, _Finished] = {}  # by actor
+        self._resting: int | None = None  # the actor whose update was taken last, until another one is asked for
         self._error: BaseException | None = None
 
     def take(self) -> float:
         """Let actors go on, and return what the next one has done; raises what an actor raised."""
         with self._changed:
-            self._open = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._finished or self.ended)
-            if self._error is not None:
-                raise self._error
-            if self.ended:
-                raise UsageError(_ENDED)
-            units = self._finished.pop(next(iter(self._finished)))
-            self._changed.notify_all()
-            return units
+            self._go_on()
+            while True:
+                if self._error is not None:
+                    raise self._error
+                if self.ended:
+                    raise UsageError(_ENDED)
+                first = min(self._finished, key=lambda number: self._finished[number].due, default=None)
+                left = None if first is None else self._finished[first].due - self._clock()
+                if first is not None and left is not None and left <= 0:
+                    self._resting = first
+                    return self._finished.pop(first).units
+                self._changed.wait(left)
 
     def pause(self) -> None:
-        """Let no actor begin, wait for those that are in an update, and forget what was not taken."""
+        """Let no actor begin, and wait for those that are in an update."""
         with self._changed:
-            self._open = False
+            if self._open:
+                self._open, self._paused = False, self._clock()
+                for each in self._finished.values():
+                    each.due = max(0.0, each.due - self._paused)
             self._changed.wait_for(lambda: not self._computing)
-            self._finished.clear()
 
     def end(self) -> None:
         """Let no actor begin again."""
@@ -102,22 +122,34 @@ class _Gate:
     def enter(self, number: int) -> bool:
         """Wait until an actor may begin an update; return false where it is to end."""
         with self._changed:
-            self._changed.wait_for(lambda: self.ended or (self._open and number not in self._finished))
+            self._changed.wait_for(lambda: self.ended or self._may_begin(number))
             self._computing += not self.ended
             return not self.ended
 
-    def leave(self, number: int, units: float | None, error: BaseException | None) -> None:
+    def leave(self, number: int, units: float | None, error: BaseException | None = None) -> None:
         """Say that an actor's update ended, with what it consumed or by an error, which ends all."""
         with self._changed:
             self._computing -= 1
             if units is not None:
-                self._finished[number] = units
-            if error is not None and self._error is None:
+                now = self._clock()
+                self._finished[number] = _Finished(units, now if self._open else now - self._paused)
+            elif self._error is None:
                 self._error, self.ended = error, True
             self._changed.notify_all()
 
+    def _may_begin(self, number: int) -> bool:
+        return self._open and number not in self._finished and number != self._resting
 
-def _act(gate: _Gate, number: int, update: Update) -> None:
+    def _go_on(self) -> None:
+        if not self._open:
+            self._open = True
+            for each in self._finished.values():
+                each.due += self._clock()
+        self._resting = None
+        self._changed.notify_all()
+
+
+def _act(gate: Gate, number: int, update: Update) -> None:
     """Make updates until the gate ends it."""
     while gate.enter(number):
         units: float | None = None

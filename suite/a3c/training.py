@@ -44,7 +44,7 @@ class Workload:
         return self.actors.step()
 
     def pause(self) -> None:
-        """Let each actor end the update it is in; updates that were not taken by a step count nowhere."""
+        """Let each actor end the update it is in; return when none computes."""
         self.actors.pause()
 
     def close(self) -> None:
