@@ -4,7 +4,7 @@ MXNet's engine lets one operator at a time write an array: two actors' updates o
 whole, while updates of several parameters may interleave.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mxnet as mx
@@ -107,21 +107,30 @@ class Agent:
         logits, values = self._copy(seen)
         return logits.asnumpy(), values.asnumpy()
 
-    def learn(self, rollout: Rollout) -> mx.nd.NDArray:
-        """Change the shared parameters by the gradients of the copy; return the loss."""
+    def learn(self, rollout: Rollout) -> Callable[[], float]:
+        """Change the shared parameters by the gradients of the copy; return what waits for the loss."""
         with autograd.record():
             loss = self.loss(rollout)
         loss.backward()
-        gluon.utils.clip_global_norm(self._gradients, LARGEST_NORM, check_isfinite=False)
+        clip(self._gradients)
         self._trainer.step(1)  # the loss is a sum
-        return loss
+        return loss.asscalar  # type: ignore[no-any-return]
 
     def loss(self, rollout: Rollout) -> mx.nd.NDArray:
         """Return the loss of steps that were played, by the copy."""
         self._observations[:] = rollout.observations
         self._actions[:] = rollout.actions
         self._returns[:] = rollout.returns
-        return loss_of(*self._copy(self._observations), self._actions, self._returns)
+        logits, values = self._copy(self._observations)
+        return loss_of(logits, values, self._actions, self._returns)
+
+
+def clip(gradients: Sequence[mx.nd.NDArray]) -> None:
+    """Scale gradients down to the largest norm of all; Gluon's own function does so in float32 alone."""
+    norm = mx.nd.add_n(*(mx.nd.norm(each).square() for each in gradients)).sqrt()
+    scale = mx.nd.minimum(LARGEST_NORM / norm, 1)
+    for each in gradients:
+        each *= scale
 
 
 def loss_of(

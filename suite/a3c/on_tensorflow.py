@@ -73,12 +73,13 @@ class Agent:
         logits, values = self._evaluate(channels_last(observations, self._config))
         return logits.numpy(), values.numpy()
 
-    def learn(self, rollout: Rollout) -> tf.Tensor:
-        """Change the shared parameters by the gradients of the copy; return the loss."""
+    def learn(self, rollout: Rollout) -> Callable[[], float]:
+        """Change the shared parameters by the gradients of the copy; return what waits for the loss."""
         with tf.device(device_of(self._config)):
             actions = tf.constant(rollout.actions)
             returns = tf.constant(rollout.returns, dtype_of(self._config))
-        return self._learn(channels_last(rollout.observations, self._config), actions, returns)
+        loss = self._learn(channels_last(rollout.observations, self._config), actions, returns)
+        return loss.numpy  # type: ignore[no-any-return]
 
 
 def copying(shared: Network, copy: Network, device: str) -> Traced:
@@ -102,7 +103,8 @@ def evaluating(copy: Network, dtype: tf.DType, device: str) -> Traced:
     @tf.function(jit_compile=False, input_signature=[seen])  # type: ignore[untyped-decorator]
     def evaluate(observations: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.device(device):
-            return copy(observations)
+            logits, values = copy(observations)
+            return logits, values
 
     evaluate.get_concrete_function()
     return evaluate  # type: ignore[no-any-return]
@@ -121,7 +123,8 @@ def learning(shared: Network, copy: Network, optimizer: keras.optimizers.RMSprop
     def learn(observations: tf.Tensor, actions: tf.Tensor, returns: tf.Tensor) -> tf.Tensor:
         with tf.device(device):
             with tf.GradientTape() as tape:
-                loss = loss_of(*copy(observations), actions, returns)
+                logits, values = copy(observations)
+                loss = loss_of(logits, values, actions, returns)
             gradients = tape.gradient(loss, copy.trainable_variables)
             clipped, _ = tf.clip_by_global_norm(gradients, LARGEST_NORM)
             optimizer.apply(clipped, shared.trainable_variables)

@@ -4,7 +4,7 @@ torch's own RMSprop adds epsilon to the root and not to the mean square within i
 frameworks do: here a class after it changes that, and what is changed: parameters and squares that all actors share.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypedDict
 
 import numpy as np
@@ -119,14 +119,14 @@ class Agent:
             logits, values = self._copy(seen)
         return logits.to(self._returns).cpu().numpy(), values.to(self._returns).cpu().numpy()
 
-    def learn(self, rollout: Rollout) -> Tensor:
-        """Change the shared parameters by the gradients of the copy; return the loss."""
+    def learn(self, rollout: Rollout) -> Callable[[], float]:
+        """Change the shared parameters by the gradients of the copy; return what tells the loss."""
         self._optimizer.zero_grad()
         loss = self.loss(rollout)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self._copy.parameters(), LARGEST_NORM)
         self._optimizer.step()
-        return loss.detach()
+        return loss.detach().item
 
     def loss(self, rollout: Rollout) -> Tensor:
         """Return the loss of steps that were played, by the copy."""

@@ -1,6 +1,6 @@
 """A3C as it trains, whatever the framework: actors with their players and their agents, which a framework makes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -23,8 +23,8 @@ class Agent(Protocol):
     def evaluate(self, observations: NDArray[np.float32]) -> tuple[Floats, Floats]:
         """Return the policy's logits, (batch, actions), and the values, (batch,), by the copy."""
 
-    def learn(self, rollout: Rollout) -> Any:
-        """Change the shared parameters by the gradients of the copy; return the loss, as the framework has it."""
+    def learn(self, rollout: Rollout) -> Callable[[], Any]:
+        """Change the shared parameters by the gradients of the copy; return what waits for the loss and tells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Workload:
         self.pause()
         agent = self.agents[0]
         agent.copy_shared()
-        return float(agent.learn(batch))
+        return float(agent.learn(batch)())
 
     def predict(self, inputs: NDArray[np.float32]) -> tuple[Floats, Floats]:
         """Return the policy's logits and the values of observations by the shared parameters, all actors paused."""
