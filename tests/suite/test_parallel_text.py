@@ -89,6 +89,14 @@ def test_batches_go_on_over_the_ends_of_passes(tmp_path: Path):
     assert max(found.values()) - min(found.values()) <= 4  # what a bucket holds of a pass is used in the next
 
 
+def test_a_sentence_is_in_one_batch_of_a_pass(tmp_path: Path):
+    folder = parallel_text(tmp_path, [(f"e{n}", f"v{n}") for n in range(6)])
+
+    found = sources(read(folder, 6, size=Sentences(3)))
+
+    assert sorted(found[:6]) == sorted(found[6:12]) == sorted(found[12:]) == [(MARKS + n,) for n in range(6)]
+
+
 def test_a_configuration_with_data_reads_it(tmp_path: Path):
     folder = parallel_text(tmp_path, PAIRS)
     config = Config(4, seed=7, data=folder)
@@ -234,6 +242,19 @@ def test_what_is_broken_is_one_line_that_names_the_file(tmp_path: Path, files: d
     with pytest.raises(DataError) as broken:
         read(tmp_path, 1)
     assert str(broken.value) == line.replace("DIR", str(tmp_path))
+
+
+@pytest.mark.parametrize(("held", "line"), [(b"a\nb\xc3", 2), (b"a\n\xffb\nc\n", 2), (b"\xe2\x82\n", 1)])
+@pytest.mark.parametrize("block", [1, 1 << 24])
+def test_an_index_is_made_of_utf_8_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bytes, line: int, block: int
+):
+    monkeypatch.setattr(reader, "BLOCK", block)
+    file = tmp_path / "train.en"
+    file.write_bytes(held)
+
+    with pytest.raises(DataError, match=rf"train\.en, line {line}: not UTF-8 \("):
+        reader.indexed(file)
 
 
 @pytest.mark.parametrize("taken", [lambda: read, lambda: reader.indexed], ids=["vocabulary", "index"])

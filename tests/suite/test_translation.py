@@ -79,6 +79,7 @@ def test_buckets_by_sentences_are_ten_words_wide_as_in_tensorflow_nmt():
 
     assert size.buckets(np.array([1, 9, 10, 19, 20, 49, 50, 51]), IWSLT15.limit).tolist() == [0, 0, 1, 1, 2, 4, 5, 5]
     assert [size.sentences(bucket, IWSLT15.limit) for bucket in range(6)] == [128] * 6
+    assert size.buckets(np.array([1, 4, 5, 6]), 6).tolist() == [1, 4, 5, 5]  # cut at 5 words: one wide
 
 
 def test_buckets_by_tokens_widen_by_a_tenth_as_in_tensor2tensor():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tbdprof.errors import UsageError
+from tbdprof.suite import translation_learning
 from tbdprof.suite.inputs import END, START, SentencePairs
 from tbdprof.suite.learning import Check, Learned, Point, Setting
 from tbdprof.suite.translation import MARKS
@@ -129,8 +130,11 @@ def test_chance_and_the_frequencies_are_those_of_the_held_out_sentences():
     found = learned(Known(language(0).translation, 0.9))
 
     assert 0.5 < found.chance < 5
-    assert found.frequency_loss is not None
-    assert 2.5 < found.frequency_loss < np.log(WORDS - MARKS + 1)  # of 20 words and `END`, not all as frequent
+    judged = sentences(64, np.random.default_rng((0, translation_learning._JUDGED)), held_out=True)
+    words = [word for each in judged for word in (*language(0).translation(each), END)]
+    losses = [-np.log(words.count(word) / len(words)) for word in words]
+    assert found.frequency_loss == pytest.approx(np.mean(losses))
+    assert 2.5 < np.mean(losses) < np.log(WORDS - MARKS + 1)  # of 20 words and `END`, not all as frequent
 
 
 @pytest.mark.parametrize(("loss", "quality", "expected"), [(1.9, 22.0, True), (2.0, 22.0, False), (1.9, 21.9, False)])
