@@ -11,6 +11,10 @@ The batch size counts sentences of 32 tokens: it is a budget of 32 × batch size
 authors' code has it, and not a number of sentences. Sentences of like length share a batch, so it holds more short ones
 or fewer long ones. Throughput counts the tokens of both sides, each target's end among them and no padding.
 
+The embedding's gradient is the sum of one for each of its three uses. Those of the lookups are as large as the whole
+embedding, too: 75,776,000 bytes at its full size in fp32. Before they are added up they count as gradients of maps, of
+which torch holds two at once, MXNet three and TensorFlow two.
+
 The learning rate rises over the first 4,000 steps and falls then with the root of the steps. A short run is thus all
 warm-up: after 100 steps the rate is 1.7e-5, where its largest is 7.0e-4. Each step computes what any later one does.
 `--warmup` shortens the rise; `--width`, `--layers` and `--vocabulary` make the same network smaller, for trying it

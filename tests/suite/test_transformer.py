@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from math import cos, sin, sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from data_sets import parallel_text
 
 from tbdprof import suite
 from tbdprof.consumed import Consumed
@@ -311,3 +313,17 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
     with pytest.raises(UsageError) as caught:
         on_torch.build(SPEC, suite.configure(SPEC, options={"width": 20}))
     assert str(caught.value) == "--width is 20: give a multiple of 8, one part for each head"
+
+
+@every_framework
+def test_a_data_sets_sentences_are_read_in_subwords(framework: str, tmp_path: Path) -> None:
+    module = {"torch": on_torch, "mxnet": on_mxnet, "tensorflow": on_tensorflow}[framework]
+    lines = [(f"the {word} dog sees a cat", f"ein {word} hund sieht eine katze") for word in ("old", "new", "red") * 20]
+    options = SMALL.options | {"layers": 1, "vocabulary": 80}
+    folder = parallel_text(tmp_path / "text", lines, ("en", "de"))
+    workload = module.build(SPEC, suite.configure(SPEC, batch_size=2, options=options, data=folder))
+    consumed: Consumed = workload.step()
+
+    assert len(workload.inputs) == 0
+    assert consumed.lengths["source"] >= 6  # words, each of one subword or more
+    assert consumed.units >= (6 + 6 + 1) * consumed.also["sentences"] > 0
