@@ -35,12 +35,13 @@ PARAMETERS = 677_943
 
 
 def sample_bytes(options: Options) -> int:
-    """Return what the actors' networks save in fp32 of a step that was played, if all go backward at once.
+    """Return what torch saves in fp32 of a step that was played, where all actors are about to go backward at once.
 
-    That is the observation and, of each layer, what it puts out.
+    That is the observation, the maps of the three layers before the answers, the policy and its logarithm, how much
+    more came of the step than its value, and the number of the action.
     """
-    saved = FRAMES * SIDE**2 + 16 * 20**2 + 32 * 9**2 + 256 + 4 * ACTIONS + 4
-    return 4 * int(options["actors"]) * saved
+    saved = FRAMES * SIDE**2 + 16 * 20**2 + 32 * 9**2 + 256 + 2 * ACTIONS + 1
+    return int(options["actors"]) * (4 * saved + 8)
 
 
 def sample_flops(config: Config, _framework: str) -> float:

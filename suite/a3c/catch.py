@@ -1,9 +1,9 @@
 """A small game in which learning is seen within minutes: catch what falls.
 
-A block falls from a random column of a board of 7×7 places, one place a step; the player moves a paddle in the bottom
-row, by Pong's actions right and left, with fire or without. An episode has six steps, and ends with a reward of 1
-where the block meets the paddle and of -1 where it does not. The board is drawn in the middle of frames of 84×84
-pixels, each place 12×12 of them.
+A block falls from a random column of a board of 6×6 places, one place a step; the player moves a paddle in the bottom
+row, by Pong's actions right and left, with fire or without. An episode has five steps, and ends with a reward of 1
+where the block meets the paddle and of -1 where it does not. The board is drawn in frames of 84×84 pixels, each place
+14×14 of them.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tbdprof.suite.a3c import FRAMES, SIDE
 
-PLACES = 7  # of the board, in each direction
+PLACES = 6  # of the board, in each direction
 MOVES = (0, 0, 1, -1, 1, -1)  # of the paddle, by Pong's actions
 FALLS = PLACES - 1  # steps of an episode
 

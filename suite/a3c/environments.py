@@ -47,7 +47,8 @@ class Synthetic:
 
     def __init__(self, random: np.random.Generator) -> None:
         self._random = random
-        self._frames = random.integers(256, size=(_POOL + FRAMES, SIDE, SIDE), dtype=np.uint8)
+        pool = random.integers(256, size=(_POOL, SIDE, SIDE), dtype=np.uint8)
+        self._frames = np.concatenate([pool, pool[: FRAMES - 1]])
         self._place = 0
         self._points = [0, 0]
 
@@ -67,7 +68,8 @@ class Synthetic:
         return self._seen(), reward, LAST_POINT in self._points
 
     def _seen(self) -> Observation:
-        return self._frames[self._place : self._place + FRAMES]
+        seen: Observation = self._frames[self._place : self._place + FRAMES]
+        return seen
 
 
 @dataclass(frozen=True, slots=True)
