@@ -22,7 +22,7 @@ class Dataset:
     samples: str
     size: str
     special: str = ""
-    reader: str | None = None  # module here with `look(folder)` and `batches(folder, …)`
+    reader: str | None = None  # module here with `look(folder)` and `batches(folder, …)`, or a game
 
 
 DATASETS: dict[str, Dataset] = {
