@@ -101,8 +101,8 @@ def batches(folder: Path, corpus: Corpus, size: Size, seed: int) -> Iterator[Sen
     source, target = (indexed(file) for file in files)
     if len(source) != len(target):
         raise DataError(
-            f"{source.file} has {len(source)} lines and {target.file} {len(target)}: "
-            f"restore both, each line is the translation of the other's"
+            f"{source.file} and {target.file} differ in their number of lines, {len(source)} and {len(target)}: "
+            f"restore both, as each line is the translation of the other's"
         )
     stream = _batches(_pairs(source, target, _encoders(folder, files, corpus), corpus, seed), corpus, size)
     task = partial(next, stream)

@@ -200,11 +200,13 @@ def test_a_folder_that_may_not_be_listed_is_refused(tmp_path: Path, monkeypatch:
     [
         (
             {"train.en": "a\nb\nc\n", "train.vi": "a\nb\n"},
-            "DIR/train.en has 3 lines and DIR/train.vi 2: restore both, each line is the translation of the other's",
+            "DIR/train.en and DIR/train.vi differ in their number of lines, 3 and 2: "
+            "restore both, as each line is the translation of the other's",
         ),
         (
             {"train.en": "a\n", "train.vi": "a\nb"},
-            "DIR/train.en has 1 lines and DIR/train.vi 2: restore both, each line is the translation of the other's",
+            "DIR/train.en and DIR/train.vi differ in their number of lines, 1 and 2: "
+            "restore both, as each line is the translation of the other's",
         ),
         ({"train.en": "", "train.vi": "a\n"}, "DIR/train.en is empty: restore it"),
         ({"train.en": "a\n", "train.vi": ""}, "DIR/train.vi is empty: restore it"),
