@@ -48,11 +48,15 @@ class StepTime:
     covered: float  # kernels' own times over the wall time; above 1 where threads or streams work at once
     busy: float  # share of the wall time in which at least one kernel runs
     told_twice: float  # kernels' own times on one thread or stream beyond the time it was busy, over the wall time
+    kernels: float  # a step; on a CPU operators, those that only keep books left out
+    kernel_seconds: float | None  # of one on average, None: there is none
 
 
 def step_time(kernels: Kernels, course: Timeline) -> StepTime:
     """Return where the time of the counted steps went."""
     wall, active, own = int(course.length_ns.sum()), course.total_ns(course.busy), int(kernels.own_ns.sum())
+    working = kernels.operation != Operation.BOOKKEEPING
+    count = int(working.sum())
     return StepTime(
         step_seconds=wall / kernels.steps / NS,
         phases=tuple(_phase(kernels, course, place, wall) for place in range(len(PHASES))),
@@ -60,6 +64,8 @@ def step_time(kernels: Kernels, course: Timeline) -> StepTime:
         covered=own / wall,
         busy=active / wall,
         told_twice=_told_twice_ns(kernels) / wall,
+        kernels=count / kernels.steps,
+        kernel_seconds=float(kernels.own_ns[working].sum()) / count / NS if count else None,
     )
 
 

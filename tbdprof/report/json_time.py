@@ -46,6 +46,8 @@ def time(found: StepTime | None) -> Json | None:
         },
         "idle": {name: getattr(found.idle, name) for name in IDLE},
         "covered": found.covered,
+        "kernels_per_step": found.kernels,
+        "kernel_mean_s": found.kernel_seconds,
     }
 
 

@@ -100,7 +100,7 @@ def _figures(summary: Summary) -> Iterator[tuple[str, Text]]:
     if summary.cpu is not None:
         yield "CPU utilization", Text(_cpu(summary.cpu))
     if summary.utilization is not None:
-        yield from _utilization(summary.utilization, summary.recording.run)
+        yield from _utilization(summary.utilization, summary.step_time, summary.recording.run)
     if summary.sampled is not None and (sampled := sampled_text.line(summary.sampled)):
         yield "sampled", Text(sampled)
     if summary.step_time is not None and (idle := _idle(summary.step_time.idle)):
@@ -139,8 +139,11 @@ def _cpu(cpu: CpuUtilization) -> str:
     return f"{percent_text(cpu.process)} of {cpu.cores:g} cores; others {percent_text(cpu.others)}{beyond}"
 
 
-def _utilization(utilization: Utilization, run: Run) -> Iterator[tuple[str, Text]]:
+def _utilization(utilization: Utilization, time: StepTime | None, run: Run) -> Iterator[tuple[str, Text]]:
     yield "device busy", _busy(utilization)
+    if time is not None and time.kernel_seconds is not None:
+        kind = "operators" if run.device == "cpu" else "kernels"
+        yield kind, Text(f"{time.kernels:,.0f} a step, {seconds_text(time.kernel_seconds * 1e9)} on average")
     flop = utilization.flop
     if flop is None:
         return

@@ -271,3 +271,13 @@ def test_phases_always_partition_the_steps_to_the_nanosecond(seed):
     found = step_time(kernels, course)
     assert sum(phase.seconds for phase in found.phases) == pytest.approx(found.step_seconds)
     assert found.idle.total == pytest.approx(1 - found.busy)
+
+
+def test_kernels_a_step_are_what_computes_or_moves_and_no_bookkeeping():
+    story = told("FFB|FBB")
+    story.operator("view", Phase.FORWARD, 2, 4, operation=Operation.BOOKKEEPING)
+
+    found = spent(story)
+
+    assert found.kernels == 3
+    assert found.kernel_seconds == pytest.approx(10e-9)

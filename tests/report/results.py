@@ -97,6 +97,8 @@ TIME = StepTime(
     covered=0.8,
     busy=0.8,
     told_twice=0.0,
+    kernels=1600.0,
+    kernel_seconds=1e-4,
 )
 FLOP = Flop(0.5, "analytic", "fp32", 0.625, 100e9, PEAKS.sources["fp32"], 2.0)
 VERDICT = Verdict(

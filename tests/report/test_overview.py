@@ -147,3 +147,7 @@ def test_one_reason_for_many_figures_is_one_line(width: int):
 
     assert text.count(reason) == 1
     assert f"not measured: {reason} (what binds it, device busy," in text
+
+
+def test_how_many_kernels_a_step_has_and_how_long_one_takes_are_shown():
+    assert row("operators") == "1,600 a step, 100.00 µs on average"
