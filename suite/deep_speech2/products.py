@@ -46,6 +46,8 @@ def _recurrent(layer: Recurrent, packed: Packing, rnn: str, framework: str) -> i
 def _of_no_state(layer: Recurrent, packed: Packing, rnn: str, framework: str) -> int:
     """Return the multiply-accumulates that are not made for the gradients of the states' first zeros."""
     rows, width = layer.state_shape
+    if framework == "tensorflow" or (framework, rnn) == ("mxnet", "fused"):
+        return 0  # a loop is the same for every step, and MXNet's operator makes the first state's gradient always
     batch = len(packed.lengths)
     if framework == "torch" and layer.name.endswith("back"):
         batch = int(packed.running[-1])  # those that have the last step; the zeros of the others come in later
