@@ -9,7 +9,8 @@ inputs of each LSTM; both directions of the encoder share a mask here, because a
 
 Padding takes no part: the encoder passes over it, attention gives it no weight, and the loss leaves it out. The loss is
 the sum of the cross entropy over a batch's tokens over its sentences, as in TensorFlow NMT. Gradients are clipped by
-their joint norm. The learning rate does not decay in the few steps of a run.
+their joint norm. The learning rate is NMT's 1 at its batch of 128, and linear in the batch (Goyal et al., 2017,
+arXiv:1706.02677, section 2.1): at 1, batches of 8 diverge (tried). It does not decay in the few steps of a run.
 
 A cell has one bias a gate. The forget gates' begin at 1, which trains the same numbers as NMT's constant 1 beside a
 bias that begins at 0. torch's and MXNet's fused operators add a second bias, which is kept at zero and is not trained:
@@ -34,7 +35,6 @@ from tbdprof.suite.seq2seq.architecture import WIDTH, parameters, saved_values
 from tbdprof.suite.workload import Config, Option, Spec
 
 DROPOUT = 0.2  # of the values that an LSTM is given
-LEARNING_RATE = 1.0
 LARGEST_NORM = 5.0  # of all gradients together
 FORGET_BIAS = 1.0
 UNIFORM = 0.1  # weights begin between this and its negative
@@ -44,6 +44,11 @@ PERIOD = 4  # synthetic batches, of several lengths
 SECOND_BIASES: Mapping[str, int] = {"torch": 4 * 4 * WIDTH, "mxnet": 4 * 4 * WIDTH, "tensorflow": 0}
 
 _PARAMETERS = parameters()
+
+
+def learning_rate(batch_size: int) -> float:
+    """Return the learning rate at a batch size: NMT's 1 at 128, linear in it."""
+    return batch_size / 128
 
 
 def sample_flops(config: Config, framework: str) -> float:
@@ -64,7 +69,7 @@ SPEC = Spec(
     dominant_layer="LSTM",
     parameters=_PARAMETERS,
     default_batch={"cpu": 8, "cuda": 128},
-    optimizer="SGD, learning rate 1, gradients clipped at norm 5",
+    optimizer="SGD, learning rate batch / 128, gradients clipped at norm 5",
     options=(
         Option("rnn", "fused", "LSTMs by the framework's own operators, or gate by gate", ("fused", "cell")),
         Option("dropout", "on", "whether a fifth of what an LSTM is given is dropped", ("on", "off")),

@@ -14,7 +14,7 @@ from tbdprof.consumed import Consumed
 from tbdprof.errors import UsageError
 from tbdprof.suite.inputs import START, SentencePairs, feed
 from tbdprof.suite.on_mxnet import context_of
-from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, LEARNING_RATE, PERIOD, initial
+from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, PERIOD, initial, learning_rate
 from tbdprof.suite.seq2seq.architecture import GATES
 from tbdprof.suite.seq2seq.on_mxnet_network import OPEN, SHUT, FusedLayer, Seq2Seq, parts
 from tbdprof.suite.translation import IWSLT15, Sentences, batches, consumed
@@ -101,7 +101,7 @@ def build(spec: Spec, config: Config) -> Workload:
     model.initialize(mx.init.Zero(), ctx=context_of(config))
     initialize(model, config.seed, width)
     model.hybridize()  # the encoder's fused layer and the decoder's step: what loops over time cannot be
-    trainer = gluon.Trainer(model.collect_params(), "sgd", {"learning_rate": LEARNING_RATE})
+    trainer = gluon.Trainer(model.collect_params(), "sgd", {"learning_rate": learning_rate(config.batch_size)})
     drawn = batches(config, IWSLT15, Sentences(config.batch_size), PERIOD)
     kept = 0 if config.data else PERIOD
     fed = feed(drawn, partial(on_device, config=config), kept=kept)

@@ -1,4 +1,8 @@
-"""Seq2Seq in TensorFlow's Keras: a training step is one traced function, for batches of any length."""
+"""Seq2Seq in TensorFlow's Keras.
+
+A training step is a traced function: one for each of the few shapes of synthetic batches, where every product's size is
+known then and can be counted, and one for any length where a data set's batches come.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +17,7 @@ from tensorflow import keras
 from tbdprof.consumed import Consumed
 from tbdprof.suite.inputs import START, SentencePairs, feed
 from tbdprof.suite.on_tensorflow import device_of
-from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, LEARNING_RATE, PERIOD, initial
+from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, PERIOD, initial, learning_rate
 from tbdprof.suite.seq2seq.on_tensorflow_network import Seq2Seq, from_torch, parts
 from tbdprof.suite.translation import IWSLT15, Sentences, batches, consumed
 from tbdprof.suite.workload import Config, Spec
@@ -50,7 +54,8 @@ class Workload:
     optimizer: keras.optimizers.SGD
     inputs: tuple[tf.Tensor, ...]  # where synthetic batches are kept
     batches: Iterator[tuple[Batch, Consumed]]
-    train_step: Computed  # trains on a batch once, returns its loss before that
+    train_step: Computed  # trains on a batch of a run once, returns its loss before that
+    train_any: Computed  # the same on a batch of any shape
     told: Computed  # the log-probability of each answer (batch, target), without dropout
 
     def step(self) -> Consumed:
@@ -61,7 +66,7 @@ class Workload:
 
     def train(self, batch: SentencePairs) -> float:
         """Train on a batch once; return its loss a token."""
-        loss = float(self.train_step(on_device(batch, self.config)))
+        loss = float(self.train_any(on_device(batch, self.config)))
         return loss * len(batch.source) / float(batch.target_lengths.sum())
 
     def predict(self, inputs: SentencePairs) -> NDArray[np.floating[Any]]:
@@ -86,15 +91,15 @@ def build(spec: Spec, config: Config) -> Workload:
         model = Seq2Seq(width, fused=fused, dropout=dropout, seed=config.seed, policy=POLICIES[config.precision])
         make_weights(model)
         initialize(model, config.seed, width)
-        optimizer = keras.optimizers.SGD(LEARNING_RATE, global_clipnorm=LARGEST_NORM)
+        optimizer = keras.optimizers.SGD(learning_rate(config.batch_size), global_clipnorm=LARGEST_NORM)
         optimizer.build(model.trainable_variables)
     kept = 0 if config.data else PERIOD
     drawn = batches(config, IWSLT15, Sentences(config.batch_size), PERIOD)
     fed = feed(drawn, partial(with_counts, config=config), kept=kept)
     inputs = tuple(tensor for _ in range(kept) for tensor in next(fed)[0])
-    return Workload(
-        spec, config, model, optimizer, inputs, fed, train_step(model, optimizer, device), teller(model, device)
-    )
+    of_any = train_step(model, optimizer, device, [SIGNATURE])
+    of_each = train_step(model, optimizer, device, None) if kept else of_any
+    return Workload(spec, config, model, optimizer, inputs, fed, of_each, of_any, teller(model, device))
 
 
 def make_weights(model: Seq2Seq) -> None:
@@ -102,18 +107,16 @@ def make_weights(model: Seq2Seq) -> None:
     tf.function(model).get_concrete_function(SIGNATURE.source, SIGNATURE.lengths, SIGNATURE.words)
 
 
-def train_step(model: Seq2Seq, optimizer: keras.optimizers.SGD, device: str) -> Computed:
-    """Return the function that trains on a batch once and returns its loss before that."""
+def train_step(model: Seq2Seq, optimizer: keras.optimizers.SGD, device: str, signature: list[Batch] | None) -> Computed:
+    """Return the function that trains on a batch once and returns its loss before that; None: traced for each shape."""
 
-    @tf.function(input_signature=[SIGNATURE], jit_compile=False)  # type: ignore[untyped-decorator]
+    @tf.function(input_signature=signature, jit_compile=False)  # type: ignore[untyped-decorator]
     def step(batch: Batch) -> tf.Tensor:
         with tf.device(device):
             with tf.GradientTape() as tape:
                 loss = loss_of(model, batch)
             weights = model.trainable_variables
-            # An embedding's come as rows, of which a word's may be several: their norm is that of the sum.
-            gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, weights)]
-            optimizer.apply(gradients, weights)
+            optimizer.apply(tape.gradient(loss, weights), weights)
             return loss
 
     compiled: Computed = step

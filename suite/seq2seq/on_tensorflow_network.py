@@ -23,6 +23,28 @@ class Memory(NamedTuple):
     words: tf.Tensor  # (batch, source), True where there is a word
 
 
+class Embedding(layers.Embedding):  # type: ignore[misc]
+    """A table of words whose gradient is one array of the table's shape, as it is in other frameworks.
+
+    TensorFlow's is a list of rows, in which a word that comes twice has two: their norm is not the gradient's.
+    """
+
+    def call(self, words: tf.Tensor) -> tf.Tensor:
+        """Return the row of each word."""
+        return tf.cast(look_up(self.embeddings.value, words), self.compute_dtype)
+
+
+@tf.custom_gradient  # type: ignore[untyped-decorator]
+def look_up(table: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """Return rows of a table, and what makes its gradient of theirs."""
+
+    def gradient(of_rows: tf.Tensor) -> tuple[tf.Tensor, None]:
+        rows = tf.reshape(of_rows, (-1, table.shape[1]))
+        return tf.math.unsorted_segment_sum(rows, tf.reshape(words, (-1,)), table.shape[0]), None
+
+    return tf.gather(table, words), gradient
+
+
 class GateCell(layers.Layer):  # type: ignore[misc]
     """An LSTM's step, each gate computed by products of its own."""
 
@@ -61,7 +83,8 @@ def recurrent(width: int, *, fused: bool, back: bool, name: str, dtype: Any) -> 
 
 def cell(width: int, *, fused: bool, name: str, dtype: Any) -> layers.Layer:
     """Return a cell, Keras' own or one written out."""
-    return (layers.LSTMCell if fused else GateCell)(width, name=name, dtype=dtype)
+    own = {"name": name, "dtype": dtype}
+    return layers.LSTMCell(width, seed=0, **own) if fused else GateCell(width, **own)
 
 
 class Encoder(layers.Layer):  # type: ignore[misc]
@@ -70,7 +93,7 @@ class Encoder(layers.Layer):  # type: ignore[misc]
     def __init__(self, width: int, *, fused: bool, dropout: float, seed: int, **settings: Any) -> None:
         super().__init__(**settings)
         policy = self.dtype_policy
-        self.embedding = layers.Embedding(SOURCE_WORDS, width, name="embedding", dtype=policy)
+        self.embedding = Embedding(SOURCE_WORDS, width, name="embedding", dtype=policy)
         self.dropout = layers.Dropout(dropout, seed=seed, name="dropout", dtype=policy)
         self.ahead = recurrent(width, fused=fused, back=False, name="forward", dtype=policy)
         self.back = recurrent(width, fused=fused, back=True, name="backward", dtype=policy)
@@ -89,7 +112,7 @@ class Decoder(layers.Layer):  # type: ignore[misc]
     def __init__(self, width: int, *, fused: bool, dropout: float, seed: int, **settings: Any) -> None:
         super().__init__(**settings)
         policy = self.dtype_policy
-        self.embedding = layers.Embedding(TARGET_WORDS, width, name="embedding", dtype=policy)
+        self.embedding = Embedding(TARGET_WORDS, width, name="embedding", dtype=policy)
         self.dropout = layers.Dropout(dropout, seed=seed + 1, name="dropout", dtype=policy)
         self.first = cell(width, fused=fused, name="first", dtype=policy)
         self.second = cell(width, fused=fused, name="second", dtype=policy)
@@ -119,8 +142,10 @@ class Decoder(layers.Layer):  # type: ignore[misc]
             return number + 1, attention, states, vectors.write(number, attention)
 
         begun = (0, tf.zeros_like(embedded[0]), states, tf.TensorArray(embedded.dtype, steps))
-        *_, vectors = tf.while_loop(lambda number, *_: number < steps, body, begun)
-        return self.projection(tf.transpose(vectors.stack(), (1, 0, 2)))
+        # One at a time: steps that run at once would draw their dropout's random numbers in any order.
+        *_, vectors = tf.while_loop(lambda number, *_: number < steps, body, begun, parallel_iterations=1)
+        joined = tf.ensure_shape(vectors.stack(), embedded.shape)
+        return self.projection(tf.transpose(joined, (1, 0, 2)))
 
     def step(
         self, word: tf.Tensor, attention: tf.Tensor, memory: Memory, states: tuple[State, State], *, training: bool
@@ -144,7 +169,7 @@ class Seq2Seq(keras.Model):  # type: ignore[misc]
 
     def __init__(self, width: int, *, fused: bool, dropout: float, seed: int, policy: str) -> None:
         super().__init__(name="seq2seq", dtype=policy)
-        settings = {"fused": fused, "dropout": dropout, "seed": seed, "dtype": policy}
+        settings: dict[str, Any] = {"fused": fused, "dropout": dropout, "seed": seed, "dtype": policy}
         self.encoder = Encoder(width, name="encoder", **settings)
         self.decoder = Decoder(width, name="decoder", **settings)
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from tbdprof.consumed import Consumed
 from tbdprof.suite.inputs import START, SentencePairs, feed
 from tbdprof.suite.on_torch import device_of, dtype_of
-from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, LEARNING_RATE, PERIOD, initial
+from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, PERIOD, initial, learning_rate
 from tbdprof.suite.seq2seq.on_torch_network import Seq2Seq, parts
 from tbdprof.suite.translation import IWSLT15, Sentences, batches, consumed
 from tbdprof.suite.workload import Config, Spec
@@ -106,7 +106,7 @@ def build(spec: Spec, config: Config) -> Workload:
     initialize(model, config.seed, width)
     model.to(device_of(config), dtype_of(config))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.SGD(trained, lr=LEARNING_RATE)
+    optimizer = torch.optim.SGD(trained, lr=learning_rate(config.batch_size))
     drawn = batches(config, IWSLT15, Sentences(config.batch_size), PERIOD)
     kept = 0 if config.data else PERIOD
     fed = feed(drawn, partial(on_device, config=config), kept=kept)
