@@ -35,6 +35,8 @@ class Point(IntEnum):
     UPDATE_BEGIN = 6
     UPDATE_END = 7
     GONE = 8  # a storage older than the accounting died
+    READING = 9  # owners are read from here to the thread's next marker that has any
+    EXISTING = 10  # what was there when the window began was read
 
 
 _OF_CALLS = (Point.FORWARD, Point.FORWARD_END, Point.LAYER, Point.LAYER_END)
@@ -65,11 +67,12 @@ class Existing:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A point in Python code, and the owners read there."""
+    """A point in Python code, the owners read there, and blocks found there that nobody may have told of."""
 
     point: Point
     name: str = ""
     owned: Sequence[Owned] = ()
+    found: Sequence[Existing] = ()
     ends_forward: bool = False  # FORWARD_END only: without gradients nothing more belongs to it
     device: str = ""  # GONE only
     address: int = 0  # GONE only
@@ -206,15 +209,19 @@ class Trace:
 
 
 def tell_last_runs(events: Sequence[Event]) -> None:
-    """Have the last backward run of a step end the forward phase, where no module is called after it."""
-    is_last = True
+    """Have a thread's last backward run of a step end its forward phase, where it calls no module after it."""
+    calls: set[int] = set()  # threads that call a module, or have run backward, between here and the next end of a step
     for event in reversed(events):
         if isinstance(event, Marked):
-            is_last = event.mark.point is Point.STEP or (is_last and event.mark.point not in _OF_CALLS)
-        elif is_last and isinstance(event, Enter):
+            if event.mark.point is Point.STEP:
+                calls.clear()
+            elif event.mark.point in _OF_CALLS:
+                calls.add(event.thread)
+        elif isinstance(event, Enter) and event.region.thread not in calls:
             runs = [each.run for each in (event.region, *surroundings(event.region)) if each.run is not None]
             for run in runs[-1:]:  # the outermost
-                run.ends_forward, is_last = True, False
+                run.ends_forward = True
+                calls.add(event.region.thread)
 
 
 def relate(regions: Sequence[Region]) -> None:

@@ -2,7 +2,6 @@
 
 import threading
 import time
-import weakref
 from collections.abc import Sequence
 
 import torch
@@ -16,6 +15,7 @@ from tbdprof.hooks.on_torch.events import Mark, Marked, Point, SeenTensor, Trace
 from tbdprof.hooks.on_torch.tables import build
 from tbdprof.hooks.on_torch.trace import Session
 from tbdprof.hooks.on_torch.watch import Watch
+from tbdprof.hooks.threads import are_others
 from tbdprof.records import Strings
 
 
@@ -28,7 +28,7 @@ class MemoryWindow:
     def __init__(self, watch: Watch, *, counted_from_start: bool) -> None:
         self._watch = watch
         self._counted_from_start = counted_from_start
-        self._deaths: list[weakref.ref[torch.UntypedStorage]] = []
+        self._deaths: owners.Deaths | None = None
         self._left: Sequence[SeenTensor] = ()
         self._trace: Trace | None = None
         self._missing: dict[str, str] = {}
@@ -37,21 +37,21 @@ class MemoryWindow:
         self._read_levels()  # with the workspaces that are released here, which operators then ask for anew
         process.release_workspaces()
         self._session = Session("memory")
+        self._missing.update(self._session.missing)
         self._is_open = True
         try:
-            self._existing = owners.existing(watch.watched)
+            watch.open_window(reads_owners=True)
+            # An allocation tells how much torch has counted so far.
+            watch.markers.place(Mark(Point.BEGIN), inside=lambda: torch.empty(1, device="cpu"))
+            # A thread that is not followed yet frees unheard.
+            tells = not counted_from_start or are_others()
+            self._deaths = watch.mark_deaths(self._session.follow) if tells else None
+            self._existing = owners.existing(watch.watched, self._deaths)
             self._missing.update(
                 cuda_memory.untold(self._device) or cuda_memory.uncounted(self._existing, self._device)
             )
-            watch.open_window(reads_owners=True)
-            watch.markers.place(
-                Mark(Point.BEGIN, owned=owners.everything(watch.watched)),
-                # An allocation tells how much torch has counted so far.
-                inside=lambda: torch.empty(1, device="cpu"),
-            )
+            watch.read_owners(Point.EXISTING, lambda: owners.everything(watch.watched))
             self._missing.update(owners.uncounted(watch.watched))
-            if not counted_from_start:
-                self._deaths = watch.mark_deaths(self._existing)
         except BaseException:
             self._end()
             raise
@@ -59,14 +59,20 @@ class MemoryWindow:
     def mark_step(self) -> None:
         """Mark the end of a step and read all owners there."""
         if self._watch.markers.is_on():  # else, as in a forked child, none would be kept
-            self._watch.markers.place(Mark(Point.STEP, owned=owners.everything(self._watch.watched)))
+            watched, is_late = self._watch.watched, self._session.misses_threads
+            self._watch.read_owners(
+                Point.STEP,
+                lambda: owners.everything(watched),
+                lambda: owners.existing(watched, self._deaths) if is_late else (),
+            )
             self._read_levels()
+            self._session.step_ended()
 
     def stop(self) -> None:
         """Look at what is left, take the markers' hooks off and end the session; does nothing the second time."""
         if not self._is_open:
             return
-        self._deaths.clear()
+        self._deaths = None
         try:
             private, remarks = cuda_memory.pools(self._device)
             if private:

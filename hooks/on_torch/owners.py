@@ -17,6 +17,19 @@ from tbdprof.records import Role
 Named = Sequence[tuple[str, torch.Tensor]]
 
 
+class Deaths:
+    """Tells a callback when CPU storages die, as long as this is kept."""
+
+    def __init__(self, callback: Callable[[str, int], None]) -> None:
+        self._callback = callback
+        self._refs: list[weakref.ref[torch.UntypedStorage]] = []
+
+    def tell(self, storage: torch.UntypedStorage, address: int) -> None:
+        """Have the death of a storage at an address told."""
+        callback = self._callback
+        self._refs.append(weakref.ref(storage, lambda _: callback("cpu", address)))
+
+
 class Watched:
     """The models and optimizers whose memory is named, held weakly.
 
@@ -41,10 +54,14 @@ class Watched:
 
     def add_optimizer(self, optimizer: torch.optim.Optimizer) -> bool:
         """Watch an optimizer; return false where it is watched already."""
-        if any(optimizer is known for known in self.optimizers()):
+        if self.knows(optimizer):
             return False
         self._optimizers.append(weakref.ref(optimizer))
         return True
+
+    def knows(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Return whether an optimizer is watched."""
+        return any(optimizer is known for known in self.optimizers())
 
     def add_inputs(self, inputs: Sequence[object]) -> None:
         """Watch the tensors in these, which hold mini-batches from step to step."""
@@ -149,7 +166,7 @@ def state(optimizer: torch.optim.Optimizer, parameters: Named) -> list[Owned]:
         Role.OPTIMIZER_STATE,
         (
             (f"{names.get(id(parameter), 'parameter')}/{slot}", tensor)
-            for parameter, slots in optimizer.state.items()
+            for parameter, slots in list(optimizer.state.items())  # another thread may add to it
             if isinstance(slots, Mapping)
             for slot, tensor in _slots(slots)
         ),
@@ -162,9 +179,9 @@ def inputs(arguments: object) -> list[Owned]:
     return owned(Role.INPUT, ((f"input{i}", tensor) for i, tensor in enumerate(tensors)))
 
 
-def existing(watched: Watched) -> list[Existing]:
-    """Return the blocks there now: what Python can see on the CPU, and CUDA's whole account."""
-    return [*_existing_on_cpu(watched), *cuda_memory.blocks()]
+def existing(watched: Watched, deaths: Deaths | None = None) -> list[Existing]:
+    """Return the blocks there now: on the CPU what Python can see, with its death told, and all of CUDA."""
+    return [*_existing_on_cpu(watched, deaths), *cuda_memory.blocks()]
 
 
 def seen(watched: Watched) -> list[SeenTensor]:
@@ -178,9 +195,17 @@ def seen(watched: Watched) -> list[SeenTensor]:
     ]
 
 
-def _existing_on_cpu(watched: Watched) -> list[Existing]:
-    rows = owned(Role.UNKNOWN, (("", each) for each in _visible(watched) if not _is_foreign(each)))
-    return [Existing(r.device, r.address, r.bytes, r.shape) for r in rows if r.device == "cpu"]
+def _existing_on_cpu(watched: Watched, deaths: Deaths | None) -> list[Existing]:
+    found: dict[int, Existing] = {}
+    for tensor in _visible(watched):
+        local = local_part(tensor)
+        place = None if _is_foreign(tensor) else _storage(local)
+        if place is None or place[0] != "cpu" or place[1] in found:
+            continue
+        found[place[1]] = Existing(*place, tuple(local.shape))
+        if deaths is not None:  # at once, while it is held here: another thread may let go of it
+            deaths.tell(local.untyped_storage(), place[1])
+    return list(found.values())
 
 
 def uncounted(watched: Watched) -> dict[str, str]:
@@ -192,20 +217,6 @@ def uncounted(watched: Watched) -> dict[str, str]:
         "(shared, mapped or an array of numpy's): they are not counted"
     )
     return {"foreign_memory": told} if rows else {}
-
-
-def call_at_death(
-    watched: Watched, known: Sequence[Existing], callback: Callable[[str, int], None]
-) -> list[weakref.ref[torch.UntypedStorage]]:
-    """Tell a callback when a known CPU storage dies, as long as what is returned is kept."""
-    addresses = {block.address for block in known if block.device == "cpu"}
-    refs = []
-    for tensor in _visible(watched):
-        place = _storage(local_part(tensor))
-        if place is not None and place[0] == "cpu" and place[1] in addresses:
-            addresses.discard(place[1])
-            refs.append(_at_death(local_part(tensor).untyped_storage(), place[1], callback))
-    return refs
 
 
 def _plain(name: str) -> str:
@@ -226,7 +237,7 @@ def _gradients(named: Named) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _slots(slots: Mapping[object, object]) -> Iterator[tuple[object, torch.Tensor]]:
-    for slot, value in slots.items():
+    for slot, value in list(slots.items()):
         if isinstance(value, torch.Tensor):
             yield slot, value
             continue
@@ -273,9 +284,3 @@ def _visible(watched: Watched) -> Iterator[torch.Tensor]:
             yield found
             if found.is_leaf and found.requires_grad and found.grad is not None:
                 yield found.grad
-
-
-def _at_death(
-    storage: torch.UntypedStorage, address: int, callback: Callable[[str, int], None]
-) -> weakref.ref[torch.UntypedStorage]:
-    return weakref.ref(storage, lambda _: callback("cpu", address))

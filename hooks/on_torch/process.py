@@ -7,6 +7,7 @@ import platform
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,6 +49,22 @@ def count_quietly(flag: ctypes.c_bool) -> None:
     level.value = before
 
 
+@contextmanager
+def quiet_log() -> Iterator[None]:
+    """Keep torch's core from writing warnings to stderr."""
+    level = _variable(ctypes.c_int, _LOG_LEVEL)
+    if level is None:
+        yield
+        return
+    before = level.value
+    level.value = max(before, _ERROR)
+    try:
+        yield
+    finally:
+        level.value = before
+
+
+@cache
 def _variable(kind: type[_Number], name: str) -> _Number | None:
     """Return a variable of torch's core library; None: it has none of the name."""
     folder = Path(torch.__file__).parent / "lib"

@@ -10,6 +10,7 @@ from tbdprof.records import Operation, Phase, SpanKind, Strings
 
 _FORWARD = "forward"  # the origin of a span that stands for a forward phase
 _CASTS = ("aten::to", "aten::_to_copy")
+_THREAD_BITS = 40  # above the numbers of operators
 _INSIDE_BACKWARD = (Phase.BACKWARD, Phase.RECOMPUTE)
 
 Origin = Region | BackwardRun | str
@@ -46,6 +47,8 @@ class Spans:
         self._stacks: defaultdict[int, list[_Open]] = defaultdict(list)
         self._forward: dict[int, str] = {}  # thread -> name of the forward phase it is in
         self._derived: dict[int, int] = {}  # a derivative's number -> that of the forward operator it is of
+        self._calling: dict[int, int] = {}  # threads that called a module, numbered as they did so first
+        self._numbering: dict[int, int] = {}  # an operator's number -> the thread that gave it last
         self.by_correlation: dict[int, int] = {}  # the profiler's number of a region -> the id of its span
 
     def table_rows(self) -> list[tuple[object, ...]]:
@@ -79,12 +82,12 @@ class Spans:
         if mark.point is Point.FORWARD:
             self._end_forward(thread, time_ns)
             self._forward[thread] = mark.name
+            self._calling.setdefault(thread, len(self._calling))
             self._push(_FORWARD, thread, time_ns)
         elif mark.point is Point.FORWARD_END and mark.ends_forward:
             self._end_forward(thread, time_ns)
         elif mark.point is Point.STEP:
-            for each in list(self._forward):
-                self._end_forward(each, time_ns)
+            self._end_forward(thread, time_ns)  # others may be in the middle of theirs
         elif mark.point is Point.LAYER:
             self._push(_layer(mark.name), thread, time_ns)
         elif mark.point is Point.LAYER_END:
@@ -99,7 +102,7 @@ class Spans:
 
     def _end_forward_before(self, region: Region) -> None:
         # Autograd's own threads run the backward pass of every other thread's forward phase.
-        own = region.thread in self._forward
+        own = region.thread in self._forward or region.thread in self._calling
         for thread in [region.thread] if own else list(self._forward):
             self._end_forward(thread, region.start_ns)
 
@@ -148,7 +151,7 @@ class Spans:
         self._ids += 1
 
     def _forward_number(self, origin: Origin, phase: Phase, around: _Open | None) -> int:
-        number = origin.number if isinstance(origin, Region) else -1
+        number = self._number(origin) if isinstance(origin, Region) else -1
         if isinstance(origin, Region) and origin.is_numbered:
             self._derived.pop(number, None)
             if phase is Phase.BACKWARD and around is not None:
@@ -157,6 +160,17 @@ class Spans:
         if number < 0 and phase is Phase.BACKWARD and around is not None:
             return around.forward
         return number
+
+    def _number(self, region: Region) -> int:
+        """Return torch's number of an operator, made unique: each thread that calls modules counts for itself."""
+        if region.number < 0:
+            return -1
+        thread = region.thread
+        if region.is_numbered:
+            self._numbering[region.number] = thread
+        elif thread not in self._calling:  # one of autograd's own
+            thread = self._numbering.get(region.number, thread)
+        return region.number + (self._calling.get(thread, 0) << _THREAD_BITS)
 
     def _name(self, origin: Origin, thread: int) -> str:
         if isinstance(origin, Region):

@@ -35,10 +35,13 @@ from tbdprof.hooks.on_torch.events import (
     relate,
     tell_last_runs,
 )
+from tbdprof.hooks.on_torch.members import LOCK, Members
+from tbdprof.hooks.on_torch.order import in_order
 from tbdprof.hooks.on_torch.room import Room
 
 MARKER = "##tbd:"
 _WHOLE = f"{MARKER}whole"  # the range around a window
+_BUSY = "a thread was still inside an operator when the window had ended: what was recorded could not be read"
 _TAKEN = "another torch profiler began within the window and took its events: leave it off while tbdprof records"
 _NOT_RUNNING = "not running"  # so torch 2.11 ends a session that was taken over
 _SCOPES = {RecordScope.BACKWARD_FUNCTION: Scope.BACKWARD, RecordScope.USER_SCOPE: Scope.USER}
@@ -52,7 +55,8 @@ def is_profiler_active() -> bool:
 class Session:
     """Records operators and their arguments until it is ended.
 
-    In memory windows it records every allocation, too, in kernels windows what a GPU does if the run is on one.
+    In memory windows it records every allocation, too, in kernels windows what a GPU does if the run is on one. Other
+    threads are recorded in both: in kernels windows torch sees to it, in memory windows they join (`members`).
     """
 
     is_on: ClassVar[bool] = False  # torch does not tell of a profiler of all threads
@@ -65,13 +69,14 @@ class Session:
         on_gpu = self._of_kernels and device != "cpu" and ProfilerActivity.CUDA in _supported_activities()
         self._gpu = device if on_gpu else None
         self._room = Room()
+        self._members = None if self._of_kernels else Members()
         self._profile = profile(
             use_kineto=True,
             use_device="cuda" if on_gpu else None,
             profile_memory=not self._of_kernels,
             record_shapes=True,
             experimental_config=_ExperimentalConfig(
-                # Else autograd's threads alone are told; but of memory every thread's totals come in disorder.
+                # Else autograd's threads alone are told; but then nothing is told of memory (pytorch#166121).
                 profile_all_threads=self._of_kernels,
                 expose_kineto_event_metadata=on_gpu,
             ),
@@ -80,7 +85,7 @@ class Session:
         self._offset_ns = wall_offset_ns()
         Session.is_on = True
         try:
-            with process.quiet_profiler():
+            with process.quiet_profiler(), LOCK:
                 self._profile.__enter__()  # type: ignore[no-untyped-call]
             process.stop_polling()
             if not self._of_kernels:
@@ -88,6 +93,8 @@ class Session:
                 whole = _RecordFunctionFast(_WHOLE)
                 whole.__enter__()
                 self._whole = whole
+            if self._members is not None:
+                self._members.open()
         except RuntimeError as error:
             self._room.give_back()
             Session.is_on = False
@@ -95,6 +102,26 @@ class Session:
         except BaseException:
             self._leave()
             raise
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Why other threads are not recorded, where there are some."""
+        return {} if self._members is None else self._members.missing
+
+    @property
+    def misses_threads(self) -> bool:
+        """Whether threads may have allocated that are not followed yet."""
+        return self._members is not None and self._members.are_expected
+
+    def follow(self) -> None:
+        """Follow the memory of the thread that calls this, from here on."""
+        if self._members is not None:
+            self._members.check()
+
+    def step_ended(self) -> None:
+        """Be told that a step ended in the window."""
+        if self._members is not None:
+            self._members.step_ended()
 
     def end(self, marks: dict[int, Mark]) -> Trace:
         """End the session and read it; raises UnavailableError where that fails or another profiler took it over."""
@@ -120,9 +147,14 @@ class Session:
         whole, self._whole = self._whole, None
         if whole is not None:
             whole.__exit__(None, None, None)
+        if self._members is not None:
+            self._members.close()
         if self._of_kernels or is_profiler_active():
             with process.quiet_profiler():
-                self._exit()
+                if self._members is None:
+                    self._exit()
+                elif not self._members.end(self._exit):
+                    raise UnavailableError(_BUSY)
 
     def _exit(self) -> None:
         self._profile.use_device = None  # else it waits for the current device, which need not be the run's
@@ -149,6 +181,7 @@ class _Reader:
         self._lists = lists
         self._trace = Trace()
         self._regions: list[Region] = []
+        self._probe: list[MemoryEvent] = []  # what the first marker allocates and frees within it
 
     def read(self, root: _ProfilerEvent) -> None:
         pending: list[tuple[_ProfilerEvent | Region, Region | None]] = [(root, None)]
@@ -171,9 +204,20 @@ class _Reader:
 
     def trace(self) -> Trace:
         self._trace.events.sort(key=lambda event: event[0])
+        self._trace.events = self._since_begin(in_order(self._trace.events))
         relate(sorted(self._regions, key=lambda region: region.start_ns))
         tell_last_runs([event for _, event in self._trace.events])
         return self._trace
+
+    def _since_begin(self, events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
+        """Leave out the probe, and what other threads allocated and freed before it."""
+        probes = {id(event) for event in self._probe}
+        first = next((place for place, (_, event) in enumerate(events) if id(event) in probes), 0)
+        return [
+            timed
+            for place, timed in enumerate(events)
+            if not (isinstance(timed[1], MemoryEvent) and (place < first or id(timed[1]) in probes))
+        ]
 
     def _add(self, node: _ProfilerEvent, event: Event) -> None:
         self._trace.events.append((node.start_time_ns - self._offset_ns, event))
@@ -208,19 +252,21 @@ class _Reader:
         self._add(node, Marked(node.start_tid, mark))
         if mark.point is Point.BEGIN:
             self._trace.begun = True
-            self._trace.cpu_bytes_at_begin = _total_before(node)
+            self._read_probe(node)
 
-
-def _total_before(node: _ProfilerEvent) -> int:
-    """Return torch's running total for the CPU before the allocation inside the first marker."""
-    pending = list(node.children)
-    while pending:
-        child = pending.pop(0)
-        _, fields = child.typed
-        if isinstance(fields, _ExtraFields_Allocation):
-            return fields.total_allocated - fields.alloc_size
-        pending = list(child.children) + pending
-    return 0
+    def _read_probe(self, node: _ProfilerEvent) -> None:
+        """Read what is allocated inside the first marker: it tells torch's running total for the CPU before it."""
+        pending = list(node.children)
+        while pending:
+            child = pending.pop(0)
+            _, fields = child.typed
+            if isinstance(fields, _ExtraFields_Allocation):
+                event = _memory(child, fields)
+                if not self._probe:
+                    self._trace.cpu_bytes_at_begin = event.total_bytes - event.bytes
+                self._probe.append(event)
+                self._add(child, event)
+            pending = list(child.children) + pending
 
 
 def _memory(node: _ProfilerEvent, fields: _ExtraFields_Allocation) -> MemoryEvent:

@@ -13,9 +13,10 @@ from torch._C._profiler import _RecordFunctionFast
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from tbdprof.hooks.on_torch import owners
-from tbdprof.hooks.on_torch.calls import Handle, remove, tell_calls
+from tbdprof.hooks.on_torch.calls import Handle, between_steps, remove, tell_calls
 from tbdprof.hooks.on_torch.events import Existing, Mark, Owned, Point
 from tbdprof.hooks.on_torch.trace import MARKER
+from tbdprof.hooks.threads import are_others
 
 
 class Markers:
@@ -63,7 +64,12 @@ class Watch:
         self.markers = markers
         self._named: dict[int, _Named] = {}
         self._calls: list[Handle] = []
-        self._window: list[Handle] = []
+        # On all optimizers and to the end: a thread may be going through them whenever a window begins or ends.
+        with between_steps():
+            self._steps: list[Handle] = [
+                register_optimizer_step_pre_hook(self._step_begins),
+                register_optimizer_step_post_hook(self._step_ends),
+            ]
         self._reads_owners = False
         self._finds_models = self._finds_optimizers = False
         self._finding_models: list[Handle] = []
@@ -83,7 +89,8 @@ class Watch:
         self._finds_models |= models
         self._finds_optimizers |= optimizers
         if (models or optimizers) and not self._finding_optimizers:
-            self._finding_optimizers = [register_optimizer_step_pre_hook(self._step_found)]
+            with between_steps():
+                self._finding_optimizers = [register_optimizer_step_pre_hook(self._step_found)]
         if models:
             self._find_models()
 
@@ -95,7 +102,8 @@ class Watch:
             if os.getpid() == pid and not torch.compiler.is_compiling():
                 callback(optimizer)
 
-        self._updates.append(register_optimizer_step_post_hook(after))
+        with between_steps():
+            self._updates.append(register_optimizer_step_post_hook(after))
 
     def open_window(self, *, reads_owners: bool) -> None:
         """Have markers placed, and put the hooks that do so on everything watched; they may read owners there."""
@@ -103,46 +111,57 @@ class Watch:
         self._local = threading.local()
         self._name_modules()
         self._tell_calls()
-        for optimizer in self.watched.optimizers() if reads_owners else ():
-            self._mark_optimizer(optimizer)
+
+    def read_owners(
+        self,
+        point: Point,
+        read: Callable[[], Sequence[Owned]],
+        find: Callable[[], Sequence[Existing]] = lambda: (),
+    ) -> None:
+        """Place a marker with owners, and with blocks that nobody may have told of.
+
+        Where other threads may let go of them meanwhile, one is placed before they are read.
+        """
+        if not self.markers.is_on():
+            return
+        if are_others():
+            self.markers.place(Mark(Point.READING))
+        self.markers.place(Mark(point, owned=read(), found=find()))
 
     def close_window(self) -> dict[int, Mark]:
         """Take the markers' hooks off; return the markers placed."""
         self.markers.on = False
         remove(self._calls)
-        remove(self._window)
         return self.markers.take()
 
-    def mark_deaths(self, older: Sequence[Existing]) -> list[weakref.ref[torch.UntypedStorage]]:
-        """Mark where older CPU blocks die, as long as what is returned is kept.
+    def mark_deaths(self, follow: Callable[[], object]) -> owners.Deaths:
+        """Return what marks where CPU blocks die that are told to it, after calling `follow` in the thread.
 
-        Torch's account says nothing of the end of a block that is older than it.
+        Torch's account says nothing of the end of a block that is older than it, nor of what a thread does that it does
+        not follow yet.
         """
 
         def died(device: str, address: int) -> None:
+            follow()
             self.markers.place(Mark(Point.GONE, device=device, address=address))
 
-        return owners.call_at_death(self.watched, older, died)
+        return owners.Deaths(died)
 
     def close(self) -> None:
         """Take every hook off."""
-        for handles in (self._calls, self._window, self._finding_models, self._finding_optimizers, self._updates):
-            remove(handles)
+        with between_steps():
+            for handles in (self._calls, self._steps, self._finding_models, self._finding_optimizers, self._updates):
+                remove(handles)
 
     def _name_modules(self) -> None:
-        self._named = {}
+        found: dict[int, _Named] = {}
         for prefix, model in self.watched.prefixes():
             for name, module in model.named_modules():
                 # What torch.compile made runs as one.
                 if "_orig_mod" not in name:
                     named = _Named(weakref.ref(module), (prefix + name).removesuffix("."), module is model)
-                    self._named.setdefault(id(module), named)
-
-    def _mark_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        self._window += [
-            optimizer.register_step_pre_hook(self._step_begins),
-            optimizer.register_step_post_hook(self._step_ends),
-        ]
+                    found.setdefault(id(module), named)
+        self._named = found  # at once, for other threads look names up meanwhile
 
     def _call_begins(self, module: torch.nn.Module, args: tuple[object, ...]) -> None:
         named = self._name(module)
@@ -173,14 +192,15 @@ class Watch:
         return owners.inputs(given) if named.is_root and self._reads_owners else ()
 
     def _step_begins(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if self.markers.is_on():
-            rows = owners.gradients_of(optimizer, self.watched.parameters())
-            self.markers.place(Mark(Point.UPDATE_BEGIN, owned=rows))
+        if self._reads(optimizer):
+            self.read_owners(Point.UPDATE_BEGIN, lambda: owners.gradients_of(optimizer, self.watched.parameters()))
 
     def _step_ends(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if self.markers.is_on():
-            rows = owners.state(optimizer, self.watched.parameters())
-            self.markers.place(Mark(Point.UPDATE_END, owned=rows))
+        if self._reads(optimizer):
+            self.read_owners(Point.UPDATE_END, lambda: owners.state(optimizer, self.watched.parameters()))
+
+    def _reads(self, optimizer: torch.optim.Optimizer) -> bool:
+        return self.markers.is_on() and self._reads_owners and self.watched.knows(optimizer)
 
     def _tell_calls(self) -> None:
         self._calls = tell_calls(self._call_begins, self._call_ends)
@@ -209,7 +229,6 @@ class Watch:
     def _step_found(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         wanted = self._finds_optimizers and (self._finds_models or self.watched.is_updated_by(optimizer))
         if wanted and self.watched.add_optimizer(optimizer) and self.markers.is_on() and self._reads_owners:
-            self._mark_optimizer(optimizer)
             self._step_begins(optimizer)
         if not self._finds_models:
             return

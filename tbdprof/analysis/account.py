@@ -11,6 +11,7 @@ import numpy as np
 from tbdprof.analysis.blocks import NEVER, Blocks, Bools, Ints, Levels, in_order, lifetimes, running
 from tbdprof.analysis.roles import Owned, Roles, classify, owned
 from tbdprof.analysis.spans import SpanTree
+from tbdprof.analysis.turns import turns
 from tbdprof.recording import Recording, Window
 from tbdprof.records import AllocationKind, Role, SpanKind, Strings, Table
 
@@ -29,7 +30,7 @@ class Account:
     scratch_bytes: Ints  # after each event: no reported block, but it came and went within one operator
     unknown_bytes: Ints  # after each event: of the framework's total, what else no reported block explains
     counted: Bools  # the events within the steps that count
-    marks: Ints
+    marks: Ints  # ends of steps, from that of what settles on
 
     def series(self, role: Role) -> Ints:
         """Return the bytes of a role after each event."""
@@ -81,7 +82,7 @@ def account(recording: Recording, window: Window) -> Account:
     blocks, levels = lifetimes(window.table("allocation"))
     tree = SpanTree(window.table("span"))
     marks = np.sort(window.table("step")["last_sequence"])
-    named = owned(blocks, window.table("owner"))
+    named, own = owned(blocks, window.table("owner")), turns(tree, marks)
     unexplained = _unexplained(levels, recording)
     scratch = _scratch(unexplained, window.table("allocation"), blocks, tree) * (recording.run.threads != 1)
     return Account(
@@ -91,11 +92,11 @@ def account(recording: Recording, window: Window) -> Account:
         levels=levels,
         owned=named,
         tree=tree,
-        roles=classify(blocks, named, tree, marks),
+        roles=classify(blocks, named, tree, marks, own),
         scratch_bytes=scratch,
         unknown_bytes=unexplained - scratch,
-        counted=_counted(levels, marks),
-        marks=marks,
+        counted=_counted(levels, own.settled(marks)),
+        marks=own.settled(marks),
     )
 
 

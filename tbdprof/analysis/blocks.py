@@ -28,6 +28,7 @@ class Blocks:
     size_bytes: Ints  # requested where that is told, else allocated
     rounding_bytes: Ints  # allocated minus requested, 0 where either is not told
     span: Ints  # id of the span it was made in, -1: none
+    thread: Ints  # in which it was made, -1: before
     free_span: Ints
     free_thread: Ints
     was_tensor: NDArray[np.int8]
@@ -91,6 +92,7 @@ def lifetimes(allocations: Table) -> tuple[Blocks, Levels]:
         size_bytes=size,
         rounding_bytes=rounding,
         span=allocations["span"][first],
+        thread=allocations["thread"][first],
         free_span=np.where(freed, allocations["span"][last], -1),
         free_thread=np.where(freed, allocations["thread"][last], -1),
         was_tensor=allocations["was_tensor"][first],

@@ -13,6 +13,8 @@ Every rule is positive, it names what it saw; no rule is "otherwise". What no ru
     into a gradient freed it, compiled inside a compiled region, else gradient map. Forward: cast if it is a weight in
     another data type, else feature map. Outside: input if it was there when the next forward pass began and
     was not made between an update and the end of its step, else dynamic.
+    Where several threads train at once, the ends of steps in 4 are those of the turns of the thread that made it
+    (`turns`), the forward pass in 6 is that thread's, and what it makes after its update is for its next turn.
 7.  No block was reported, but on more than one thread the framework's own total rose within one outermost operator and
     was back after it: workspace, of the operator's worker threads. (What stays in the total is unknown.)
 
@@ -26,6 +28,7 @@ from numpy.typing import NDArray
 
 from tbdprof.analysis.blocks import BEFORE, Blocks, Bools, Ints
 from tbdprof.analysis.spans import SpanTree
+from tbdprof.analysis.turns import NO_TURNS, Turns
 from tbdprof.records import Operation, Phase, Role, SpanKind, Table
 
 Roles = NDArray[np.uint8]
@@ -77,14 +80,14 @@ def owned(blocks: Blocks, owners: Table) -> Owned:
     return Owned(role, record)
 
 
-def classify(blocks: Blocks, named: Owned, tree: SpanTree, marks: Ints) -> Roles:
-    """Return the role of every block; `marks` are the sequences at which steps ended."""
+def classify(blocks: Blocks, named: Owned, tree: SpanTree, marks: Ints, own: Turns = NO_TURNS) -> Roles:
+    """Return the role of every block; `marks` are the sequences at which steps ended, `own` the turns of threads."""
     made = tree.index(blocks.span)
     phase = tree.phase(made)
-    role = _by_phase(blocks, named, tree, made, phase, marks)
+    role = _by_phase(blocks, named, tree, made, phase, _outside(blocks, tree, marks, own))
     common = _common_operator(blocks, tree, made, phase)
     role = np.where(common >= 0, _workspace(blocks, tree, common), role)
-    kept = _crossings(blocks, marks) >= KEPT_MARKS
+    kept = _crossings(blocks, marks, own) >= KEPT_MARKS
     role = np.where(kept, np.where(blocks.was_tensor == 0, Role.WORKSPACE, Role.DYNAMIC), role)
     existing = blocks.start == BEFORE
     role = np.where(existing, np.where(blocks.was_tensor == 1, Role.DYNAMIC, Role.UNKNOWN), role)
@@ -107,8 +110,9 @@ def _made_inside(tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Bools:
     return inside
 
 
-def _crossings(blocks: Blocks, marks: Ints) -> Ints:
-    return np.searchsorted(marks, blocks.end) - np.searchsorted(marks, blocks.start)
+def _crossings(blocks: Blocks, marks: Ints, own: Turns) -> Ints:
+    steps = np.searchsorted(marks, blocks.end) - np.searchsorted(marks, blocks.start)
+    return np.where(own.of(blocks.thread), own.crossed(blocks.thread, blocks.start, blocks.end), steps)
 
 
 def _common_operator(blocks: Blocks, tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Ints:
@@ -124,14 +128,13 @@ def _workspace(blocks: Blocks, tree: SpanTree, common: Ints) -> Roles:
     return np.where(compiled, Role.COMPILED, temporary).astype(np.uint8)
 
 
-def _by_phase(blocks: Blocks, named: Owned, tree: SpanTree, made: Ints, phase: NDArray[np.uint8], marks: Ints) -> Roles:
+def _by_phase(
+    blocks: Blocks, named: Owned, tree: SpanTree, made: Ints, phase: NDArray[np.uint8], outside: Roles
+) -> Roles:
     accumulated = tree.any_above(tree.index(blocks.free_span), tree.rows["operation"] == Operation.ACCUMULATE)
     compiled = tree.any_above(made, tree.rows["operation"] == Operation.COMPILED)
     backward = np.where(accumulated, Role.GRADIENT, np.where(compiled, Role.COMPILED, Role.GRADIENT_MAP))
     forward = np.where(_casts_weight(blocks, named, tree, made), Role.CAST, Role.FEATURE_MAP)
-    outside = np.where(
-        _there_at_forward(blocks, tree) & ~_made_after_update(blocks, tree, marks), Role.INPUT, Role.DYNAMIC
-    )
     return np.select(
         [
             phase == Phase.UPDATE,
@@ -147,6 +150,16 @@ def _by_phase(blocks: Blocks, named: Owned, tree: SpanTree, made: Ints, phase: N
         ],
         outside,
     ).astype(np.uint8)
+
+
+def _outside(blocks: Blocks, tree: SpanTree, marks: Ints, own: Turns) -> Roles:
+    """Return the role of each block if it was made outside training."""
+    apart = own.of(blocks.thread)
+    given = _there_at_forward(blocks, tree)
+    for thread in own.ends:
+        given = np.where(blocks.thread == thread, _there_at_forward(blocks, tree, thread), given)
+    given &= apart | ~_made_after_update(blocks, tree, marks)
+    return np.where(given, Role.INPUT, Role.DYNAMIC).astype(np.uint8)
 
 
 def _casts_weight(blocks: Blocks, named: Owned, tree: SpanTree, made: Ints) -> Bools:
@@ -169,8 +182,11 @@ def _made_after_update(blocks: Blocks, tree: SpanTree, marks: Ints) -> Bools:
     return after
 
 
-def _there_at_forward(blocks: Blocks, tree: SpanTree) -> Bools:
+def _there_at_forward(blocks: Blocks, tree: SpanTree, thread: int | None = None) -> Bools:
+    """Tell which blocks were there when the next forward pass began, of one thread or of any."""
     begins = (tree.rows["kind"] == SpanKind.PHASE) & (tree.rows["phase"] == Phase.FORWARD)
+    if thread is not None:
+        begins &= tree.rows["thread"] == thread
     forwards = np.append(np.sort(tree.rows["first_sequence"][begins]), np.iinfo(np.int64).max)
     there: Bools = forwards[np.searchsorted(forwards, blocks.start)] < blocks.end
     return there

@@ -1,0 +1,218 @@
+"""What torch's account says of memory, replayed block by block."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tbdprof.hooks import disagreements
+from tbdprof.hooks.on_torch.events import Existing, MemoryEvent, Owned, SeenTensor
+from tbdprof.records import AllocationKind, Strings, Table, table
+
+_ROUNDED_TO_BYTES = 512  # by CUDA's caching allocator,
+_UNSPLIT_BYTES = 1 << 20  # which leaves as much, and no more, of a block that is larger
+_SHARED = "up to {} bytes at once were shared with other processes (batches of data loaders' workers): not counted"
+
+_Seen = TypeVar("_Seen", Owned, Existing)
+
+
+@dataclass(eq=False, slots=True)
+class _Block:
+    device: str
+    address: int
+    bytes: int
+    was_tensor: int  # as in the table
+    shape: tuple[int, ...] | None
+    is_existing: bool = False
+    requested_bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    sequence: int
+    kind: AllocationKind
+    thread: int
+    block: _Block
+    time_ns: int
+    span: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something happened: in a thread, at a time, in the innermost span open there."""
+
+    thread: int
+    time_ns: int
+    span: int
+
+
+class Ledger:
+    """Replays allocations and frees.
+
+    Where torch's account of the CPU began late (`counted_from_start` false) it lacks older blocks
+    and may hold sizes of blocks that died while it was off. There its total is shifted to start
+    from the blocks that are known to exist, a free of a block that is not live is left out with
+    its effect on the total, and a known block that torch never counted is taken off when it dies.
+    The total then still tells what is allocated unseen within the window.
+
+    Memory shared with another process, as that of a data loader's workers, is no allocation of
+    torch's: its events, which carry no total, are left out.
+    """
+
+    def __init__(self, order: Iterator[int], cpu_bytes_at_begin: int, counted_from_start: bool) -> None:
+        self._rows: list[_Row] = []
+        self._order = order
+        self._live: dict[tuple[str, int], _Block] = {}
+        self._total: defaultdict[str, int] = defaultdict(int, cpu=cpu_bytes_at_begin)
+        self._shift: defaultdict[str, int] = defaultdict(int)
+        self._late = set() if counted_from_start else {"cpu"}
+        if not counted_from_start:
+            self._shift["cpu"] = -cpu_bytes_at_begin
+        self._shared: dict[int, int] = {}
+        self._shared_peak_bytes = 0
+        self._changed: dict[tuple[str, int], int] = {}  # when something last came or went at a place
+        self._still_in_use = self._other_size = 0
+
+    def exists(self, existing: Existing, time_ns: int) -> None:
+        """Enter a block that was there before the window."""
+        block = _Block(
+            existing.device,
+            existing.address,
+            existing.bytes,
+            1 if existing.shape is not None else -1,
+            existing.shape,
+            is_existing=True,
+            requested_bytes=existing.requested_bytes,
+        )
+        if block.device in self._late:
+            self._shift[block.device] += block.bytes
+        self._live[block.device, block.address] = block
+        self._rows.append(_Row(0, AllocationKind.EXISTING, -1, block, time_ns, -1, -1))
+
+    def happened(self, event: MemoryEvent, place: Place) -> None:
+        """Enter an allocation or a free."""
+        if self._is_shared(event):
+            self._share(event)
+            return
+        key = (event.device, event.address)
+        if event.bytes > 0:
+            older = self._live.get(key)
+            self._still_in_use += older is not None and not (older.is_existing and event.device in self._late)
+            self.gone(*key, place)
+            self._total[event.device] = event.total_bytes
+            block = _Block(*key, event.bytes, int(event.was_tensor), None)
+            self._live[key] = block
+            self._enter(AllocationKind.ALLOCATED, block, place)
+            return
+        self._total[event.device] = event.total_bytes
+        freed = self._live.pop(key, None)
+        if freed is None and event.device in self._late:
+            self._shift[event.device] -= event.bytes
+            return
+        if freed is None:
+            freed = _Block(*key, -event.bytes, int(event.was_tensor), None)
+        self._other_size += freed.bytes != -event.bytes
+        if event.was_tensor:
+            freed.was_tensor = 1
+        self._enter(AllocationKind.FREED, freed, place)
+
+    def gone(self, device: str, address: int, place: Place) -> None:
+        """Enter the free of a block that torch's account does not tell, where the block is live."""
+        block = self._live.pop((device, address), None)
+        if block is None:
+            return
+        if device in self._late:
+            self._shift[device] -= block.bytes
+        self._enter(AllocationKind.FREED, block, place)
+
+    def seen(self, tensor: SeenTensor) -> None:
+        """Learn from a tensor what a live block holds."""
+        block = self._live.get((tensor.device, tensor.address))
+        if block is None:
+            return
+        block.was_tensor = 1
+        if block.shape is None and _is_whole(tensor.bytes, block):
+            block.shape = tensor.shape
+
+    def owned(self, owners: Sequence[Owned]) -> None:
+        """Learn from owners what live blocks were asked for with: a storage's bytes are that."""
+        for owner in owners:
+            block = self._live.get((owner.device, owner.address))
+            if block is not None and block.requested_bytes < 0 and _is_whole(owner.bytes, block):
+                block.requested_bytes = owner.bytes
+
+    def table(self, strings: Strings) -> Table:
+        """Return what was entered."""
+        return table("allocation", [_allocation(row, strings) for row in self._rows])
+
+    def missing(self) -> dict[str, str]:
+        """Return what was left out, and where torch contradicted itself."""
+        told = {}
+        if self._shared_peak_bytes:
+            told["shared_memory"] = _SHARED.format(self._shared_peak_bytes)
+        wrong = disagreements(self._other_size, self._still_in_use)
+        return told | ({"allocations": wrong} if wrong else {})
+
+    def _is_shared(self, event: MemoryEvent) -> bool:
+        """Return whether an event is a mapping's: no total can be 0 after an allocation, and few after a free."""
+        if event.total_bytes != 0 or event.device != "cpu":
+            return False
+        if event.bytes > 0 or event.address in self._shared:
+            return True
+        return ("cpu", event.address) not in self._live and self._total["cpu"] + event.bytes != 0
+
+    def _share(self, event: MemoryEvent) -> None:
+        if event.bytes < 0:
+            self._shared.pop(event.address, None)
+            return
+        self._shared[event.address] = event.bytes
+        self._shared_peak_bytes = max(self._shared_peak_bytes, sum(self._shared.values()))
+
+    def _enter(self, kind: AllocationKind, block: _Block, place: Place) -> None:
+        total = self._total[block.device] + self._shift[block.device]
+        sequence = next(self._order)
+        self._changed[block.device, block.address] = sequence
+        self._rows.append(_Row(sequence, kind, place.thread, block, place.time_ns, place.span, total))
+
+    def appeared(self, found: Sequence[Existing], place: Place) -> None:
+        """Enter blocks that were made unheard, of those found at a place."""
+        for each in found:
+            if (each.device, each.address) not in self._live and each.device not in self._late:
+                block = _Block(
+                    each.device, each.address, each.bytes, 1, each.shape, requested_bytes=each.requested_bytes
+                )
+                self._live[each.device, each.address] = block
+                self._enter(AllocationKind.ALLOCATED, block, place)
+
+    def stayed(self, seen: Sequence[_Seen], since: int) -> list[_Seen]:
+        """Return those in whose place nothing came or went since a point of the order."""
+        return [each for each in seen if self._changed.get((each.device, each.address), 0) <= since]
+
+
+def _is_whole(asked_bytes: int, block: _Block) -> bool:
+    """Return whether a block may have been asked for with so many bytes, by what the allocator adds to them."""
+    spare = block.bytes - asked_bytes
+    if block.device == "cpu":
+        return spare == 0
+    unsplit = _UNSPLIT_BYTES if block.bytes > _UNSPLIT_BYTES else 0
+    return 0 <= spare < unsplit + _ROUNDED_TO_BYTES
+
+
+def _allocation(row: _Row, strings: Strings) -> tuple[object, ...]:
+    block = row.block
+    return (
+        row.sequence,
+        row.kind,
+        strings.add(block.device),
+        row.thread,
+        block.address,
+        block.bytes if block.device == "cpu" else block.requested_bytes,  # elsewhere torch tells the rounded block
+        block.bytes,
+        row.time_ns,
+        row.span,
+        block.was_tensor,
+        -1 if block.shape is None else strings.add(json.dumps(block.shape)),
+        row.total_bytes,
+    )

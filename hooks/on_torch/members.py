@@ -1,0 +1,272 @@
+"""The threads whose allocations a memory window follows besides those of the thread that opened it.
+
+Torch's profiler keeps its state thread by thread. A thread joins the open session, and leaves it, where code of ours
+runs in it: as it starts, as it calls a module, as the garbage collector looks at what it just made. For a moment at
+both edges of a window the collector looks often, so that a thread that runs joins and leaves at once.
+
+A thread that is inside an operator when a session ends would write into memory that the session let go of. So a session
+ends when every member has left, or waits in Python.
+"""
+
+import ctypes
+import gc
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch._C._autograd import _profiler_type
+from torch._C._profiler import ActiveProfilerType
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from tbdprof.hooks.interrupts import Signals, guarded
+from tbdprof.hooks.on_torch import process
+from tbdprof.hooks.on_torch.calls import Handle, remove
+from tbdprof.hooks.threads import are_others, frames, others_out
+
+JOIN_S = 0.3  # how long a window waits for threads that run to join it
+HURRY_S = 1.0  # how long it looks for those that wait at first
+LEAVE_S = 5.0  # and to leave it
+_POLL_S = 0.001
+_OFTEN = (1, 1 << 30, 1 << 30)  # objects made between two looks of the collector, at the youngest only
+_STANDARD_LIBRARY = str(Path(threading.__file__).parent) + os.sep
+_PACKAGES = ("site-packages", "dist-packages")
+_SYMBOLS = (
+    "_ZN5torch8autograd8profiler29isProfilerEnabledInMainThreadEv",
+    "_ZN5torch8autograd8profiler27enableProfilerInChildThreadEv",
+    "_ZN5torch8autograd8profiler28disableProfilerInChildThreadEv",
+    "_ZN2at25clearThreadLocalCallbacksEv",
+    "_ZN5torch8profiler4impl17ProfilerStateBase3getEb",
+    "_ZN5torch8profiler4impl17ProfilerStateBase14removeCallbackEv",
+)
+_POINTER = ctypes.c_void_p
+NO_JOINING = "this build of torch does not let a thread join a profiler's session: other threads' memory is unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Torch's own functions; they throw where they may not be called, which ends the process."""
+
+    is_on: Callable[[], bool]
+    join: Callable[[], None]
+    leave: Callable[[], None]
+    forget: Callable[[], None]  # leave alone the operators of this thread
+    state: Callable[[bool], int | None]  # the session of all threads, or this thread's
+    drop: Callable[[int | None], None]  # have a session forget how to leave alone the thread that joined last
+
+
+class _Membership:
+    """Kept by a thread while it is a member; gone with the thread."""
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
+
+
+LOCK = threading.Lock()  # held while a session of all threads begins, for a thread that left then would end it
+
+_BUSY: set[int] = set()  # threads within `check`
+
+
+class Members:
+    """Lets other threads join a session from `open` on and has them leave it at `close`."""
+
+    def __init__(self) -> None:
+        self._calls = _calls()
+        self._pid = os.getpid()
+        self._is_open = False
+        self._owner = 0
+        self._session: int | None = None
+        self._own = threading.local()
+        self._all: list[weakref.ref[_Membership]] = []  # all that ever were
+        self._handles: list[Handle] = []
+        self._hurry: _Hurry | None = None
+        self._profile_before: Callable[..., Any] | None = None
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Why threads cannot join, where there are others."""
+        return {} if self._calls is not None or not are_others() else {"threads": NO_JOINING}
+
+    def open(self) -> None:
+        """Let threads join the session that this thread began; wait a moment for those that run."""
+        if self._calls is None:
+            return
+        self._owner, self._session = threading.get_ident(), self._calls.state(False)
+        with LOCK:
+            self._is_open = True
+        self._profile_before = threading.getprofile()
+        threading.setprofile(self._started)
+        if are_others():
+            self._listen()
+            self._hurry = _Hurry(self.check)
+            self._wait(JOIN_S, lambda: self._running(joined=False))
+
+    @property
+    def are_expected(self) -> bool:
+        """Whether threads that have not joined yet are still looked for."""
+        return self._hurry is not None
+
+    def step_ended(self) -> None:
+        """Look for threads no more often than they show themselves, once all have joined or there was time for it."""
+        if self._hurry is None or not self._is_open:
+            return
+        if time.monotonic() > self._hurry.until or not self._running(joined=False, waiting=True):
+            self._calm()
+
+    def _calm(self) -> None:
+        hurry, self._hurry = self._hurry, None
+        if hurry is not None:
+            hurry.end()
+
+    def close(self) -> None:
+        """Have all threads leave, and wait for those that run."""
+        if self._calls is None or not self._is_open:
+            return
+        with LOCK:
+            self._is_open = False
+        if threading.getprofile() == self._started:
+            threading.setprofile(self._profile_before)
+        self._calm()
+        if not self._members():
+            self._silence()
+            return
+        self._hurry = _Hurry(self.check)
+        try:
+            self._wait(LEAVE_S, lambda: self._running(joined=True))
+        finally:
+            self._calm()
+
+    def end(self, end_session: Callable[[], None]) -> bool:
+        """End the session; return false where it was only left, for a thread is still inside an operator."""
+        if self._calls is None or not self._all:
+            end_session()
+            return True
+        with process.quiet_log(), others_out():
+            is_safe = not self._running(joined=True)
+            if is_safe:
+                end_session()
+            elif _profiler_type() != ActiveProfilerType.NONE:
+                self._calls.leave()
+            self._calls.forget()  # which torch did only to the thread that joined last
+        return is_safe
+
+    @guarded
+    def check(self, *_: object) -> None:
+        """Join the session if it is open, leave it if it is not: in the thread that calls this."""
+        thread = threading.get_ident()
+        is_member = getattr(self._own, "membership", None) is not None
+        if self._calls is None:
+            return
+        if is_member == self._is_open or thread == self._owner or thread in _BUSY or os.getpid() != self._pid:
+            return
+        _BUSY.add(thread)  # the collector may look while this thread holds the lock
+        try:
+            with LOCK:
+                if is_member and not self._calls.state(True):
+                    self._leave()
+                elif self._is_open:
+                    self._join(thread)
+        finally:
+            _BUSY.discard(thread)
+
+    def _join(self, thread: int) -> None:
+        calls = self._calls
+        # Autograd's own threads are members already, by the thread that waits for them.
+        if calls is None or not calls.is_on() or _profiler_type() != ActiveProfilerType.NONE:
+            return
+        self._own.membership = membership = _Membership(thread)
+        self._all.append(weakref.ref(membership))
+        with process.quiet_log():  # it takes what another thread has for lost
+            calls.drop(self._session)
+            calls.join()
+
+    def _leave(self) -> None:
+        calls = self._calls
+        self._own.membership = None
+        if calls is not None and _profiler_type() != ActiveProfilerType.NONE:
+            with process.quiet_log():
+                calls.leave()
+            calls.forget()
+        if not self._members():
+            self._silence()
+
+    def _members(self) -> set[int]:
+        return {membership.thread for each in list(self._all) if (membership := each()) is not None}
+
+    def _running(self, *, joined: bool, waiting: bool = False) -> bool:
+        """Return whether some thread runs that is a member, or some that is none."""
+        members = self._members()
+        return any(
+            (thread in members) == joined and (waiting or not _waits(frame))
+            for thread, frame in frames().items()
+            if thread != self._owner
+        )
+
+    @staticmethod
+    def _wait(seconds: float, is_to_wait: Callable[[], bool]) -> None:
+        until = time.monotonic() + seconds
+        while is_to_wait() and time.monotonic() < until:
+            time.sleep(_POLL_S)
+
+    def _started(self, frame: FrameType, event: str, argument: object) -> None:
+        """Join as a new thread, in the place of the function that would profile it."""
+        before = self._profile_before
+        sys.setprofile(before)
+        self._listen()
+        self.check()
+        if before is not None:
+            before(frame, event, argument)
+
+    def _listen(self) -> None:
+        if not self._handles:
+            self._handles = [register_module_forward_pre_hook(self.check)]  # stays until the last member has left
+
+    def _silence(self) -> None:
+        remove(self._handles)
+
+
+class _Hurry:
+    """Has the garbage collector look very often, and a function called in the thread where it does, until `end`."""
+
+    def __init__(self, check: Callable[..., None]) -> None:
+        self.until = time.monotonic() + HURRY_S
+        self._check = check
+        self._thresholds = gc.get_threshold()
+        self._signals = Signals()
+        self._signals.install()  # else one that is handled within the function would be lost there
+        gc.callbacks.append(check)
+        if gc.isenabled():
+            gc.set_threshold(*_OFTEN)
+
+    def end(self) -> None:
+        """Have it look as often as before."""
+        if gc.get_threshold() == _OFTEN:
+            gc.set_threshold(*self._thresholds)
+        if self._check in gc.callbacks:
+            gc.callbacks.remove(self._check)
+        self._signals.restore()
+
+
+def _waits(frame: FrameType) -> bool:
+    """Return whether a thread is in code of Python's own library, which waits, and computes nothing with torch."""
+    file = frame.f_code.co_filename
+    return file.startswith((_STANDARD_LIBRARY, "<frozen")) and not any(each in file for each in _PACKAGES)
+
+
+def _calls() -> _Calls | None:
+    library = ctypes.PyDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    try:
+        found = [getattr(library, symbol) for symbol in _SYMBOLS]
+    except AttributeError:  # another build
+        return None
+    kinds = (ctypes.c_bool, ()), (None, ()), (None, ()), (None, ()), (_POINTER, (ctypes.c_bool,)), (None, (_POINTER,))
+    for each, (result, arguments) in zip(found, kinds, strict=True):
+        each.restype, each.argtypes = result, arguments
+    return _Calls(*found)
