@@ -83,7 +83,7 @@ def read(recording: Recording) -> Utterance:
     try:
         sound, _ = soundfile.read(recording.file, dtype="float32")
     except soundfile.SoundFileError as error:
-        raise _undecoded(recording.file, error) from error
+        raise DataError(f"{recording.file} is cut or damaged: {_reason(error)}; restore it, or remove it") from error
     if len(sound) != recording.samples:
         promised, there = (f"{count / RATE:.2f} s" for count in (recording.samples, len(sound)))
         raise DataError(f"{recording.file} is cut: {promised} are promised, {there} are there: restore it")
@@ -105,7 +105,7 @@ def _recording(path: Path, file: Path, said: str, soundfile: ModuleType) -> Reco
     try:
         header = soundfile.info(path)
     except soundfile.SoundFileError as error:
-        raise _undecoded(path, error) from error
+        raise DataError(f"cannot read {path} as FLAC: {_reason(error)}; restore it, or remove it") from error
     if (header.samplerate, header.channels) != (RATE, 1):
         found = f"{header.samplerate} Hz in {header.channels} channel{'s' * (header.channels > 1)}"
         raise DataError(f"{path} has {found}, where {RATE} Hz in 1 channel are needed: convert it")
@@ -155,9 +155,9 @@ def _root(folder: Path) -> Path:
     raise wrong_kind(folder, EXPECTED)
 
 
-def _undecoded(path: Path, error: Exception) -> DataError:
-    reason = str(error).partition(": ")[2].rstrip(".") or error
-    return DataError(f"cannot decode {path}: {reason}; restore it, or remove it")
+def _reason(error: Exception) -> str:
+    """Return what libsndfile says, without the file's name before it and the stop behind it."""
+    return str(error).rpartition(": ")[2].rstrip(".")
 
 
 def _soundfile() -> ModuleType:

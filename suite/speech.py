@@ -100,7 +100,7 @@ def needed(transcript: Whole) -> int:
     return len(transcript) + int(np.count_nonzero(transcript[1:] == transcript[:-1]))
 
 
-def best_path(scores: NDArray[Any], lengths: Sequence[int]) -> list[str]:
+def best_path(scores: NDArray[Any], lengths: Sequence[int] | Whole) -> list[str]:
     """Return the text of each utterance of scores (places, batch, symbols): the likeliest of each place, collapsed."""
     best = scores.argmax(2).T
     found = []
