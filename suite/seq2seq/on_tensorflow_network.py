@@ -76,9 +76,9 @@ class GateCell(layers.Layer):  # type: ignore[misc]
 def recurrent(width: int, *, fused: bool, back: bool, name: str, dtype: Any) -> layers.RNN:
     """Return one direction of the encoder's layer; Keras' own uses cuDNN where there is one."""
     settings = {"return_sequences": True, "return_state": True, "go_backwards": back, "name": name, "dtype": dtype}
-    return (
-        layers.LSTM(width, **settings) if fused else layers.RNN(GateCell(width, name="cell", dtype=dtype), **settings)
-    )
+    if fused:  # the seed is of a dropout within the cell, which it does without; else Keras would draw one
+        return layers.LSTM(width, seed=0, **settings)
+    return layers.RNN(GateCell(width, name="cell", dtype=dtype), **settings)
 
 
 def cell(width: int, *, fused: bool, name: str, dtype: Any) -> layers.Layer:
