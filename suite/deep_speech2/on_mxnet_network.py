@@ -67,7 +67,8 @@ class Recurrent(gluon.Block):  # type: ignore[misc]
     def _run(self, layer: gluon.Block, x: mx.nd.NDArray) -> mx.nd.NDArray:
         if self.fused:
             return layer(x)
-        outputs, _ = layer.unroll(len(x), x, layout="TNC", merge_outputs=True)
+        zeros = layer.begin_state(x.shape[1], ctx=x.context, dtype=x.dtype)
+        outputs, _ = layer.unroll(len(x), x, zeros, layout="TNC", merge_outputs=True)
         return outputs
 
 
