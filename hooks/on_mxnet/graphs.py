@@ -1,7 +1,7 @@
 """A hybridized block's graph as the list of its operators, with the shapes and types of what they take and make."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -102,7 +102,7 @@ def _within(asked: Sequence[str], nodes: Sequence[Node]) -> list[tuple[Node, ...
 
 def _nodes(call: GraphCall) -> list[Node]:
     graph = json.loads(call.symbol.tojson())
-    listed = graph["nodes"]
+    listed, copied = graph["nodes"], _copied([(source, output) for source, output, *_ in graph["heads"]])
     used = {(source, output) for node in listed for source, output, *_ in node["inputs"]}
     entries = sorted(used | {(i, 0) for i in range(len(listed))})
     graph["heads"] = [[*entry, 0] for entry in entries]
@@ -125,6 +125,22 @@ def _nodes(call: GraphCall) -> list[Node]:
                 tuple(listed[source]["name"] for source, _ in sources if listed[source]["op"] == "null"),
             )
         )
+        for entry in copied[number]:
+            array = arrays[entry]._replace(wanted=wanted[entry[0]])
+            found.append(Node("_copy", f"{listed[entry[0]]['name']}_copy", {}, (array,), (array,), ()))
+    return found
+
+
+def _copied(heads: Sequence[tuple[int, int]]) -> Mapping[int, list[tuple[int, int]]]:
+    """Return after which nodes a result is copied, and which: a graph that gives one out again gives out a copy.
+
+    Nodes stand in the order in which the heads need them.
+    """
+    found, reached = defaultdict[int, list[tuple[int, int]]](list), 0
+    for place, head in enumerate(heads):
+        reached = max(reached, head[0])
+        if head in heads[:place]:
+            found[reached].append(head)
     return found
 
 

@@ -11,9 +11,13 @@ import numpy as np
 
 np.bool = bool  # MXNet reads it
 
+import mxnet as mx  # noqa: E402
+from mxnet.gluon import nn  # noqa: E402
+
+from tbdprof.hooks.on_mxnet.calls import Array, GraphCall  # noqa: E402
 from tbdprof.hooks.on_mxnet.engine import Push  # noqa: E402
 from tbdprof.hooks.on_mxnet.gradients import sources  # noqa: E402
-from tbdprof.hooks.on_mxnet.graphs import FUSED, Node, align, place  # noqa: E402
+from tbdprof.hooks.on_mxnet.graphs import FUSED, Graphs, Node, align, place  # noqa: E402
 from tbdprof.hooks.on_mxnet.spans import contradicts  # noqa: E402
 
 IMAGE, WEIGHT1, WEIGHT2, MAP1, MAP2, SPACE, GRADIENT1, GRADIENT2, OWN1, OWN2 = range(10)
@@ -89,6 +93,18 @@ def test_a_weight_whose_numbers_are_put_in_another_order_stays_the_same_value(na
 
 def nodes(*operators: str) -> list[Node]:
     return [Node(operator, f"{operator}{number}", {}, (), (), ()) for number, operator in enumerate(operators)]
+
+
+def test_what_a_graph_puts_out_twice_it_copies() -> None:
+    """As an LSTM's cell puts out its state, and that again as the first of its states."""
+    x = mx.sym.var("x")
+    output, other = mx.sym.relu(x, name="output"), mx.sym.tanh(x, name="other")
+    call = GraphCall(nn.HybridSequential(), mx.sym.Group([output, output, other]), (Array((2, 3), "float32", True),))
+    found = Graphs().nodes(call)
+
+    assert [node.operator for node in found] == ["relu", "_copy", "tanh"]
+    assert found[1].inputs == found[1].outputs == found[0].outputs
+    assert align(["relu", "_copy", "tanh"], found) == found
 
 
 def test_a_graph_is_matched_operator_by_operator_past_what_costs_nothing() -> None:
