@@ -164,7 +164,7 @@ class Graphs:
     def _node(self, reading: Reading, place: Place, op: str, given: Given | int | None) -> Node:
         phase, (product, has_bias) = self._phase(place), first_of(place.operator, op)
         first = Place(place.reading, product, place.above)
-        operator = first.reading.sized(product, given)
+        operator = first.reading.sized(product, _given(first, given))
         kind, work = works.told(computed(operator, op, phase, has_bias))
         marks = self._marked(reading)
         names, added = self._gradients(place, op, marks)
@@ -274,6 +274,15 @@ class Graphs:
         within = self._called(operator, "body" if operator.type.endswith("While") else "")
         if within is not None and tensor.value_index < len(within.graph.outputs):
             self._mark(marks, within, within.graph.outputs[tensor.value_index], name)
+
+
+def _given(place: Place, given: Given | int | None) -> Given | int | None:
+    """Return what the function a place lies in was given: what the calls that lead to it hand on."""
+    for reading, call in place.above if isinstance(given, tuple) else ():
+        handed = reading.sized(call, given).inputs
+        shapes = (tensor.shape for tensor in (handed[1:] if call.type.endswith("If") else handed))
+        given = tuple(tuple(shape) if shape.is_fully_defined() else None for shape in shapes)
+    return given
 
 
 _known: "weakref.WeakValueDictionary[str, Any]" = weakref.WeakValueDictionary()
