@@ -18,8 +18,8 @@ from tbdprof.suite.a3c.rollouts import as_input, chosen, discounted
 from tbdprof.suite.a3c.training import Workload
 from tbdprof.suite.learning import Build, Check, Learned, Point, Setting, Told
 
-UPDATES = 3000
-EVERY = 300  # updates from one look at held-out episodes to the next
+UPDATES = 4000
+EVERY = 400  # updates from one look at held-out episodes to the next
 EPISODES = 100
 CHANCE = (1 - (PLACES - 1)) / PLACES
 WANTED = 0.0  # mean reward: as many blocks are caught as are missed

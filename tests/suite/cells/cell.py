@@ -1,12 +1,15 @@
 """Trains one model of the suite in one framework for a few steps, observed or not; prints what came of it as JSON.
 
 python cell.py MODEL FRAMEWORK HOW OPTIONS, HOW being: observed (across all windows), unobserved, or nudged (observed,
-and one weight moved by one unit in the last place); OPTIONS is JSON: the model's own, and batch_size.
+and one weight moved by one unit in the last place); OPTIONS is JSON: the model's own, batch_size,
+and watched_steps, of the memory and the kernels window.
 """
 
+import ctypes
 import hashlib
 import json
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,7 +29,8 @@ from tbdprof.suite.workload import Concurrent
 
 MODEL, FRAMEWORK, HOW = sys.argv[1:4]
 OPTIONS: dict[str, Any] = json.loads(sys.argv[4])
-PLAN = Plan(warmup=1, steps=1, memory_steps=3, kernel_steps=2, period=suite.find(MODEL).period)
+WATCHED: int | None = OPTIONS.pop("watched_steps", None)
+PLAN = Plan(warmup=1, steps=1, memory_steps=WATCHED or 3, kernel_steps=WATCHED or 2, period=suite.find(MODEL).period)
 STEPS = 1 + 3 * PLAN.block_steps + PLAN.watched("memory")[0] + PLAN.watched("kernels")[0]
 SEED, THREADS = 3, 1
 Named = Iterator[tuple[str, np.ndarray]]
@@ -35,6 +39,8 @@ Named = Iterator[tuple[str, np.ndarray]]
 def main() -> None:
     """Train, and print the digests of what was trained and, where it was observed, the report."""
     vars(np).setdefault("bool", bool)
+    if FRAMEWORK == "tensorflow":
+        flush_denormals()
     spec = suite.find(MODEL)
     config = suite.configure(spec, seed=SEED, batch_size=OPTIONS.pop("batch_size", None), options=OPTIONS)
     if HOW == "unobserved":
@@ -91,14 +97,29 @@ def end(workload: Any) -> None:
         workload.close()
 
 
+def flush_denormals() -> None:
+    """Have this thread take the smallest numbers as 0, as TensorFlow's own threads do.
+
+    TensorFlow runs on the one or the others by how long an operator took before, so that else two runs may differ.
+    """
+    if platform.machine() != "x86_64":
+        return
+    library, environment = ctypes.CDLL("libm.so.6"), (ctypes.c_uint32 * 8)()
+    library.fegetenv(environment)
+    environment[7] |= 0x8040  # the SSE unit's register: flush to zero, and denormals are zeros
+    library.fesetenv(environment)
+
+
 def owned(recording: Recording) -> dict[str, int]:
     """Return the optimizer state at the end of the memory window, and the gradients told in its last step, in bytes."""
     (window,) = recording.named("memory")
     owners, marks = window.table("owner"), window.table("step")["last_sequence"]
     state = owners[owners["role"] == Role.OPTIMIZER_STATE]
+    last = state[state["sequence"] == state["sequence"].max(initial=0)]
     gradients = owners[(owners["role"] == Role.GRADIENT) & (owners["sequence"] > marks[-2])]
     return {
-        "state_at_the_end": int(state["bytes"][state["sequence"] == state["sequence"].max(initial=0)].sum()),
+        # Several optimizers may share it: each place counts once.
+        "state_at_the_end": sum({int(row["address"]): int(row["bytes"]) for row in last}.values()),
         "gradients_of_a_step": int(sum({row["name"]: row["bytes"] for row in gradients}.values())),
     }
 
