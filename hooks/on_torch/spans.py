@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tbdprof.hooks.on_torch.events import ACCUMULATE_GRAD, BackwardRun, Mark, Point, Region, Scope
@@ -39,7 +39,8 @@ class Spans:
     phase ends is cut likewise. Operators are never cut.
     """
 
-    def __init__(self, strings: Strings, order: Iterator[int]) -> None:
+    def __init__(self, strings: Strings, order: Iterator[int], calling: Iterable[int] = ()) -> None:
+        """Take the threads that call modules; all others are autograd's own."""
         self._rows: dict[int, tuple[object, ...]] = {}
         self._strings = strings
         self._order = order
@@ -47,7 +48,8 @@ class Spans:
         self._stacks: defaultdict[int, list[_Open]] = defaultdict(list)
         self._forward: dict[int, str] = {}  # thread -> name of the forward phase it is in
         self._derived: dict[int, int] = {}  # a derivative's number -> that of the forward operator it is of
-        self._calling: dict[int, int] = {}  # threads that called a module, numbered as they did so first
+        self._calling = set(calling)
+        self._index: dict[int, int] = {}  # threads, numbered as they numbered an operator first
         self._numbering: dict[int, int] = {}  # an operator's number -> the thread that gave it last
         self.by_correlation: dict[int, int] = {}  # the profiler's number of a region -> the id of its span
 
@@ -82,7 +84,7 @@ class Spans:
         if mark.point is Point.FORWARD:
             self._end_forward(thread, time_ns)
             self._forward[thread] = mark.name
-            self._calling.setdefault(thread, len(self._calling))
+            self._calling.add(thread)
             self._push(_FORWARD, thread, time_ns)
         elif mark.point is Point.FORWARD_END and mark.ends_forward:
             self._end_forward(thread, time_ns)
@@ -162,7 +164,7 @@ class Spans:
         return number
 
     def _number(self, region: Region) -> int:
-        """Return torch's number of an operator, made unique: each thread that calls modules counts for itself."""
+        """Return torch's number of an operator, made unique: each thread counts for itself."""
         if region.number < 0:
             return -1
         thread = region.thread
@@ -170,7 +172,7 @@ class Spans:
             self._numbering[region.number] = thread
         elif thread not in self._calling:  # one of autograd's own
             thread = self._numbering.get(region.number, thread)
-        return region.number + (self._calling.get(thread, 0) << _THREAD_BITS)
+        return region.number + (self._index.setdefault(thread, len(self._index)) << _THREAD_BITS)
 
     def _name(self, origin: Origin, thread: int) -> str:
         if isinstance(origin, Region):

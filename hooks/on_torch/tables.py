@@ -55,6 +55,12 @@ def _owner(sequence: int, owned: Owned, strings: Strings) -> tuple[object, ...]:
     )
 
 
+def _calling(trace: Trace) -> set[int]:
+    """Return the threads that call modules."""
+    marked = (event for _, event in trace.events if isinstance(event, Marked))
+    return {event.thread for event in marked if event.mark.point is Point.FORWARD}
+
+
 def _counted_deaths(trace: Trace) -> set[int]:
     """Return the marks of deaths, by identity, after which torch's account tells of the free itself."""
     following: dict[tuple[str, int], int] = {}
@@ -98,7 +104,7 @@ def build(
     `left` are the tensors there at its end: no operator may have read them, and they are tensors all the same.
     """
     order = itertools.count(1)
-    spans = Spans(strings, order)
+    spans = Spans(strings, order, _calling(trace))
     ledger = Ledger(order, trace.cpu_bytes_at_begin, counted_from_start)
     owners: list[tuple[object, ...]] = []
     marks: list[int] = []

@@ -31,6 +31,7 @@ class Account:
     unknown_bytes: Ints  # after each event: of the framework's total, what else no reported block explains
     counted: Bools  # the events within the steps that count
     marks: Ints  # ends of steps, from that of what settles on
+    seen_from: int  # where what every thread does is seen
 
     def series(self, role: Role) -> Ints:
         """Return the bytes of a role after each event."""
@@ -97,6 +98,7 @@ def account(recording: Recording, window: Window) -> Account:
         unknown_bytes=unexplained - scratch,
         counted=_counted(levels, own.settled(marks)),
         marks=own.settled(marks),
+        seen_from=int(own.settled(marks)[0]) if own.ends and len(marks) else 0,
     )
 
 

@@ -199,6 +199,7 @@ def _kept(counted: Bools, total: Ints) -> Ints:
 def _outside_allocator(worked: Account) -> int:
     """Return the most that owners held at one reading in memory no block stands for."""
     owners = worked.window.table("owner")
+    owners = owners[owners["sequence"] >= worked.seen_from]
     lost = owners[worked.blocks.find(owners["address"], owners["sequence"]) < 0]
     readings: dict[int, dict[int, int]] = defaultdict(dict)
     for row in lost:

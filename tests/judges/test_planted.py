@@ -34,8 +34,15 @@ def test_a_copy_averaged_anew_every_step_is_dynamic(run: Run) -> None:
     assert more_than_convnet(run, "renewed_average") == {"dynamic": weights}
 
 
-def test_a_tensor_of_another_thread_is_unknown_and_shown(run: Run) -> None:
-    outcome = run("torch_planted", "in_a_thread")
+def test_a_tensor_of_another_thread_is_seen(run: Run) -> None:
+    memory = run("torch_planted", "in_a_thread").memory
+    assert memory["mismatches"] == memory["max_per_category"]["unknown"] == 0
+    assert memory["independent_peak_bytes"] == memory["allocator_peak_bytes"]
+    assert more_than_convnet(run, "in_a_thread") == {"dynamic": KEPT}
+
+
+def test_a_tensor_of_a_thread_that_cannot_be_followed_is_unknown_and_shown(run: Run) -> None:
+    outcome = run("torch_planted", "in_a_thread_that_cannot_join")
     memory = outcome.memory
     assert memory["mismatches"] == 0
     assert memory["at_peak"]["unknown"] == memory["max_per_category"]["unknown"] == KEPT

@@ -11,6 +11,8 @@ from judges.torch_loops import image_batch, small_convnet, told_of, train
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tbdprof.hooks.on_torch import members
+
 KEPT_FLOATS = 1000
 
 
@@ -47,6 +49,11 @@ def in_a_thread(profile: Profile) -> Json:
 
     train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), after=after)
     return told_of(model)
+
+
+def in_a_thread_that_cannot_join(profile: Profile) -> Json:
+    members._SYMBOLS = ("of another build",)
+    return in_a_thread(profile)
 
 
 def losses(profile: Profile) -> Json:

@@ -1,8 +1,9 @@
 """Training loops in torch whose steps are taken by several threads; the main thread tells of each update."""
 
 import queue
+import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import torch
 from judges.process import Json, Profile
 from judges.torch_loops import CLASSES, told_of
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
+from tbdprof.hooks.on_torch import members
 from tbdprof.plan import Plan
 
 BATCH, WIDTH = 6, 40
@@ -27,10 +29,11 @@ class Trainer:
     """Trains a network of its own in a thread of its own, until it is closed."""
 
     hidden: int
-    updates: "queue.Queue[BaseException | None]"
+    updates: "queue.Queue[RuntimeError | None]"
     pausing: threading.Event
     going: threading.Event
-    planted: Callable[[], object] = lambda: None
+    meet: threading.Barrier | None = None
+    planted: int = 0  # floats kept with each update
     closed: bool = False
     idle: threading.Event = field(default_factory=threading.Event)
 
@@ -48,22 +51,33 @@ class Trainer:
                 if self.pausing.is_set():
                     self.idle.set()
                     self.going.wait()
-        except BaseException as error:
+        except threading.BrokenBarrierError:
+            pass  # the others have ended
+        except RuntimeError as error:
             self.updates.put(error)
 
     def step(self) -> None:
         inputs, labels = torch.randn(BATCH, WIDTH), torch.randint(CLASSES, (BATCH,))
         self.optimizer.zero_grad(set_to_none=False)
-        functional.cross_entropy(self.model(inputs), labels).backward()
+        loss = functional.cross_entropy(self.model(inputs), labels)
+        self._wait_for_others()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._wait_for_others()
         self.optimizer.step()
-        self.kept.append(self.planted())
+        if self.planted:
+            self.kept.append(torch.empty(self.planted))
+
+    def _wait_for_others(self) -> None:
+        if self.meet is not None:
+            self.meet.wait(30)
 
 
 class Crew:
     """Several trainers, which can be paused between two updates of each."""
 
     def __init__(self, *widths: int, **options: Any) -> None:
-        self.updates: queue.Queue[BaseException | None] = queue.Queue(1)  # nobody runs ahead of what is told
+        self.updates: queue.Queue[RuntimeError | None] = queue.Queue(1)  # nobody runs ahead of what is told
+        self.early: list[RuntimeError | None] = []  # told of while the threads were to pause
         self.pausing, self.going = threading.Event(), threading.Event()
         self.trainers = [Trainer(hidden, self.updates, self.pausing, self.going, **options) for hidden in widths]
 
@@ -84,6 +98,8 @@ class Crew:
         finally:
             for trainer in self.trainers:
                 trainer.closed = True
+                if trainer.meet is not None:
+                    trainer.meet.abort()
             self.go()
             while any(trainer.thread.is_alive() for trainer in self.trainers):
                 with suppress(queue.Empty):
@@ -91,15 +107,16 @@ class Crew:
 
     def wait(self) -> None:
         """Wait for the next update by any."""
-        error = self.updates.get(timeout=30)
+        error = self.early.pop() if self.early else self.updates.get(timeout=30)
         if error is not None:
             raise error
 
     def pause(self) -> None:
         self.going.clear()
         self.pausing.set()
-        for trainer in self.trainers:
-            assert trainer.idle.wait(30)
+        while not all(trainer.idle.is_set() for trainer in self.trainers):
+            with suppress(queue.Empty):
+                self.early.append(self.updates.get(timeout=0.01))
 
     def go(self) -> None:
         self.pausing.clear()
@@ -129,8 +146,12 @@ def train(profile: Profile, crew: Crew, steps: int = 12, **options: Any) -> Json
     return told_of(*crew.models)
 
 
-def two_free(profile: Profile) -> Json:
-    return train(profile, Crew(32, 48))
+def together(profile: Profile) -> Json:
+    """Two threads wait for each other after each pass, so that both hold what is between; updates keep a tensor."""
+    crew = Crew(32, 48, meet=threading.Barrier(2))
+    for trainer, floats in zip(crew.trainers, (1000, 3000), strict=True):
+        trainer.planted = floats
+    return train(profile, crew)
 
 
 def three_large(profile: Profile) -> Json:
@@ -145,3 +166,74 @@ def shared(profile: Profile) -> Json:
         for parameter, own in zip(crew.models[0].parameters(), trainer.model.parameters(), strict=True):
             own.data = parameter.data
     return train(profile, crew, 24)
+
+
+def paused(profile: Profile) -> Json:
+    """The threads pause at the edges of windows, as those of a workload of the suite do."""
+    crew, seen = Crew(32, 48), 0
+    with crew.running(), lengthened(profile(crew.models, crew.optimizers), 12) as prof:
+        while prof.active:
+            crew.wait()
+            if edges_near(prof):
+                crew.pause()
+            prof.step(BATCH)
+            crew.go()
+            seen += 1
+    return told_of(*crew.models, seen=seen)
+
+
+def edges_near(prof: Any) -> bool:
+    """Return whether a window may begin or end at the next step."""
+    return len(prof.recording.windows) != 3 or prof.recording.windows[-1].name != "clean"
+
+
+def stuck(profile: Profile) -> Json:
+    """A thread is inside an operator when the memory window ends, and for long after."""
+    members.LEAVE_S = 0.1
+    crew, ended = Crew(32), threading.Event()
+    with crew.running(), lengthened(profile(crew.models, crew.optimizers), 4) as prof:
+        other = threading.Thread(target=lambda: hold(prof, ended))
+        other.start()
+        while prof.active:
+            crew.wait()
+            prof.step(BATCH)
+        ended.set()
+        other.join(30)
+    return told_of(*crew.models)
+
+
+def hold(prof: Any, ended: threading.Event) -> None:
+    """Compute in one operator for seconds, from within the memory window on."""
+    large = torch.randn(1500, 1500)
+    while not ended.is_set():
+        if prof.recording.windows and prof.recording.windows[-1].name == "memory":
+            torch.linalg.matrix_power(large, 3)
+        else:
+            ended.wait(0.001)
+
+
+def interrupted(profile: Profile) -> Json:
+    """A signal comes while threads train in the memory window."""
+    crew, caught, updates = Crew(32, 48), "", 0
+    try:
+        with crew.running(), lengthened(profile(crew.models, crew.optimizers), 40) as prof:
+            while prof.active:
+                crew.wait()
+                prof.step(BATCH)
+                updates += prof.recording.windows[-1].name == "memory"
+                if updates == 12:
+                    signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        caught = "KeyboardInterrupt"
+    return told_of(*crew.models, caught=caught)
+
+
+def many(profile: Profile) -> Json:
+    """Many updates by threads that never pause: none may be lost, and the process goes on."""
+    crew, updates = Crew(16, 16, 16), 0
+    with crew.running(), lengthened(profile(crew.models, crew.optimizers, repeat=3), 60) as prof:
+        while prof.active:
+            crew.wait()
+            prof.step(BATCH)
+            updates += 1
+    return told_of(*crew.models, updates=updates)
