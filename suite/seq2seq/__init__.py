@@ -24,7 +24,9 @@ operator. So `fused` is
 
 - the encoder: in torch `nn.LSTM` on packed sequences (one cuDNN call on a GPU; on a CPU torch's own loop in C++), in
   MXNet one `RNN` operator for both directions, in Keras `LSTM` with a mask (cuDNN on a GPU, a loop of cells on a CPU);
-- the decoder, step by step: in torch `nn.LSTMCell`, in MXNet an `RNN` operator over one step, in Keras `LSTMCell`.
+- the decoder, step by step: in torch `nn.LSTMCell` (one kernel on a GPU beside two products), in Gluon and in Keras
+  `LSTMCell`, each of two products a step. (MXNet's `RNN` operator over one step packs the weights anew each time: six
+  times as slow on a CPU, tried.)
 
 `tbdprof.suite.seq2seq.architecture` holds the layers; the figures here are sums over them.
 """

@@ -23,8 +23,12 @@ def _both_directions(batch: SentencePairs) -> int:
 
 
 def _longest_backwards(batch: SentencePairs) -> int:
-    """Back, only the longest sentences begin at the first step; the others' zeros join states that have a gradient."""
-    return len(batch.source) + int(np.sum(batch.source_lengths == batch.source_lengths.max()))
+    """Back, only the longest sentences begin at the first step; the others' zeros join states that have a gradient.
+
+    Where all are as long, torch hands them to oneDNN in float32, which makes the gradients of all states.
+    """
+    longest = int(np.sum(batch.source_lengths == batch.source_lengths.max()))
+    return 0 if longest == len(batch.source) else len(batch.source) + longest
 
 
 @dataclass(frozen=True, slots=True)
