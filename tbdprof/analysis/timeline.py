@@ -1,7 +1,9 @@
 """The wall time of the counted steps, cut wherever anything begins or ends, and each piece given to one phase.
 
 A piece belongs to the phase of the kernel that runs, where none does of the one that ran last; where kernels of two
-phases run at once, to a phase of training before loading and outside, and else to the one that began last. Then:
+phases run at once, to a phase of training before loading and outside, and else to the one that began last. Where
+threads of a CPU are in several phases of training at once, these share the piece by how many are in each: so the phases
+of several threads that train add up to the step, too. Then:
 
 - "data" is the time before a step's first forward kernel, and from the end of an update, of a backward pass or of
   something outside to the next forward kernel: loading data and whatever else precedes forward. So is time in the
@@ -53,17 +55,41 @@ def timeline(kernels: Kernels) -> Timeline:
     asking = _running(edges, kernels.data_start_ns, kernels.data_end_ns)
     phase = _phases(label, step, asking)
     busy, inside = label != _NOTHING, step >= 0
+    piece, phase, length = _divided(kernels, edges, phase)
+    inside = inside[piece]
     communicates = kernels.operation == Operation.COMMUNICATION
     copies, communication = (_only(kernels, edges, each) & busy for each in (kernels.crosses, communicates))
     return Timeline(
-        length_ns=np.diff(edges)[inside],
+        length_ns=length[inside],
         phase=phase[inside],
-        busy=busy[inside],
-        waiting=_running(edges, kernels.wait_start_ns, kernels.wait_end_ns)[inside],
-        loading=((label == Phase.DATA) | (asking & ~busy))[inside],
-        only_copies=copies[inside],
-        only_communication=communication[inside],
+        busy=busy[piece][inside],
+        waiting=_running(edges, kernels.wait_start_ns, kernels.wait_end_ns)[piece][inside],
+        loading=((label == Phase.DATA) | (asking & ~busy))[piece][inside],
+        only_copies=copies[piece][inside],
+        only_communication=communication[piece][inside],
     )
+
+
+def _divided(kernels: Kernels, edges: Ints, phase: NDArray[np.uint8]) -> tuple[Ints, NDArray[np.uint8], Ints]:
+    """Return the pieces, one that threads in several phases share once for each; the phases; and the lengths."""
+    length = np.diff(edges)
+    trains = np.isin(kernels.phase, _TRAINING)
+    threads = np.unique(kernels.thread_or_stream[trains]) if kernels.device == "cpu" else ()
+    if len(threads) < 2:
+        return np.arange(len(length)), phase, length
+    count = np.zeros((len(length), len(_TRAINING)), np.int64)
+    for thread in threads:
+        label = _labels(kernels, edges, trains & (kernels.thread_or_stream == thread))
+        for place, each in enumerate(_TRAINING):
+            count[:, place] += label == each
+    several = (count > 0).sum(axis=1) > 1
+    count[~several] = 0
+    count[~several, 0] = 1  # stays as it is
+    upto = length[:, None] * np.cumsum(count, axis=1) // count.sum(axis=1, keepdims=True)
+    part = np.diff(upto, axis=1, prepend=0)
+    piece, column = np.nonzero(count)
+    places = np.array([_PLACE_OF[each] for each in _TRAINING], np.uint8)
+    return piece, np.where(several[piece], places[column], phase[piece]), part[piece, column]
 
 
 def _edges(kernels: Kernels) -> Ints:
@@ -86,10 +112,11 @@ def _running(edges: Ints, start_ns: Ints, end_ns: Ints) -> Bools:
     return running
 
 
-def _labels(kernels: Kernels, edges: Ints) -> NDArray[np.uint8]:
-    """Return the phase of what runs in each piece, _NOTHING where nothing does."""
+def _labels(kernels: Kernels, edges: Ints, of: Bools | None = None) -> NDArray[np.uint8]:
+    """Return the phase of what runs in each piece, of some kernels or of all, _NOTHING where nothing does."""
     label = np.full(len(edges) - 1, _NOTHING, np.uint8)
     inside = kernels.start_ns < edges[-1]  # by a clock that is off, a GPU can begin when the last step is over
+    inside = inside if of is None else inside & of
     for phases in ((Phase.OUTSIDE, Phase.DATA), _TRAINING):  # the later goes before the earlier
         began_last = np.full(len(label), -1)
         for phase in phases:

@@ -217,6 +217,26 @@ def test_two_threads_at_once_cover_more_than_the_step_and_nothing_is_told_twice(
     assert (found.busy, found.covered, found.told_twice) == pytest.approx((1, 2, 0))
 
 
+def test_threads_in_several_phases_at_once_share_the_time_by_their_number():
+    story = KernelStory()
+    story.settle()
+    story.step(0, 100)
+    for thread, phase, start, end in (
+        (1, Phase.FORWARD, 0, 60),
+        (2, Phase.BACKWARD, 30, 90),
+        (3, Phase.BACKWARD, 30, 60),
+    ):
+        story.operator("op", phase, start, end, thread=thread)
+    found = spent(story)
+    # Alone until 30; then one of three is in forward until 60; nothing runs after 90.
+    seconds = {phase.name: round(phase.busy_seconds * 1e9) for phase in found.phases}
+    assert seconds["forward"] == 30 + 30 / 3
+    assert seconds["backward"] == 30 * 2 / 3 + 30
+    assert sum(phase.seconds for phase in found.phases) == pytest.approx(100e-9)
+    assert found.busy == pytest.approx(0.9)
+    assert found.covered == pytest.approx(1.5)
+
+
 def test_a_kernel_told_twice_is_caught():
     story = told("FF..BB..UU")
     story.operator("B", Phase.BACKWARD, 40, 50)
