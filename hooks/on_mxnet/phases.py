@@ -1,6 +1,7 @@
 """Phases of training steps: intervals of the order.
 
 In a memory window everything asked for before an edge is done at that edge; in a kernels window nothing is waited for.
+The engine does not tell for whom it allocates, so in a memory window threads that train at once take turns by phases.
 """
 
 import threading
@@ -11,6 +12,8 @@ import mxnet as mx
 
 from tbdprof.hooks.on_mxnet.allocator import Allocator
 from tbdprof.records import Phase
+
+_PATIENCE_S = 2.0  # for the end of another thread's phase; beyond it threads may be waiting for each other
 
 
 @dataclass(slots=True)
@@ -38,7 +41,7 @@ class Phases:
     overlapped: bool = False  # phases of two threads were open at once
     _open: list[Interval] = field(default_factory=list)
     # What is let go while it is held asks the engine, and so for the phase, again.
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _lock: threading.Condition = field(default_factory=lambda: threading.Condition(threading.RLock()))
 
     def begin(self, phase: Phase) -> Interval:
         """Wait for what was asked for so far, and begin a phase."""
@@ -46,7 +49,8 @@ class Phases:
             mx.nd.waitall()
         thread = threading.get_ident()
         with self._lock:
-            self.overlapped |= any(interval.thread != thread for interval in self._open)
+            self._take_turn(thread)
+            self.overlapped |= self._is_others(thread)
             parent = next((interval.id for interval in reversed(self._open) if interval.thread == thread), -1)
             interval = Interval(
                 id=len(self.intervals),
@@ -61,6 +65,14 @@ class Phases:
             self._open.append(interval)
             self.allocator.span = interval.id
         return interval
+
+    def _take_turn(self, thread: int) -> None:
+        """Wait until no other thread is in a phase; where that lasts too long, never again in this window."""
+        if self.waits and not self.overlapped and not any(each.thread == thread for each in self._open):
+            self._lock.wait_for(lambda: not self._is_others(thread), _PATIENCE_S)
+
+    def _is_others(self, thread: int) -> bool:
+        return any(each.thread != thread for each in self._open)
 
     def end(self, interval: Interval, *, wait: bool = True) -> None:
         """Wait for what the phase asked for, unless it failed, and end it; does nothing where it ended before."""
@@ -89,6 +101,7 @@ class Phases:
             if interval in self._open:
                 self._open.remove(interval)
             self.allocator.span = self._open[-1].id if self._open else -1
+            self._lock.notify_all()
 
 
 def is_pythons_thread() -> bool:

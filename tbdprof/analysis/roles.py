@@ -84,10 +84,12 @@ def classify(blocks: Blocks, named: Owned, tree: SpanTree, marks: Ints, own: Tur
     """Return the role of every block; `marks` are the sequences at which steps ended, `own` the turns of threads."""
     made = tree.index(blocks.span)
     phase = tree.phase(made)
-    role = _by_phase(blocks, named, tree, made, phase, _outside(blocks, tree, marks, own))
+    # A framework with workers of its own allocates in these: a phase is of the thread that asked.
+    maker = np.where(made >= 0, tree.rows["thread"][made], blocks.thread)
+    role = _by_phase(blocks, named, tree, made, phase, _outside(blocks, maker, tree, marks, own))
     common = _common_operator(blocks, tree, made, phase)
     role = np.where(common >= 0, _workspace(blocks, tree, common), role)
-    kept = _crossings(blocks, marks, own) >= KEPT_MARKS
+    kept = _crossings(blocks, maker, marks, own) >= KEPT_MARKS
     role = np.where(kept, np.where(blocks.was_tensor == 0, Role.WORKSPACE, Role.DYNAMIC), role)
     existing = blocks.start == BEFORE
     role = np.where(existing, np.where(blocks.was_tensor == 1, Role.DYNAMIC, Role.UNKNOWN), role)
@@ -110,9 +112,9 @@ def _made_inside(tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Bools:
     return inside
 
 
-def _crossings(blocks: Blocks, marks: Ints, own: Turns) -> Ints:
+def _crossings(blocks: Blocks, maker: Ints, marks: Ints, own: Turns) -> Ints:
     steps = np.searchsorted(marks, blocks.end) - np.searchsorted(marks, blocks.start)
-    return np.where(own.of(blocks.thread), own.crossed(blocks.thread, blocks.start, blocks.end), steps)
+    return np.where(own.of(maker), own.crossed(maker, blocks.start, blocks.end), steps)
 
 
 def _common_operator(blocks: Blocks, tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Ints:
@@ -152,12 +154,12 @@ def _by_phase(
     ).astype(np.uint8)
 
 
-def _outside(blocks: Blocks, tree: SpanTree, marks: Ints, own: Turns) -> Roles:
+def _outside(blocks: Blocks, maker: Ints, tree: SpanTree, marks: Ints, own: Turns) -> Roles:
     """Return the role of each block if it was made outside training."""
-    apart = own.of(blocks.thread)
+    apart = own.of(maker)
     given = _there_at_forward(blocks, tree)
     for thread in own.ends:
-        given = np.where(blocks.thread == thread, _there_at_forward(blocks, tree, thread), given)
+        given = np.where(maker == thread, _there_at_forward(blocks, tree, thread), given)
     given &= apart | ~_made_after_update(blocks, tree, marks)
     return np.where(given, Role.INPUT, Role.DYNAMIC).astype(np.uint8)
 
