@@ -48,7 +48,11 @@ def turns(tree: SpanTree, marks: Ints) -> Turns:
     updates = (rows["kind"] == SpanKind.PHASE) & (rows["phase"] == Phase.UPDATE)
     every = np.flatnonzero(updates)
     outermost = every[~tree.any_above(tree.above(every), updates)]
-    threads = np.unique(rows["thread"][outermost])
+    threads, count = np.unique(rows["thread"][outermost], return_counts=True)
+    # A phase that is put together from operators of any thread stands on a thread that has nothing else.
+    computes = np.isin(threads, rows["thread"][rows["kind"] == SpanKind.OPERATOR])
+    threads = threads[computes | (count > 1)]
+    outermost = outermost[np.isin(rows["thread"][outermost], threads)]
     if len(threads) < 2:
         return NO_TURNS
     a_step = max(1, round(len(outermost) / max(1, len(marks))))  # updates, as of the two networks of a GAN

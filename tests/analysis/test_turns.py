@@ -43,5 +43,9 @@ def test_with_two_updates_a_step_every_second_ends_a_turn():
 def test_the_steps_count_from_where_each_thread_has_ended_a_turn():
     found = turns(updates((1, 10, 11), (2, 20, 21), (1, 30, 31), (2, 40, 41)), MARKS)
     assert found.settled(MARKS).tolist() == [22, 32, 42]
-    late = turns(updates((1, 10, 11), (1, 20, 21), (1, 30, 31), (2, 40, 41)), MARKS)
+    late = turns(updates((1, 10, 11), (1, 20, 21), (2, 35, 36), (2, 40, 41)), MARKS)
     assert late.settled(MARKS).tolist() == [32, 42]
+
+
+def test_an_update_put_together_from_many_threads_operators_is_no_threads_turn():
+    assert not turns(updates((-1, 10, 11), (-2, 20, 21), (-3, 30, 31), (-4, 40, 41)), MARKS).ends
