@@ -22,6 +22,7 @@ class Setting:
     threads: int | None = None  # None: leave the framework's choice alone
     precision: str | None = None  # None: leave the framework's choice alone
     seed: int | None = None
+    follows: bool = True  # allocations from the first one on, until the first steps end; False: no window will come
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def cli(ctx: click.Context, /) -> None:
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="MODEL [MODEL OPTIONS] | -- COMMAND")
 @click.option("--framework", help="torch, mxnet or tensorflow.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--batch-size", type=int, help="Samples a step; by default the model's for the device.")
+@click.option("--batch-size", type=int, help="Samples a step (transformer: 32 tokens each); by default the model's.")
 @click.option("--precision", type=click.Choice(PRECISIONS), default="fp32", show_default=True)
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads; by default all cores it may use.")
 @click.option(

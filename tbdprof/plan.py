@@ -12,6 +12,7 @@ WINDOWS = ("clean", "memory", "clean", "kernels", "clean")
 WITH_SAMPLED = (*WINDOWS, SAMPLED, "clean")
 MINIMUM_WARMUP = 3  # steps
 BLOCKS_PER_WINDOW = 5
+LEAST_BLOCKS = 3  # of a window whose data has a period: with the other windows' enough for an interval
 NO_STEPS = 0  # of a phase that is one piece of work: its name is all there is to tell
 
 
@@ -71,9 +72,9 @@ def plan_for(
 ) -> Plan:
     """Return the plan for a device type: a GPU's clean windows have 50 steps and last 10 s, a CPU's 10 steps.
 
-    Where the data has a period, a clean window has at least a period in each of its blocks.
+    Where the data has a period, a block is at least one of it, and a clean window at least three blocks.
     """
-    least = BLOCKS_PER_WINDOW * period if period > 1 else 0
+    least = LEAST_BLOCKS * period if period > 1 else 0
     if device.startswith("cuda"):
         return Plan(
             warmup,

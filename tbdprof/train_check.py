@@ -36,7 +36,7 @@ def run(request: Request, progress: Progress = silent) -> Checked:
     spec = suite.find(request.model)
     suite.check_framework(spec, request.framework)
     check = find(spec)
-    setting = hooks.Setting(request.device, threads(request.threads), seed=request.seed)
+    setting = hooks.Setting(request.device, threads(request.threads), seed=request.seed, follows=False)
     with prepared(request.framework, setting) as hook:
         facts = hook.facts()
         learned = check.run(

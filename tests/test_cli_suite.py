@@ -238,7 +238,7 @@ def test_a_model_that_learns_passes_and_the_table_says_by_which_rule(tbdprof: Co
     assert ["0", "0.0", "s", "0.6931"] in [line[:4] for line in lines]
     assert ["guessing", "0.693", "0.5"] in lines
     assert text.splitlines()[-1] == "passed: top-1 above 0.8"
-    assert PreparedHook.settings == [Setting("auto", 2, seed=3)]
+    assert PreparedHook.settings == [Setting("auto", 2, seed=3, follows=False)]
 
 
 def test_a_model_that_does_not_learn_fails_with_exit_code_1(

@@ -101,7 +101,7 @@ class TensorflowHook:
                 device = facts.choose_device(setting.device)
                 if setting.threads is not None:
                     facts.set_threads(setting.threads)
-                self._join(follows=not has_begun)
+                self._join(follows=setting.follows and not has_begun)
                 if setting.threads is not None:
                     _begin()  # else a script may want to choose threads or devices itself, which it no longer could
         except TbdprofError:

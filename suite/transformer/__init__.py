@@ -17,7 +17,7 @@ which torch holds two at once, MXNet three and TensorFlow two.
 
 The learning rate rises over the first 4,000 steps and falls then with the root of the steps. A short run is thus all
 warm-up: after 100 steps the rate is 1.7e-5, where its largest is 7.0e-4. Each step computes what any later one does.
-`--warmup` shortens the rise; `--width`, `--layers` and `--vocabulary` make the same network smaller, for trying it
+`--rise` shortens it; `--width`, `--layers` and `--vocabulary` make the same network smaller, for trying it
 where the paper's would take too long. A narrower network has 8 heads, too, and 4 times its width within.
 """
 
@@ -82,7 +82,7 @@ SPEC = Spec(
     optimizer="Adam, betas 0.9 and 0.98; learning rate rising for 4,000 steps, then falling with their root",
     options=(
         Option("dropout", "on", "whether a tenth of the values is dropped that a sub-layer puts out", ("on", "off")),
-        Option("warmup", WARMUP, "steps over which the learning rate rises"),
+        Option("rise", WARMUP, "steps over which the learning rate rises"),
         Option("width", WIDTH, "of the embedding and of every layer; 4 times as much between a block's dense layers"),
         Option("layers", LAYERS, "of the encoder, and as many of the decoder"),
         Option("vocabulary", VOCABULARY, "words that the embedding knows, the marks among them"),

@@ -10,5 +10,5 @@ def run(build: Build, setting: Setting, told: Told) -> Learned:
     return learn(CHECK, SPEC, build, setting, told)
 
 
-_OPTIONS = {"width": 64, "layers": 2, "vocabulary": 40, "warmup": 200}
+_OPTIONS = {"width": 64, "layers": 2, "vocabulary": 40, "rise": 200}
 CHECK = Check(run, _OPTIONS, batch_size=8, steps=400)

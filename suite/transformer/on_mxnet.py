@@ -116,7 +116,7 @@ def build(spec: Spec, config: Config) -> Workload:
     model = Transformer(sizes, share, DTYPES[config.precision])
     initialize(model, initial.weights(config.seed, sizes), config)
     model.hybridize()
-    optimizer = adam(model, sizes, int(config.options["warmup"]))
+    optimizer = adam(model, sizes, int(config.options["rise"]))
     synthetic = config.data is None
     own = feed(batches(config), partial(on_device, config=config), kept=PERIOD * synthetic)
     kept = [next(own) for _ in range(PERIOD * synthetic)]  # once around

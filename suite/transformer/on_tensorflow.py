@@ -110,7 +110,7 @@ def build(spec: Spec, config: Config) -> Workload:
         model = Transformer(sizes, dropout(config.options), config.seed, POLICIES[config.precision])
         model(words, mask, words, mask)  # makes the weights and computes nothing
         initialize(model, initial.weights(config.seed, sizes))
-        schedule = Schedule(sizes.width, int(config.options["warmup"]))
+        schedule = Schedule(sizes.width, int(config.options["rise"]))
         optimizer = keras.optimizers.Adam(schedule, *BETAS, ADAM_EPSILON)
         optimizer.build(model.trainable_variables)
     synthetic = config.data is None

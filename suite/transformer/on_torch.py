@@ -114,7 +114,7 @@ def build(spec: Spec, config: Config) -> Workload:
     initialize(model, initial.weights(config.seed, sizes))
     model.to(device_of(config), dtype_of(config))
     optimizer = torch.optim.Adam(model.parameters(), 1.0, BETAS, ADAM_EPSILON)
-    warmup = int(config.options["warmup"])
+    warmup = int(config.options["rise"])
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda steps: learning_rate(steps + 1, sizes.width, warmup))
     synthetic = config.data is None
     own = feed(batches(config), partial(on_device, config=config), kept=PERIOD * synthetic)

@@ -10,6 +10,7 @@ import pytest
 import toy as models
 
 from tbdprof import suite
+from tbdprof.cli import run
 from tbdprof.errors import UsageError
 from tbdprof.hooks import FRAMEWORKS
 from tbdprof.suite import datasets
@@ -129,3 +130,11 @@ def test_the_bytes_needed_are_the_fixed_and_each_samples(toy: Spec, precision: s
 def test_a_samples_bytes_follow_the_options(toy: Spec) -> None:
     assert suite.estimate_bytes(toy, suite.configure(toy, options={"width": 1})) == 1009
     assert suite.estimate_bytes(toy, suite.configure(toy, options={"width": "8"})) == 1030
+
+
+def test_no_model_has_an_option_of_the_commands_own_name() -> None:
+    own = {flag.removeprefix("--") for parameter in run.params for flag in parameter.opts}
+
+    for name in suite.names():
+        taken = {option.name.replace("_", "-") for option in suite.find(name).options} & own
+        assert taken == set(), f"tbdprof run {name} would never see {taken}"

@@ -253,7 +253,7 @@ def test_a_translation_ends_where_every_sentence_has() -> None:
 @every_framework
 def test_training_lowers_the_loss_and_returns_it(framework: str, request: pytest.FixtureRequest) -> None:
     module = {"torch": on_torch, "mxnet": on_mxnet, "tensorflow": on_tensorflow}[framework]
-    options = SMALL.options | {"warmup": 20, "layers": 1}
+    options = SMALL.options | {"rise": 20, "layers": 1}
     workload = module.build(SPEC, suite.configure(SPEC, batch_size=2, options=options))
     losses = [workload.train(PAIRS) for _ in range(30)]
 

@@ -21,7 +21,7 @@ from tbdprof.suite.transformer import (
 )
 
 WIDTH, WARMUP = 16, 400
-OPTIONS = {"width": WIDTH, "layers": 2, "vocabulary": 50, "warmup": WARMUP, "dropout": "off"}
+OPTIONS = {"width": WIDTH, "layers": 2, "vocabulary": 50, "rise": WARMUP, "dropout": "off"}
 CONFIG = suite.configure(SPEC, batch_size=4, precision="fp64", seed=1, options=OPTIONS)
 BEFORE = 1e-9
 AFTER = 1e-6
