@@ -100,17 +100,6 @@ def needed(transcript: Whole) -> int:
     return len(transcript) + int(np.count_nonzero(transcript[1:] == transcript[:-1]))
 
 
-def best_path(scores: NDArray[Any], lengths: Sequence[int] | Whole) -> list[str]:
-    """Return the text of each utterance of scores (places, batch, symbols): the likeliest of each place, collapsed."""
-    best = scores.argmax(2).T
-    found = []
-    for row, length in zip(best, lengths, strict=True):
-        path = row[:length]
-        starts = np.concatenate([[True], path[1:] != path[:-1]]) & (path != BLANK)
-        found.append(text(path[starts]))
-    return found
-
-
 def halved(frames: int) -> int:
     """Return how many places a convolution of stride 2 makes of frames, half a kernel of zeros at both ends."""
     return ceil(frames / 2)

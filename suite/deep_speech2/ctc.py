@@ -1,17 +1,19 @@
-"""The CTC loss by its definition, in numpy: for judging what was learned, and the frameworks' own.
+"""The CTC loss by its definition and the search for a transcript, in numpy: for judging what was learned.
 
 After Graves et al., 2006, Connectionist Temporal Classification, section 4.1, in logarithms.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.suite.deep_speech2.packing import packing
-from tbdprof.suite.speech import BLANK, Utterances, Whole
+from tbdprof.suite.speech import BLANK, Utterances, Whole, text
 
-Doubles = NDArray[np.float64]
+BEAMS = 8  # beginnings of a transcript that are followed
 
 
 def losses(scores: NDArray[np.float64], batch: Utterances) -> list[float]:
@@ -37,3 +39,34 @@ def loss(scores: NDArray[np.float64], transcript: Whole) -> float:
         twice = np.concatenate([[-np.inf, -np.inf], reached[:-2]])[: len(path)]
         reached = np.logaddexp(before, np.where(skips, twice, -np.inf)) + place[path]
     return -float(np.logaddexp.reduce(reached[-2:]))
+
+
+def transcripts(scores: NDArray[Any], batch: Utterances) -> list[str]:
+    """Return what was most likely said in each utterance, by scores (times, batch, symbols)."""
+    lengths = packing(batch.frames).lengths
+    return [text(searched(scores[:length, row])) for row, length in enumerate(lengths)]
+
+
+def searched(scores: NDArray[Any]) -> Whole:
+    """Return the likeliest transcript by scores (times, symbols), searched among the best beginnings.
+
+    After Hannun et al., 2014 (arXiv:1408.2873), algorithm 1, without a language model. The likeliest symbol of each place
+    alone would not do: a symbol that may stand at either of two places is the likeliest at none.
+    """
+    wide = scores.astype(np.float64)
+    probabilities = np.exp(wide - np.logaddexp.reduce(wide, axis=1, keepdims=True))
+    found: dict[tuple[int, ...], tuple[float, float]] = {(): (1.0, 0.0)}  # ends in a blank, in a symbol
+    for place in probabilities:
+        following = defaultdict[tuple[int, ...], list[float]](lambda: [0.0, 0.0])
+        likely = [int(symbol) for symbol in np.argsort(place)[-BEAMS:] if symbol != BLANK]
+        for said, (blank, symbol) in found.items():
+            following[said][0] += (blank + symbol) * place[BLANK]
+            if said:
+                following[said][1] += symbol * place[said[-1]]
+            for new in likely:
+                before = blank if said and said[-1] == new else blank + symbol
+                following[(*said, new)][1] += before * place[new]
+        best = sorted(following.items(), key=lambda each: -sum(each[1]))[:BEAMS]
+        total = sum(sum(each) for _, each in best)
+        found = {said: (each[0] / total, each[1] / total) for said, each in best}
+    return np.array(max(found, key=lambda said: sum(found[said])), np.int32)
