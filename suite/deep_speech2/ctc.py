@@ -50,8 +50,8 @@ def transcripts(scores: NDArray[Any], batch: Utterances) -> list[str]:
 def searched(scores: NDArray[Any]) -> Whole:
     """Return the likeliest transcript by scores (times, symbols), searched among the best beginnings.
 
-    After Hannun et al., 2014 (arXiv:1408.2873), algorithm 1, without a language model. The likeliest symbol of each place
-    alone would not do: a symbol that may stand at either of two places is the likeliest at none.
+    After Hannun et al., 2014 (arXiv:1408.2873), algorithm 1, without a language model. The likeliest symbol of each
+    place alone would not do: a symbol that may stand at either of two places is the likeliest at none.
     """
     wide = scores.astype(np.float64)
     probabilities = np.exp(wide - np.logaddexp.reduce(wide, axis=1, keepdims=True))
