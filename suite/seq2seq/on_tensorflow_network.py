@@ -45,6 +45,15 @@ def look_up(table: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, Any]:
     return tf.gather(table, words), gradient
 
 
+@tf.custom_gradient  # type: ignore[untyped-decorator]
+def apart(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """Return an array whose gradients are added before they are added to those of the array it is.
+
+    Of three, TensorFlow adds the one first whose memory it can use again: in another order each time.
+    """
+    return tf.identity(x), lambda gradient: tf.ensure_shape(gradient, x.shape)
+
+
 class GateCell(layers.Layer):  # type: ignore[misc]
     """An LSTM's step, each gate computed by products of its own."""
 
@@ -154,7 +163,7 @@ class Decoder(layers.Layer):  # type: ignore[misc]
         x = self.dropout(tf.concat([word, attention], 1), training=training)
         output, first = self.first(x, states[0])
         query, second = self.second(self.dropout(output, training=training), states[1])
-        return self.attend(query, memory), (tuple(first), tuple(second))
+        return self.attend(apart(query), memory), (tuple(first), tuple(second))
 
     def attend(self, query: tf.Tensor, memory: Memory) -> tf.Tensor:
         """Return the attention vector of a query (batch, width)."""
