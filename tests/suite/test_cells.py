@@ -23,6 +23,7 @@ TINY: dict[str, dict[str, Any]] = {
     "inception_v3": {"batch_size": 2},
     "faster_rcnn": {"image_size": 96, "proposals_before": 200, "proposals_after": 50, "regions": 8},
     "wgan": {"batch_size": 1, "critic_steps": 1},
+    "seq2seq": {"batch_size": 2},
     "deep_speech2": {"longest": 1},
     "a3c": {"actors": 1},
     "transformer": {"batch_size": 1, "layers": 2, "vocabulary": 4000},
