@@ -46,6 +46,8 @@ class Spec:
     # the layers, with what a framework makes besides or does without (its name is given). None: not derived.
     sample_flops: Callable[["Config", str], float | None] = lambda _config, _framework: None
     period: int = 1  # steps after which the synthetic batches repeat; windows hold whole periods
+    # Steps that a memory or kernels window needs at least after the first, which settles, to see all that happens.
+    watched_steps: Callable[[Options], int] = lambda _: 1
 
 
 @dataclass(frozen=True, slots=True)

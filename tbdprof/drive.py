@@ -177,7 +177,7 @@ def _record(
         progress=progress,
     )
     found = replace(found, missing={**found.missing, **({} if beneath is None else beneath.missing)})
-    plan = _plan(request, hook, found.windows, 1 if config.data else spec.period)
+    plan = _plan(request, hook, found.windows, spec, config)
     workload: Workload | None = None
 
     def pause() -> None:
@@ -213,7 +213,7 @@ def _options(config: Config) -> dict[str, str | int]:
     return dict(config.options) | {"data": given.name}
 
 
-def _plan(request: Request, hook: FrameworkHook, windows: tuple[str, ...], period: int) -> Plan:
+def _plan(request: Request, hook: FrameworkHook, windows: tuple[str, ...], spec: Spec, config: Config) -> Plan:
     return plan_for(
         hook.facts().device,
         steps=request.steps,
@@ -221,7 +221,8 @@ def _plan(request: Request, hook: FrameworkHook, windows: tuple[str, ...], perio
         max_warmup=request.max_warmup,
         repeat=request.repeat,
         windows=windows,
-        period=period,
+        period=1 if config.data else spec.period,
+        watched_steps=spec.watched_steps(config.options),
     )
 
 

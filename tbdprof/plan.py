@@ -69,11 +69,13 @@ def plan_for(
     repeat: int = 1,
     windows: tuple[str, ...] = WINDOWS,
     period: int = 1,
+    watched_steps: int = 1,
 ) -> Plan:
     """Return the plan for a device type: a GPU's clean windows have 50 steps and last 10 s, a CPU's 10 steps.
 
-    Where the data has a period, a block is at least one of it, and a clean window at least three blocks.
+    A memory or kernels window has at least `watched_steps` after its first block, which settles. Where the data has a period, a block is at least one of it, and a clean window at least three blocks.
     """
+    watched = 1 + watched_steps
     least = LEAST_BLOCKS * period if period > 1 else 0
     if device.startswith("cuda"):
         return Plan(
@@ -82,13 +84,23 @@ def plan_for(
             patience=200,
             steps=steps or max(50, least),
             clean_s=0.0 if steps else 10.0,
-            kernel_steps=20,
+            memory_steps=max(4, watched),
+            kernel_steps=max(20, 5 + watched_steps),
             kernel_block_steps=5,
             windows=windows,
             repeat=repeat,
             period=period,
         )
-    return Plan(warmup, max_warmup, steps=steps or max(10, least), windows=windows, repeat=repeat, period=period)
+    return Plan(
+        warmup,
+        max_warmup,
+        steps=steps or max(10, least),
+        memory_steps=max(4, watched),
+        kernel_steps=max(4, watched),
+        windows=windows,
+        repeat=repeat,
+        period=period,
+    )
 
 
 class Progress(Protocol):

@@ -214,3 +214,13 @@ def test_a_step_that_consumed_no_number_is_refused(wrong: Consumed):
     prof, _ = profiler(SHORT)
     with prof, pytest.raises(UsageError, match="0 or more"):
         prof.step(wrong)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_watched_windows_are_as_long_as_a_loop_of_several_threads_needs(device: str):
+    usual, longer = plan_for(device), plan_for(device, watched_steps=48)
+
+    assert usual.watched("memory") == (4, 1)
+    assert longer.watched("memory") == (1 + 48, 1)
+    steps, block = longer.watched("kernels")
+    assert steps == block + 48

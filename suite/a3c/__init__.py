@@ -44,6 +44,12 @@ def sample_bytes(options: Options) -> int:
     return int(options["actors"]) * (4 * saved + 8)
 
 
+def watched_steps(options: Options) -> int:
+    """Return three updates of each actor: in fewer steps one of them may have none that is whole."""
+    actors = int(options["actors"])
+    return 3 * actors if actors > 1 else 1
+
+
 def sample_flops(config: Config, _framework: str) -> float:
     """Return the FLOPs of an update for each of its steps, the same in every framework."""
     from tbdprof.suite.a3c.products import update_flops  # which is built on the facts here
@@ -69,4 +75,5 @@ SPEC = Spec(
     fixed_bytes=4 * 6 * PARAMETERS,  # at two actors
     sample_bytes=sample_bytes,
     sample_flops=sample_flops,
+    watched_steps=watched_steps,
 )
