@@ -73,7 +73,8 @@ def plan_for(
 ) -> Plan:
     """Return the plan for a device type: a GPU's clean windows have 50 steps and last 10 s, a CPU's 10 steps.
 
-    A memory or kernels window has at least `watched_steps` after its first block, which settles. Where the data has a period, a block is at least one of it, and a clean window at least three blocks.
+    A memory or kernels window has at least `watched_steps` after its first block, which settles. Where the data has a
+    period, a block is at least one of it, and a clean window at least three blocks.
     """
     watched = 1 + watched_steps
     least = LEAST_BLOCKS * period if period > 1 else 0
