@@ -5,11 +5,9 @@ and one weight moved by one unit in the last place); OPTIONS is JSON: the model'
 and watched_steps, of the memory and the kernels window.
 """
 
-import ctypes
 import hashlib
 import json
 import os
-import platform
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -39,8 +37,6 @@ Named = Iterator[tuple[str, np.ndarray]]
 def main() -> None:
     """Train, and print the digests of what was trained and, where it was observed, the report."""
     vars(np).setdefault("bool", bool)
-    if FRAMEWORK == "tensorflow":
-        flush_denormals()
     spec = suite.find(MODEL)
     config = suite.configure(spec, seed=SEED, batch_size=OPTIONS.pop("batch_size", None), options=OPTIONS)
     if HOW == "unobserved":
@@ -95,19 +91,6 @@ def end(workload: Any) -> None:
     """End a workload's own threads."""
     if isinstance(workload, Concurrent):
         workload.close()
-
-
-def flush_denormals() -> None:
-    """Have this thread take the smallest numbers as 0, as TensorFlow's own threads do.
-
-    TensorFlow runs on the one or the others by how long an operator took before, so that else two runs may differ.
-    """
-    if platform.machine() != "x86_64":
-        return
-    library, environment = ctypes.CDLL("libm.so.6"), (ctypes.c_uint32 * 8)()
-    library.fegetenv(environment)
-    environment[7] |= 0x8040  # the SSE unit's register: flush to zero, and denormals are zeros
-    library.fesetenv(environment)
 
 
 def owned(recording: Recording) -> dict[str, int]:
