@@ -48,8 +48,8 @@ class Profiler:
     ) -> None:
         """Prepare to profile a loop.
 
-        `pause` is called at the edges of the windows in which something watches: it lets threads of the loop's own end
-        the step they are in, and returns when none computes.
+        `pause` is called at the edges of the windows in which something watches, and at each step's end in a memory
+        window: it lets threads of the loop's own end the step they are in, and returns when none computes.
         """
         self._hook = hook
         self._plan = plan

@@ -125,6 +125,8 @@ class Stages:
                     while self.steps - first < steps:
                         row = yield from self._take_step(name, first, steps)
                         ends_block = (self.steps - first) % block_steps == 0
+                        if name == "memory":
+                            self._pause()  # owners are read while nothing changes them
                         if ends_block:
                             self._hook.synchronize()
                         self._hook.mark_step()

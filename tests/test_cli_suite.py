@@ -337,7 +337,7 @@ def test_a_workload_of_threads_is_paused_at_watched_windows_and_closed_at_the_en
     with models.toy(tmp_path / "threads", monkeypatch, on_torch=leaf):
         assert tbdprof(*RUN)[0] == 0
 
-    assert Path("calls").read_text() == "pause pause pause pause close"
+    assert Path("calls").read_text() == "pause " * (4 + 4) + "close"  # both edges of two windows, each step of one
 
 
 def test_a_switch_of_a_model_may_stand_alone(tbdprof: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

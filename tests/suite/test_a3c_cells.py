@@ -38,9 +38,7 @@ def test_memory_adds_up_with_two_actors(framework: str) -> None:
 
     assert sum(memory["at_peak"].values()) == memory["independent_peak_bytes"] == memory["allocator_peak_bytes"]
     assert memory["roles_at_peak"]["unknown"] == memory["roles_max"]["unknown"] == 0
-    # Keras gives the state another buffer at each update: where one actor's ends while owners are read at the end of
-    # another's, TensorFlow's weights may be taken for what lies there now.
-    assert framework == "tensorflow" or memory["mismatches"] == 0, memory["violations"]
+    assert memory["mismatches"] == 0, memory["violations"]
 
 
 @every_framework
