@@ -10,4 +10,4 @@ def run(build: Build, setting: Setting, told: Told) -> Learned:
     return learn(CHECK, SPEC, build, setting, told)
 
 
-CHECK = Check(run, {"width": 64}, batch_size=128, steps=400)
+CHECK = Check(run, {"width": 64}, batch_size=128, steps=600)
