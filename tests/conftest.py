@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,11 @@ from pathlib import Path
 import pytest
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+
+# A shell without job control starts what runs in its background with SIGINT ignored, and every child would inherit
+# that: tests of interrupts send it to children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
