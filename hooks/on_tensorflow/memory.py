@@ -16,6 +16,7 @@ from tbdprof.hooks.on_tensorflow.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.tables import BEGIN, Recorded, build
 from tbdprof.hooks.on_tensorflow.trace import Session
 from tbdprof.hooks.on_tensorflow.watch import Watch
+from tbdprof.hooks.threads import are_others
 from tbdprof.records import Strings
 
 
@@ -51,18 +52,19 @@ class MemoryWindow:
             self._recorded.total_bytes = allocated_bytes(device)
             if followed or device != "cpu":  # the CPU's allocator may be one that does not tell of small blocks
                 whole = self._recorded.held = snapshot.take(device)
-            if followed:
+            # An update by another thread while a variable is given a new buffer would be undone.
+            if followed and not are_others():
                 known = [whole.blocks] if whole is not None else followed.values()
                 owners.renew(watch.watched, {address for blocks in known for address in blocks})
             watch.open_window(self._session, reads_owners=True)
-            watch.read(owners.everything(watch.watched))
+            watch.read_all()
         except BaseException:
             self.stop()
             raise
 
     def mark_step(self) -> None:
         """Read all owners at a step's end, with all its work done, and mark the place."""
-        self._watch.read(owners.everything(self._watch.watched))
+        self._watch.read_all()
         self._watch.mark_step()
         self._log.step()
 

@@ -7,7 +7,7 @@ import ctypes
 import gc
 import json
 import weakref
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +23,12 @@ from tensorflow.python.ops.gen_resource_variable_ops import (
 )
 
 from tbdprof.hooks.on_tensorflow.naming import Named, dotted, path_of, plain, variables_of
+from tbdprof.hooks.threads import are_others
 from tbdprof.records import Role
 
+NO_MARK = -1
 _TABLE = 2  # dimensions of what is looked up by rows
+_MOVED = 3  # times in a row that another thread gives a variable another buffer just as it is read: never seen
 _copying: set[int] = set()  # the handles of variables found to copy, once they do they go on
 _UNREADABLE = (tf.string, tf.resource, tf.variant)
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -42,6 +45,11 @@ class Owned:
     address: int
     bytes: int
     shape: str
+    mark: int = NO_MARK  # the number of what marks the place where it was held, if other threads might change it
+
+
+def _no_mark() -> int:
+    return NO_MARK
 
 
 class Watched:
@@ -118,32 +126,32 @@ def _slot(variable: Any, state: Any) -> str:
     return state.name.removeprefix(before) if state.name.startswith(before) else ""
 
 
-def everything(watched: Watched) -> list[Owned]:
-    """Return what weights, buffers, optimizer state and kept inputs hold now."""
+def everything(watched: Watched, mark: Callable[[], int] = _no_mark) -> list[Owned]:
+    """Return what weights, buffers, optimizer state and kept inputs hold now; each is held as `mark` is called."""
     named = watched.variables()
-    rows = [of_variable(role_of(each), each.name, each.variable) for each in named]
+    rows = [of_variable(role_of(each), each.name, each.variable, mark) for each in named]
     names = {id(each.variable): each.name for each in named}
     for number, optimizer in enumerate(watched.optimizers()):
         whole = optimizer.name if number == 0 else f"{optimizer.name}{number}"
         for slot, variable, state in slots(optimizer):
             name = f"{whole}/{slot}" if variable is None else f"{names[id(plain(variable))]}/{slot}"
-            rows.append(of_variable(Role.OPTIMIZER_STATE, name, plain(state)))
+            rows.append(of_variable(Role.OPTIMIZER_STATE, name, plain(state), mark))
     for number, each in enumerate(watched.inputs()):
         read = of_variable if isinstance(each, tf.Variable) else of_tensor
-        rows.append(read(Role.INPUT, f"input{number}", each))
+        rows.append(read(Role.INPUT, f"input{number}", each, mark))
     return [row for row in rows if row is not None]
 
 
-def of_variable(role: Role, name: str, variable: Any) -> Owned | None:
-    """Return what a variable holds now, None where that cannot be told."""
+def of_variable(role: Role, name: str, variable: Any, mark: Callable[[], int] = _no_mark) -> Owned | None:
+    """Return what a variable holds now, None where that cannot be told; it is held as `mark` is called."""
     if variable.dtype in _UNREADABLE or not isinstance(variable.handle, EagerTensor):
         return None
     try:
         # Held as briefly as can be: meanwhile an update in place would copy.
         if not copies(variable):
-            return of_tensor(role, name, read_variable_op(variable.handle, variable.dtype))
+            return of_tensor(role, name, read_variable_op(variable.handle, variable.dtype), mark)
         disable_copy_on_read(variable.handle)
-        row = of_tensor(role, name, read_variable_op(variable.handle, variable.dtype))
+        row = of_tensor(role, name, read_variable_op(variable.handle, variable.dtype), mark)
         _update_nothing(variable)  # which has it copy again
     except tf.errors.FailedPreconditionError:  # it has no value yet
         return None
@@ -158,9 +166,12 @@ def copies(variable: Any) -> bool:
     if variable.shape.rank != _TABLE or not variable.shape.num_elements():
         return False
     if variable.handle._id not in _copying:  # noqa: SLF001 - a number that no other tensor ever has
-        first, second = (read_variable_op(variable.handle, variable.dtype) for _ in range(2))
-        if address_of(first) == address_of(second):
-            return False
+        read = [read_variable_op(variable.handle, variable.dtype)]
+        # All are held: two reads at one address are no copies. An update by another thread may have come between two.
+        for _ in range(_MOVED if are_others() else 1):
+            read.append(read_variable_op(variable.handle, variable.dtype))
+            if address_of(read[-2]) == address_of(read[-1]):
+                return False
         _copying.add(variable.handle._id)  # noqa: SLF001
     return True
 
@@ -170,14 +181,14 @@ def _update_nothing(variable: Any) -> None:
     resource_scatter_add(variable.handle, tf.zeros((0,), tf.int32), empty)
 
 
-def of_tensor(role: Role, name: str, tensor: Any) -> Owned | None:
-    """Return what an eager tensor holds, None where that cannot be told."""
+def of_tensor(role: Role, name: str, tensor: Any, mark: Callable[[], int] = _no_mark) -> Owned | None:
+    """Return what an eager tensor holds, None where that cannot be told; `mark` gives its number."""
     address = address_of(tensor)
     if not address:
         return None
     shape = tensor.shape.as_list()
     size = tensor.dtype.size * int(tensor.shape.num_elements())
-    return Owned(role, name, device_text(tensor.device), address, size, json.dumps(shape))
+    return Owned(role, name, device_text(tensor.device), address, size, json.dumps(shape), mark())
 
 
 def address_of(tensor: Any) -> int:

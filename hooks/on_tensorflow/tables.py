@@ -11,6 +11,7 @@ from tbdprof.hooks.on_tensorflow.graphs import Graphs, Node
 from tbdprof.hooks.on_tensorflow.meaning import Meanings
 from tbdprof.hooks.on_tensorflow.naming import Named
 from tbdprof.hooks.on_tensorflow.owners import Owned, device_text
+from tbdprof.hooks.on_tensorflow.placing import Placing
 from tbdprof.hooks.on_tensorflow.runs import Runs
 from tbdprof.hooks.on_tensorflow.snapshot import Snapshot
 from tbdprof.hooks.on_tensorflow.spans import Spans
@@ -77,6 +78,7 @@ class _Rows:
         self.owners: list[tuple[object, ...]] = []
         self._recorded, self._spans, self._strings = recorded, spans, strings
         self._parameters = {each.path: each for each in recorded.named}
+        self._placing = Placing(spans.order, recorded.reads)
         self._loaded: set[int] = set()  # sizes of what data sets made
         self._ahead: list[Block] = []  # what was there of which nothing is known
         # By run and path: gradients whose memory an operator told, and by sequence the blocks of summands.
@@ -128,8 +130,8 @@ class _Rows:
     def read(self, sequence: int, mark: MarkEvent) -> None:
         """Enter what was read at a mark."""
         if mark.name.startswith(READ):
-            for row in self._recorded.reads[int(mark.name.removeprefix(READ))]:
-                self._own(sequence, row)
+            for place, row in self._placing.of(int(mark.name.removeprefix(READ)), sequence):
+                self._own(place, row)
 
     def finish(self) -> None:
         """Enter what only all events together tell.

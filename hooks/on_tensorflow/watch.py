@@ -5,6 +5,8 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import count
 from typing import Any
 
 import keras
@@ -20,11 +22,12 @@ from tbdprof.hooks.on_tensorflow.owners import Owned, Watched
 from tbdprof.hooks.on_tensorflow.phases import BEGIN, END
 from tbdprof.hooks.on_tensorflow.trace import Session
 from tbdprof.hooks.patches import Patches, Replaced
+from tbdprof.hooks.threads import are_others
 from tbdprof.records import Phase, Role
 
 # Why functions are replaced.
 _WINDOW, _UPDATES = "window", "updates"
-READ, STEP = "read ", "step"
+READING, HELD, READ, STEP = "reading", "held ", "read ", "step"
 
 
 class _Thread(threading.local):
@@ -41,6 +44,7 @@ class Watch:
         self.watched = Watched()
         self._graphs = graphs
         self.reads: list[list[Owned]] = []  # by the number in the mark of each reading
+        self._numbering, self._held = threading.Lock(), count()
         self._session: Session | None = None  # None: no window is open
         self._reads_gradients = False
         self._finds_models = self._finds_optimizers = False
@@ -108,8 +112,25 @@ class Watch:
         """Keep what owns which address at this place of the order."""
         session = self._telling()
         if session is not None:
-            session.mark(f"{READ}{len(self.reads)}")
-            self.reads.append([row for row in rows if row is not None])
+            with self._numbering:
+                session.mark(f"{READ}{len(self.reads)}")
+                self.reads.append([row for row in rows if row is not None])
+
+    def read_all(self) -> None:
+        """Read what all owners hold; where other threads may change it meanwhile, mark where each was held."""
+        session = self._telling()
+        if session is None:
+            return
+        if not are_others():
+            self.read(owners.everything(self.watched))
+            return
+        session.mark(READING)
+        self.read(owners.everything(self.watched, partial(self._mark_held, session)))
+
+    def _mark_held(self, session: Session) -> int:
+        number = next(self._held)
+        session.mark(f"{HELD}{number}")
+        return number
 
     def mark_step(self) -> None:
         """Mark the end of a step."""
