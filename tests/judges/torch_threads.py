@@ -189,7 +189,7 @@ def edges_near(prof: Any) -> bool:
 
 def stuck(profile: Profile) -> Json:
     """A thread is inside an operator when the memory window ends, and for long after."""
-    members.LEAVE_S = 0.1
+    members.LEAVE_S = 0.02
     crew, ended = Crew(32), threading.Event()
     with crew.running(), lengthened(profile(crew.models, crew.optimizers), 4) as prof:
         other = threading.Thread(target=lambda: hold(prof, ended))
@@ -204,7 +204,7 @@ def stuck(profile: Profile) -> Json:
 
 def hold(prof: Any, ended: threading.Event) -> None:
     """Compute in one operator for seconds, from within the memory window on."""
-    large = torch.randn(1500, 1500)
+    large = torch.randn(1100, 1100)
     while not ended.is_set():
         if prof.recording.windows and prof.recording.windows[-1].name == "memory":
             torch.linalg.matrix_power(large, 3)
