@@ -19,7 +19,7 @@ with_the_emulator = pytest.mark.skipif(
 
 
 def test_a_folder_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"give --data atari or synthetic, and no games$"):
+    with pytest.raises(UsageError, match=r"give --data atari or synthetic, not games$"):
         datasets.look(SPEC, Path("games"))
 
 
