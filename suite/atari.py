@@ -22,7 +22,7 @@ SKIPPED, FRAMES, SIDE, LONGEST_BEGINNING = 4, 4, 84, 30
 def look(folder: Path) -> None:
     """Raise UsageError where something else than the emulator is asked for, or it is not installed."""
     if folder != Path(WORD):
-        raise UsageError(f"Atari games are played, and no folder is read: give --data {WORD} or synthetic, not {folder}")
+        raise UsageError(f"Atari games are played, no folder is read: give --data {WORD} or synthetic, not {folder}")
     absent = [name for name in MODULES if find_spec(name) is None]
     if absent:
         raise UsageError(f"--data {WORD} needs {' and '.join(absent)}: pip install 'tbdprof[atari]'")
