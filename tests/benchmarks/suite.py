@@ -20,7 +20,7 @@ from tbdprof.report.json_report import document
 from tbdprof.units import bytes_text, percent_text
 
 COLUMNS = ("feature_maps", "weights", "weight_gradients", "dynamic", "workspace")
-HEAD = ("model", "framework", "batch", "peak", *(name.replace("_", " ") for name in COLUMNS), "units a second")
+HEAD = ("model", "framework", "batch", "peak", *(name.replace("_", " ") for name in COLUMNS), "rounding", "units a second")
 
 
 def main(folder: Path) -> int:
@@ -48,7 +48,8 @@ def row(summary: Summary) -> str:
     cells = [run.model, run.framework, str(run.batch_size)]
     if memory is None or throughput is None:
         return "| " + " | ".join([*cells, *["not measured"] * (len(HEAD) - len(cells))]) + " |"
-    shares = (percent_text(memory.category_at_peak(name) / memory.peak_bytes) for name in COLUMNS)
+    sizes = [*(memory.category_at_peak(name) for name in COLUMNS), memory.rounding_at_peak_bytes or 0]
+    shares = (percent_text(size / memory.peak_bytes) for size in sizes)
     rate = f"{throughput.rate.per_s:.4g} {throughput.unit}"
     return "| " + " | ".join([*cells, bytes_text(memory.peak_bytes), *shares, rate]) + " |"
 
