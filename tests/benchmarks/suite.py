@@ -20,7 +20,8 @@ from tbdprof.report.json_report import document
 from tbdprof.units import bytes_text, percent_text
 
 COLUMNS = ("feature_maps", "weights", "weight_gradients", "dynamic", "workspace")
-HEAD = ("model", "framework", "batch", "peak", *(name.replace("_", " ") for name in COLUMNS), "rounding", "units a second")
+NAMES = (*(name.replace("_", " ") for name in COLUMNS), "rounding")
+HEAD = ("model", "framework", "batch", "peak", *NAMES, "units a second")
 
 
 def main(folder: Path) -> int:
