@@ -66,8 +66,7 @@ def utilization(kernels: Kernels, spent: StepTime, throughput: Throughput | None
     busy_seconds = spent.busy * spent.step_seconds
     samples = samples_counted(kernels, run)
     return Utilization(
-        # Told of, operators take longer than the step in which nothing watches: no device is busy for more than it.
-        busy=None if throughput is None else min(1.0, busy_seconds / throughput.step_seconds),
+        busy=None if throughput is None else busy_seconds / throughput.step_seconds,
         busy_in_window=spent.busy,
         flop=flop,
         fp32=flop if flop is not None and flop.precision == FP32 else None,
