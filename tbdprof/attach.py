@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -119,6 +119,8 @@ class Attachment:
         else:
             failure = getattr(sys, "last_value", None)  # what the script raised, with its frames
             self._profiler.stop("the script ended first", failure)
+            if isinstance(failure, KeyboardInterrupt):
+                _end_by_interrupt()
 
     def _new_profiler(self) -> "Profiler":
         from tbdprof import instruments
@@ -133,6 +135,16 @@ class Attachment:
         found = instruments.of(device, self._framework)
         plan = plan_for(device, windows=found.windows, **self._order["schedule"])
         return Profiler(self._hook, run, plan, path=Path(self._order["path"]), instruments=found)
+
+
+def _end_by_interrupt() -> None:
+    """Have the process still end by SIGINT, as Python does after an interrupt that nobody caught.
+
+    Python notes such an interrupt where the code of a string or file ends by it, and forgets it with the next such
+    code that runs. While a recording ends some does: `namedtuple` evaluates a string. So the note is written again.
+    """
+    with suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
 
 
 class ImportWatcher(MetaPathFinder):

@@ -339,7 +339,7 @@ def test_synthetic_frames_are_no_waiting_and_every_actor_has_its_own() -> None:
 
 
 def test_a_folder_is_refused_where_the_emulator_is_meant() -> None:
-    with pytest.raises(UsageError, match="give --data atari or synthetic, and no frames"):
+    with pytest.raises(UsageError, match="give --data atari or synthetic, not "):
         on_torch.build(SPEC, suite.configure(SPEC, data=Path("frames")))
 
 
