@@ -19,5 +19,5 @@ setup(
         }
     ),
     package_dir={f"tbdprof.{folder}": folder for folder in MAPPED},
-    package_data={"tbdprof": ["py.typed", "startup/*.py"], "tbdprof.report": ["*.html"]},
+    package_data={"tbdprof": ["py.typed"], "tbdprof.launch": ["startup/*.py"]},
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tbdprof.errors import UsageError
-from tbdprof.records import Optimizer, Parameter, Peaks, Strings, Tables
+from tbdprof.facts.records import Optimizer, Parameter, Peaks, Strings, Tables
 
 FRAMEWORKS: tuple[str, ...] = ("torch", "mxnet", "tensorflow")
 
@@ -43,7 +43,7 @@ FIRST = "before the first allocation"
 
 
 class FrameworkHook(Protocol):
-    """Reports a framework's allocations, owners and operators as the tables of `tbdprof.records`.
+    """Reports a framework's allocations, owners and operators as the tables of `tbdprof.facts.records`.
 
     Order of calls: `prepare` (before the framework is imported where that can be had), `attach`, `watch` any number of
     times, then for each window `start`, `mark_step` after every step, `stop`, `drain`; at last `close`, which puts back
@@ -105,7 +105,7 @@ class FrameworkHook(Protocol):
         """Begin to record a window; raises UnavailableError when another profiler is active, and then changes nothing.
 
         "memory" records allocations, owners and the spans they lie in; "kernels" records spans with their shapes and
-        what they compute (`tbdprof.work`), and on a GPU kernels, and neither waits nor reads owners.
+        what they compute (`tbdprof.facts.work`), and on a GPU kernels, and neither waits nor reads owners.
         Another name is a UsageError, and so is a window while one is open.
         """
 

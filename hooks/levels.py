@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from tbdprof.records import Strings, Table, table
+from tbdprof.facts.records import Strings, Table, table
 
 Levels = Mapping[str, int]  # bytes by counter
 

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tbdprof import devices
-from tbdprof.collect import cuda_driver, fresh, host
+from tbdprof.collect import fresh, host
+from tbdprof.collect.gpu import cuda_driver, devices
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.records import Peaks
+from tbdprof.facts.units import bytes_text, percent_text
 from tbdprof.hooks import Setting, load
-from tbdprof.records import Peaks
-from tbdprof.units import bytes_text, percent_text
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 RUNS = 5  # timed ones of each operator

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tbdprof.errors import UsageError
+from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
-from tbdprof.records import Strings
 
 
 class Window(Protocol):

@@ -27,7 +27,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.consumed import Consumed
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.buckets import Ints, Sentences, Size, Tokens
 from tbdprof.suite.inputs import END, SentencePairs
 from tbdprof.suite.workload import Config

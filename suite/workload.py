@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from tbdprof.consumed import Consumed
+from tbdprof.facts.consumed import Consumed
 
 Options = Mapping[str, str | int]
 

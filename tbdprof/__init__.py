@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tbdprof.analysis.summary import Summary as Summary
     from tbdprof.analysis.summary import summarize as summarize
-    from tbdprof.consumed import Consumed as Consumed
     from tbdprof.errors import TbdprofError as TbdprofError
-    from tbdprof.on_tensorflow import TbdprofCallback as TbdprofCallback
-    from tbdprof.own_loop import prepare as prepare
-    from tbdprof.own_loop import profile as profile
-    from tbdprof.profiler import Profiler as Profiler
-    from tbdprof.recording import Recording as Recording
-    from tbdprof.recording import load as load
+    from tbdprof.facts.consumed import Consumed as Consumed
+    from tbdprof.facts.recording import Recording as Recording
+    from tbdprof.facts.recording import load as load
+    from tbdprof.keras import TbdprofCallback as TbdprofCallback
+    from tbdprof.loop.own_loop import prepare as prepare
+    from tbdprof.loop.own_loop import profile as profile
+    from tbdprof.loop.profiler import Profiler as Profiler
 
 __all__ = [
     "Consumed",
@@ -28,15 +28,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Consumed": "tbdprof.consumed",
-    "Profiler": "tbdprof.profiler",
-    "Recording": "tbdprof.recording",
+    "Consumed": "tbdprof.facts.consumed",
+    "Profiler": "tbdprof.loop.profiler",
+    "Recording": "tbdprof.facts.recording",
     "Summary": "tbdprof.analysis.summary",
-    "TbdprofCallback": "tbdprof.on_tensorflow",
+    "TbdprofCallback": "tbdprof.keras",
     "TbdprofError": "tbdprof.errors",
-    "load": "tbdprof.recording",
-    "prepare": "tbdprof.own_loop",
-    "profile": "tbdprof.own_loop",
+    "load": "tbdprof.facts.recording",
+    "prepare": "tbdprof.loop.own_loop",
+    "profile": "tbdprof.loop.own_loop",
     "summarize": "tbdprof.analysis.summary",
 }
 

@@ -1,5 +1,5 @@
 """Run the command line with `python -m tbdprof`."""
 
-from tbdprof.cli import main
+from tbdprof.cli.main import main
 
 main()

@@ -23,7 +23,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Return a function that runs the command line in this process: exit code, stdout, stderr."""
-    from tbdprof.cli import main
+    from tbdprof.cli.main import main
 
     def run(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["tbdprof", *words])

@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 from make import run, timed_window
 
-from tbdprof import counters
-from tbdprof.recording import Recording, Window
-from tbdprof.records import Peaks, Strings, table
+from tbdprof.facts import counters
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import Peaks, Strings, table
 
 DEVICE = "cuda:0"
 S = 1_000_000_000

@@ -6,8 +6,8 @@ from pathlib import Path
 from fakes import FakeClock, FakeHook
 from make import run
 
-from tbdprof.plan import Plan
-from tbdprof.profiler import Profiler
+from tbdprof.loop.plan import Plan
+from tbdprof.loop.profiler import Profiler
 
 MEMORY = ("clean", "memory", "clean")
 SHORT = Plan(warmup=2, steps=4, memory_steps=3, windows=MEMORY)

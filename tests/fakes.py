@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from make import KernelStory, MemoryStory
 
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.records import Operation, Parameter, Peaks, Phase, Role, Strings
+from tbdprof.facts.work import Work
 from tbdprof.hooks import Drained, Facts, Setting
-from tbdprof.records import Operation, Parameter, Peaks, Phase, Role, Strings
-from tbdprof.work import Work
 
 PRODUCT = Work(Operation.MATMUL, {"batch": 1, "rows": 5, "columns": 5, "inner": 5}, moved_bytes=300)
 TEXTS = {"allocation": ["device"], "span": ["name", "work"], "owner": ["device", "name", "shape"]}

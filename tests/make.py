@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from tbdprof.counters import SYNCHRONIZING
-from tbdprof.recording import Recording, Window
-from tbdprof.records import (
+from tbdprof.facts.counters import SYNCHRONIZING
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import (
     AllocationKind,
     KernelKind,
     Operation,
@@ -19,8 +19,8 @@ from tbdprof.records import (
     Strings,
     table,
 )
-from tbdprof.work import Work
-from tbdprof.work import text as work_text
+from tbdprof.facts.work import Work
+from tbdprof.facts.work import text as work_text
 
 DEVICE = "cpu"
 

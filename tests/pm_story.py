@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from make import run
 
-from tbdprof.counters import PM_BUSY, PM_FP32, PM_FP32_LITE, PM_LOST, PM_RESIDUAL, PM_TENSOR
-from tbdprof.recording import Recording, Window
-from tbdprof.records import KERNEL, SAMPLE, STEP, KernelKind, Strings
+from tbdprof.facts.counters import PM_BUSY, PM_FP32, PM_FP32_LITE, PM_LOST, PM_RESIDUAL, PM_TENSOR
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import KERNEL, SAMPLE, STEP, KernelKind, Strings
 
 DEVICE = "cuda:0"
 BEGIN_NS = 1_000_000_000

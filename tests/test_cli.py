@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from make import MemoryStory
 
-from tbdprof import drive, suite
-from tbdprof import recording as files
-from tbdprof.records import Phase, Role
+from tbdprof import suite
+from tbdprof.facts import recording as files
+from tbdprof.facts.records import Phase, Role
+from tbdprof.launch import suite_run
 
 ROOT = Path(__file__).parent.parent
 TBDPROF = [sys.executable, "-m", "tbdprof"]
@@ -200,13 +201,13 @@ def test_what_is_no_recording_is_one_line(
 def test_an_interrupt_speaks_of_what_this_run_recorded_and_of_no_older_file(
     tbdprof: Command, monkeypatch: pytest.MonkeyPatch, recorded: Path, writes: bool, kept: str
 ):
-    def interrupted(request: drive.Request, path: Path, progress: object) -> None:
+    def interrupted(request: suite_run.Request, path: Path, progress: object) -> None:
         if writes:
             path.unlink()
             path.write_text("new")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(drive, "run", interrupted)
+    monkeypatch.setattr(suite_run, "run", interrupted)
 
     said = f"tbdprof: interrupted; {kept}\n"
     assert tbdprof("run", *TORCH, "-q", "--force", "-o", "a.tbd") == (130, "", said)

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import toy as models
 
-from tbdprof import fitting
-from tbdprof.fitting import Trial
-from tbdprof.profiler import Profiler
-from tbdprof.recording import Recording, load
-from tbdprof.records import Role
+from tbdprof.facts.recording import Recording, load
+from tbdprof.facts.records import Role
+from tbdprof.launch import batch_search
+from tbdprof.launch.batch_search import Trial
+from tbdprof.loop.profiler import Profiler
 from tbdprof.suite.workload import Config
 
 ROOT = Path(__file__).parent.parent
@@ -219,7 +219,7 @@ def test_running_out_of_memory_says_what_was_asked_for_and_which_batch_fits(
 ):
     tried: list[int] = []
     monkeypatch.setattr(
-        fitting, "in_fresh_processes", lambda *_: lambda size: tried.append(size) or Trial(100 + 10 * size, 620)
+        batch_search, "in_fresh_processes", lambda *_: lambda size: tried.append(size) or Trial(100 + 10 * size, 620)
     )
     training("torch", "torch.empty(1 << 50)")
 
@@ -277,7 +277,7 @@ def test_a_trial_that_does_not_fit_says_so_and_one_that_does_what_it_took(
 
     told = []
     for size in (8, 9):
-        fitting.main(order | {"batch_size": size})
+        batch_search.main(order | {"batch_size": size})
         told.append(Trial(**json.loads(capsys.readouterr().out)))
 
     assert [each.took_bytes is None for each in told] == [False, True]
@@ -291,9 +291,9 @@ def test_trials_are_made_in_processes_of_their_own(
     program = f"from tbdprof import fitting, suite\nsuite.__path__.append({str(folder)!r})\nmain = fitting.main\n"
     (tmp_path / "trial_of_toy.py").write_text(program)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(fitting, "MODULE", "trial_of_toy")
+    monkeypatch.setattr(batch_search, "MODULE", "trial_of_toy")
 
-    trial = fitting.in_fresh_processes("toy", "torch", 1, Config(512, options={"kind": "fancy"}))(2)
+    trial = batch_search.in_fresh_processes("toy", "torch", 1, Config(512, options={"kind": "fancy"}))(2)
     assert trial.took_bytes is not None
     assert 64 << 20 <= trial.took_bytes < trial.room_bytes
 

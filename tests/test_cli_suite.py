@@ -13,9 +13,10 @@ import toy as models
 from data_sets import forbid, grays, image_folder
 from fakes import FakeClock, FakeHook
 
-from tbdprof import drive, suite
+from tbdprof import suite
+from tbdprof.facts.recording import load
 from tbdprof.hooks import Setting
-from tbdprof.recording import load
+from tbdprof.launch import suite_run
 from tbdprof.suite import datasets, imagenet
 from tbdprof.suite.loading import order
 
@@ -49,7 +50,7 @@ def tbdprof(monkeypatch: pytest.MonkeyPatch, typed: Command, tmp_path: Path) -> 
     """Return a function that runs the command line here with a fake framework: exit code, stdout, stderr."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(drive, "load", lambda framework: PreparedHook())
+    monkeypatch.setattr(suite_run, "load", lambda framework: PreparedHook())
     PreparedHook.settings.clear()
     return typed
 

@@ -5,10 +5,10 @@ from make import run
 
 from tbdprof.collect import Collected, Collector
 from tbdprof.errors import UnavailableError
-from tbdprof.instruments import Instruments
-from tbdprof.plan import WITH_SAMPLED, Plan
-from tbdprof.profiler import Profiler
-from tbdprof.records import Strings, table
+from tbdprof.facts.records import Strings, table
+from tbdprof.loop.instruments import Instruments
+from tbdprof.loop.plan import WITH_SAMPLED, Plan
+from tbdprof.loop.profiler import Profiler
 
 PLAN = Plan(warmup=2, steps=4, memory_steps=3, kernel_steps=3, windows=WITH_SAMPLED)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tbdprof import devices
+from tbdprof.collect.gpu import devices
 from tbdprof.errors import UnavailableError
-from tbdprof.records import Peaks
+from tbdprof.facts.records import Peaks
 
 # name, capability, multiprocessors, clock in GHz, dense TFLOP/s told, and where.
 BOARDS = [

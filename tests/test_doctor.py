@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tbdprof import doctor
-from tbdprof.collect import levels
-from tbdprof.collect.levels import Levels, Subject
+from tbdprof.doctor import checks, methods
+from tbdprof.doctor.methods import Levels, Subject
 from tbdprof.errors import UsageError
 from tbdprof.hooks import FRAMEWORKS
 
@@ -17,17 +16,17 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_every_framework_with_a_hook_has_a_probe() -> None:
-    assert set(FRAMEWORKS) <= set(doctor.PROBES)
+    assert set(FRAMEWORKS) <= set(checks.PROBES)
 
 
 def test_a_framework_that_imports_tells_version_and_gpus() -> None:
-    found = doctor.framework("json", "print('a log line'); print('1.2.3', 2)")
+    found = checks.framework("json", "print('a log line'); print('1.2.3', 2)")
 
-    assert found == doctor.Framework("json", "1.2.3", 2)
+    assert found == checks.Framework("json", "1.2.3", 2)
 
 
 def test_a_framework_that_is_not_there_comes_with_the_command() -> None:
-    found = doctor.framework("no_such_framework")
+    found = checks.framework("no_such_framework")
 
     assert found.reason == "not installed"
     assert found.command == "pip install 'tbdprof[no_such_framework]'"
@@ -35,7 +34,7 @@ def test_a_framework_that_is_not_there_comes_with_the_command() -> None:
 
 
 def test_a_failing_import_is_told_by_its_last_line() -> None:
-    found = doctor.framework("json", "raise ImportError('it needs a friend')")
+    found = checks.framework("json", "raise ImportError('it needs a friend')")
 
     assert found.reason == "ImportError: it needs a friend"
     assert found.command is None
@@ -44,52 +43,52 @@ def test_a_failing_import_is_told_by_its_last_line() -> None:
 def test_a_missing_system_library_comes_with_the_command() -> None:
     probe = "raise OSError('libquadmath.so.0: cannot open shared object file')"
 
-    found = doctor.framework("json", probe)
+    found = checks.framework("json", probe)
 
     assert found.command == "apt-get install -y libgomp1 libquadmath0"
 
 
 def test_a_crash_at_import_is_contained_and_named() -> None:
-    found = doctor.framework("json", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    found = checks.framework("json", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
 
     assert found.reason == "its import was killed by SIGSEGV"
 
 
 def test_an_import_that_does_not_end_is_given_up() -> None:
-    found = doctor.framework("json", "import time; time.sleep(60)", limit_s=0.2)
+    found = checks.framework("json", "import time; time.sleep(60)", limit_s=0.2)
 
     assert found.reason == "its import had not ended after 0.2 s"
 
 
 def test_a_framework_records_a_gpu_itself_where_it_says_nothing_against_it() -> None:
-    assert doctor.client("json", "print('a log line'); print('')") is None
-    assert doctor.client("json", "print('this build cannot')") == "this build cannot"
-    assert doctor.client("json", "raise OSError('no library')") == "OSError: no library"
-    assert set(doctor.CLIENTS) <= set(doctor.PROBES)
+    assert checks.client("json", "print('a log line'); print('')") is None
+    assert checks.client("json", "print('this build cannot')") == "this build cannot"
+    assert checks.client("json", "raise OSError('no library')") == "OSError: no library"
+    assert set(checks.CLIENTS) <= set(checks.PROBES)
 
 
 def test_a_library_that_cannot_be_loaded_is_absent() -> None:
-    there, absent = doctor.libraries(["libc.so.6", "libnosuchthing.so.1"])
+    there, absent = checks.libraries(["libc.so.6", "libnosuchthing.so.1"])
 
-    assert there == doctor.Library("libc.so.6", present=True)
+    assert there == checks.Library("libc.so.6", present=True)
     assert not absent.present
     assert absent.command == "apt-get install -y libgomp1 libquadmath0"
 
 
 def test_availability_names_what_to_type() -> None:
-    reason = doctor.availability("no_such_framework")
+    reason = checks.availability("no_such_framework")
 
     assert reason == "not installed: pip install 'tbdprof[no_such_framework]'"
-    assert doctor.availability("json") is None
+    assert checks.availability("json") is None
 
 
 def test_availability_refuses_mxnet_beside_a_numpy_it_cannot_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(doctor, "find_spec", lambda name: name)
+    monkeypatch.setattr(checks, "find_spec", lambda name: name)
     monkeypatch.setattr("importlib.metadata.version", lambda name: "2.4.6")
 
-    reason = doctor.availability("mxnet")
+    reason = checks.availability("mxnet")
 
     assert reason == "needs numpy below 2, 2.4.6 is installed: pip install 'numpy<2'"
 
@@ -106,11 +105,11 @@ def test_availability_imports_nothing() -> None:
 
 
 def test_an_examination_covers_what_was_asked() -> None:
-    found = doctor.examine(["no_such_framework"])
+    found = checks.examine(["no_such_framework"])
 
     assert [framework.name for framework in found.frameworks] == ["no_such_framework"]
     assert found.host.cores > 0
-    assert [library.name for library in found.libraries] == list(doctor.LIBRARIES)
+    assert [library.name for library in found.libraries] == list(checks.LIBRARIES)
     assert found.nvidia.reason is not None or found.nvidia.gpus
     assert [level.name for level in found.levels.found] == ["device", "activity", "analytic", "sampled", "counted"]
     assert all(level.answer for level in found.levels.found)
@@ -119,17 +118,17 @@ def test_an_examination_covers_what_was_asked() -> None:
 def test_the_device_that_is_asked_for_is_the_one_that_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     nothing = Levels((), None, None)
-    monkeypatch.setattr(levels, "look_at", lambda index: Subject(f"cuda:{index}", "H200", index, 2))
-    monkeypatch.setattr(levels, "examine", lambda own, index: asked.append(index) or nothing)
+    monkeypatch.setattr(methods, "look_at", lambda index: Subject(f"cuda:{index}", "H200", index, 2))
+    monkeypatch.setattr(methods, "examine", lambda own, index: asked.append(index) or nothing)
 
-    assert doctor.examine([], "cuda:1").looked_at == Subject("cuda:1", "H200", 1, 2)
-    assert doctor.examine([]).looked_at == Subject("cuda:0", "H200", 0, 2)
+    assert checks.examine([], "cuda:1").looked_at == Subject("cuda:1", "H200", 1, 2)
+    assert checks.examine([]).looked_at == Subject("cuda:0", "H200", 0, 2)
     assert asked == [1, 0]
     with pytest.raises(UsageError, match=r"^there is no cuda:2 here: the last one is cuda:1$"):
-        doctor.examine([], "cuda:2")
+        checks.examine([], "cuda:2")
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu", "cuda:", "cuda:x", "1"])
 def test_what_is_no_name_of_a_gpu_is_refused(device: str) -> None:
     with pytest.raises(UsageError, match="give the GPU to look at as cuda:N"):
-        doctor.examine([], device)
+        checks.examine([], device)

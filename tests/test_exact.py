@@ -11,16 +11,18 @@ from fakes import FakeHook
 from make import timed_window
 from toy import toy
 
-from tbdprof import cli, counters, drive, exact
 from tbdprof.analysis.summary import summarize
+from tbdprof.cli import main
 from tbdprof.collect import ncu
-from tbdprof.collect.cuda_driver import Limits
+from tbdprof.collect.gpu.cuda_driver import Limits
+from tbdprof.collect.gpu.nvidia import Counters
 from tbdprof.collect.ncu.output import Launch
-from tbdprof.collect.nvidia import Counters
-from tbdprof.drive import Request
 from tbdprof.errors import UnavailableError, UsageError
-from tbdprof.recording import Recording, load, save
-from tbdprof.records import Run, Strings
+from tbdprof.facts import counters
+from tbdprof.facts.recording import Recording, load, save
+from tbdprof.facts.records import Run, Strings
+from tbdprof.launch import counted_step, suite_run
+from tbdprof.launch.suite_run import Request
 
 REQUEST = Request("toy", "torch", batch_size=4, options={"kind": "fancy"}, seed=3, threads=1)
 LAUNCH = Launch("void f(int)", 7, (1, 1, 1), (32, 1, 1), {"gpu__time_duration.sum": 100.0})
@@ -43,8 +45,8 @@ class Driver:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = Limits("NVIDIA H200", "9.0", 132, 1.98e9, None)
-    monkeypatch.setattr(exact.cuda_driver, "limits", lambda *_: limits)
-    monkeypatch.setattr(exact.nvidia, "counters", lambda: Counters(True))
+    monkeypatch.setattr(counted_step.cuda_driver, "limits", lambda *_: limits)
+    monkeypatch.setattr(counted_step.nvidia, "counters", lambda: Counters(True))
 
 
 def recorded(path: Path, device: str = "cuda:1") -> Recording:
@@ -54,7 +56,7 @@ def recorded(path: Path, device: str = "cuda:1") -> Recording:
     return recording
 
 
-def counting(asked: list[tuple[Sequence[str], Mapping[str, str]]]) -> exact.Count:
+def counting(asked: list[tuple[Sequence[str], Mapping[str, str]]]) -> counted_step.Count:
     def count(child: Sequence[str], wanted: Mapping[str, str], *, tool: Path) -> ncu.Counted:
         asked.append((child, wanted))
         return ncu.Counted([LAUNCH], wanted, ["something to know"])
@@ -66,8 +68,8 @@ def refusing(*_: object, tool: Path) -> ncu.Counted:
     raise UnavailableError("it rains")
 
 
-def add(path: Path, count: exact.Count, device: str = "cuda:1") -> Recording:
-    return exact.add(recorded(path, device), REQUEST, path, count=count, tool=Path("/ncu"))
+def add(path: Path, count: counted_step.Count, device: str = "cuda:1") -> Recording:
+    return counted_step.add(recorded(path, device), REQUEST, path, count=count, tool=Path("/ncu"))
 
 
 @pytest.mark.usefixtures("gpu")
@@ -97,8 +99,8 @@ def test_the_child_is_told_what_the_run_turned_out_to_be(tmp_path: Path) -> None
     add(tmp_path / "run.tbd", counting(asked))
 
     ((child, wanted),) = asked
-    assert list(child[1:3]) == ["-m", "tbdprof.exact"]
-    step = exact.Step(**json.loads(child[3]))
+    assert list(child[1:3]) == ["-m", "tbdprof.launch.counted_step"]
+    step = counted_step.Step(**json.loads(child[3]))
     assert (step.model, step.device, step.batch_size, step.options, step.seed) == (
         "toy",
         "cuda:1",
@@ -126,16 +128,16 @@ def test_a_run_that_took_the_cpu_says_so(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_the_tool_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact.ncu, "find", lambda: None)
+    monkeypatch.setattr(counted_step.ncu, "find", lambda: None)
     path = tmp_path / "run.tbd"
 
-    told = exact.add(recorded(path), REQUEST, path)
+    told = counted_step.add(recorded(path), REQUEST, path)
 
     assert told.missing["counted"] == ncu.ABSENT
 
 
 def test_counters_kept_for_root_are_not_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact.nvidia, "counters", lambda: Counters(False, "for root"))
+    monkeypatch.setattr(counted_step.nvidia, "counters", lambda: Counters(False, "for root"))
 
     assert "for root" in add(tmp_path / "run.tbd", refusing).missing["counted"]
 
@@ -149,8 +151,8 @@ def test_a_disk_that_fills_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch
 
     recording = recorded(path)
     before = path.read_bytes()
-    monkeypatch.setattr(exact, "save", full)
-    told = exact.add(recording, REQUEST, path, count=counting([]), tool=Path("/ncu"))
+    monkeypatch.setattr(counted_step, "save", full)
+    told = counted_step.add(recording, REQUEST, path, count=counting([]), tool=Path("/ncu"))
 
     assert path.read_bytes() == before
     assert "no space left" in told.missing["file"]
@@ -162,12 +164,12 @@ def test_one_step_after_the_warm_up_is_marked_and_nothing_is_profiled(
 ) -> None:
     taken: list[str] = []
     hook = FakeHook()
-    monkeypatch.setattr(drive, "load", lambda _: hook)
+    monkeypatch.setattr(suite_run, "load", lambda _: hook)
     monkeypatch.setattr(hook, "synchronize", lambda: taken.append("wait"))
-    step = exact.Step("toy", "torch", "cuda:0", 2, "fp32", 1, 0, {"kind": "plain"}, None)
+    step = counted_step.Step("toy", "torch", "cuda:0", 2, "fp32", 1, 0, {"kind": "plain"}, None)
 
     with toy(tmp_path, monkeypatch):
-        build = exact.suite.build
+        build = counted_step.suite.build
 
         def watched(*arguments: object) -> object:
             workload = build(*arguments)  # type: ignore[arg-type]
@@ -175,11 +177,11 @@ def test_one_step_after_the_warm_up_is_marked_and_nothing_is_profiled(
             monkeypatch.setattr(workload, "step", lambda: taken.append("step") or take())
             return workload
 
-        monkeypatch.setattr(exact.suite, "build", watched)
-        exact.run_counted(step, Driver(taken))
+        monkeypatch.setattr(counted_step.suite, "build", watched)
+        counted_step.run_counted(step, Driver(taken))
 
     begin, end = taken.index("cuProfilerStart"), taken.index("cuProfilerStop")
-    assert taken[:begin].count("step") == exact.WARMUP_STEPS
+    assert taken[:begin].count("step") == counted_step.WARMUP_STEPS
     assert "wait" in taken[:begin], "what the warm-up asked for is not counted"
     assert taken[begin + 1 : end] == ["step", "wait"]
     assert hook.calls == ["prepare"], "no window, no peaks"
@@ -187,9 +189,9 @@ def test_one_step_after_the_warm_up_is_marked_and_nothing_is_profiled(
 
 
 def test_a_problem_of_the_child_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    step = exact.Step("none", "torch", "cuda:0", 2, "fp32", 1, 0, {}, None)
+    step = counted_step.Step("none", "torch", "cuda:0", 2, "fp32", 1, 0, {}, None)
 
-    code = exact.main([json.dumps(exact.dataclasses.asdict(step))])
+    code = counted_step.main([json.dumps(counted_step.dataclasses.asdict(step))])
 
     assert code == 2
     assert capsys.readouterr().err.startswith("tbdprof: unknown model 'none'")
@@ -202,12 +204,12 @@ def test_exact_on_a_cpu_is_refused_in_one_line_before_anything_runs(
     def none(*_: object) -> Limits:
         raise UnavailableError("the CUDA driver does not answer: no libcuda")
 
-    monkeypatch.setattr(exact.cuda_driver, "limits", none)
-    monkeypatch.setattr(drive, "run", lambda *_: pytest.fail("ran"))
+    monkeypatch.setattr(counted_step.cuda_driver, "limits", none)
+    monkeypatch.setattr(suite_run, "run", lambda *_: pytest.fail("ran"))
     monkeypatch.chdir(tmp_path)
     words = ["run", "resnet50", "--framework", "torch", "--device", device, "--exact"]
 
-    result = CliRunner().invoke(cli.cli, words)
+    result = CliRunner().invoke(main.cli, words)
 
     assert isinstance(result.exception, UsageError)
     assert "--exact counts what a GPU does" in str(result.exception)
@@ -215,7 +217,7 @@ def test_exact_on_a_cpu_is_refused_in_one_line_before_anything_runs(
 
 
 def test_exact_is_not_for_a_script() -> None:
-    result = CliRunner().invoke(cli.cli, ["run", "--exact", "--", "python", "train.py"])
+    result = CliRunner().invoke(main.cli, ["run", "--exact", "--", "python", "train.py"])
 
     assert isinstance(result.exception, UsageError)
     assert "--exact is for the models of the suite" in str(result.exception)
@@ -225,12 +227,12 @@ def test_a_run_is_followed_by_its_count(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "run.tbd"
     ran = recorded(path)
     ran.run = replace(ran.run, settled=True)
-    monkeypatch.setattr(exact, "refuse", lambda _: None)
-    monkeypatch.setattr(drive, "run", lambda *_: ran)
-    monkeypatch.setattr(exact, "add", lambda recording, request, *_: _marked(recording, request))
+    monkeypatch.setattr(counted_step, "refuse", lambda _: None)
+    monkeypatch.setattr(suite_run, "run", lambda *_: ran)
+    monkeypatch.setattr(counted_step, "add", lambda recording, request, *_: _marked(recording, request))
 
     result = CliRunner().invoke(
-        cli.cli, ["run", "resnet50", "--framework", "torch", "--exact", "-q", "-o", str(path), "--force"]
+        main.cli, ["run", "resnet50", "--framework", "torch", "--exact", "-q", "-o", str(path), "--force"]
     )
 
     assert result.exception is None

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from make import run
 
-from tbdprof import recording as files
 from tbdprof.errors import RecordingFormatError
+from tbdprof.facts import recording as files
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")  # of SQLite's journals, at their head and after the name of a super-journal
 

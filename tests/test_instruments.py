@@ -3,11 +3,11 @@
 import pytest
 from fakes import ProgressLog
 
-from tbdprof import instruments
 from tbdprof.collect import threads
-from tbdprof.collect.activity import ActivityCollector
+from tbdprof.collect.activity.collector import ActivityCollector
 from tbdprof.collect.host_load import HostLoad
-from tbdprof.plan import NO_STEPS
+from tbdprof.loop import instruments
+from tbdprof.loop.plan import NO_STEPS
 
 
 def windows_with_activity(device: str, framework: str) -> set[str]:

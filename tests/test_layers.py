@@ -11,23 +11,17 @@ ROOT = Path(__file__).parent.parent
 FRAMEWORKS = ("torch", "mxnet", "tensorflow")
 MAPPED = ("hooks", "suite")
 
-# From the top down. A module imports what stands below it, and inside its own folder.
+# From the top down. A module imports what stands below it, and inside its own room.
 LAYERS = (
     ("__main__",),
     ("cli",),
-    ("commands",),
-    ("sweep", "train_check", "exact"),
-    ("drive", "script", "startup"),
-    ("attach", "on_tensorflow", "fitting"),
-    ("own_loop",),
-    ("profiler",),
-    ("stages",),
-    ("instruments", "collecting", "post_mortem"),
+    ("launch", "keras"),
+    ("loop",),
     ("report",),
-    ("hooks", "suite", "analysis", "doctor", "recorder"),
-    ("collect", "recording", "plan"),
-    ("devices", "work", "journal"),
-    ("records", "consumed", "counters", "errors", "units", "steady"),
+    ("analysis", "doctor", "hooks", "suite"),
+    ("collect",),
+    ("facts",),
+    ("errors",),
 )
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 
@@ -116,7 +110,7 @@ def test_every_source_file_is_looked_at_once() -> None:
 
     assert len(paths) == len(set(paths))
     assert {
-        ROOT / "tbdprof/records.py",
+        ROOT / "tbdprof/facts/records.py",
         ROOT / "hooks/__init__.py",
         ROOT / "suite/workload.py",
     } <= set(paths)
@@ -125,29 +119,29 @@ def test_every_source_file_is_looked_at_once() -> None:
 @pytest.mark.parametrize(
     ("file", "source", "reason"),
     [
-        ("tbdprof/records.py", "from tbdprof.recording import load", "records imports recording"),
-        ("tbdprof/analysis/memory.py", "import tbdprof.report.terminal", "analysis imports report"),
+        ("tbdprof/facts/records.py", "from tbdprof.analysis.summary import summarize", "facts imports analysis"),
+        ("tbdprof/analysis/memory/breakdown.py", "import tbdprof.report.terminal", "analysis imports report"),
         (
-            "tbdprof/analysis/memory.py",
+            "tbdprof/analysis/memory/breakdown.py",
             "def f():\n    from tbdprof import report",
             "2: analysis imports report",
         ),
-        ("tbdprof/profiler.py", "from tbdprof import cli", "profiler imports cli"),
-        ("tbdprof/collect/host.py", "from tbdprof import recording", "collect imports recording"),
+        ("tbdprof/loop/profiler.py", "from tbdprof import cli", "loop imports cli"),
+        ("tbdprof/collect/host.py", "from tbdprof import analysis", "collect imports analysis"),
         ("hooks/on_torch.py", "from tbdprof.suite import find", "hooks imports suite"),
         ("hooks/__init__.py", "from tbdprof import Profiler", "imports the package root"),
         ("tbdprof/report/html.py", "import tbdprof", "imports the package root"),
         ("suite/resnet50/__init__.py", "import torch.nn as nn", "imports torch"),
         ("suite/resnet50/on_mxnet.py", "import torch", "imports torch"),
         (
-            "tbdprof/cli.py",
+            "tbdprof/cli/main.py",
             "import importlib\nimportlib.import_module('mxnet')",
             "2: imports mxnet",
         ),
-        ("tbdprof/profiler.py", "from tbdprof.hooks import on_torch", "past its loader"),
-        ("tbdprof/profiler.py", "import hooks", "it is tbdprof.hooks"),
+        ("tbdprof/loop/profiler.py", "from tbdprof.hooks import on_torch", "past its loader"),
+        ("tbdprof/loop/profiler.py", "import hooks", "it is tbdprof.hooks"),
         ("suite/__init__.py", "from suite.workload import Spec", "it is tbdprof.suite"),
-        ("tbdprof/cli.py", "from . import profiler", "relative import"),
+        ("tbdprof/cli/main.py", "from . import profiler", "relative import"),
         ("tbdprof/extra.py", "from tbdprof.errors import TbdprofError", "extra stands in no layer"),
     ],
 )
@@ -164,9 +158,9 @@ def test_a_planted_violation_is_found(tmp_path: Path, file: str, source: str, re
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("tbdprof/__init__.py", "from tbdprof.profiler import Profiler"),
-        ("tbdprof/cli.py", "from tbdprof import profiler"),
-        ("tbdprof/analysis/memory.py", "from tbdprof.analysis import roles"),
+        ("tbdprof/__init__.py", "from tbdprof.loop.profiler import Profiler"),
+        ("tbdprof/cli/main.py", "from tbdprof import profiler"),
+        ("tbdprof/analysis/memory/breakdown.py", "from tbdprof.analysis import roles"),
         ("suite/resnet50/on_torch.py", "import torch\nfrom tbdprof.suite.workload import Config"),
         (
             "hooks/on_mxnet_memory.py",

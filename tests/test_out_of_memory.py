@@ -11,16 +11,18 @@ import pytest
 from fakes import FakeClock, FakeHook, ProgressLog
 
 import tbdprof
-from tbdprof import drive, fitting, post_mortem
 from tbdprof.analysis.summary import summarize
-from tbdprof.collect import context
+from tbdprof.collect.gpu import context
 from tbdprof.errors import DeviceMemoryError, UnavailableError
-from tbdprof.fitting import Fit, Trial, search
-from tbdprof.plan import NO_STEPS, OUT_OF_MEMORY, Plan, silent
-from tbdprof.profiler import Profiler
-from tbdprof.recorder import Recorder
-from tbdprof.recording import Recording, load, save
-from tbdprof.records import Run
+from tbdprof.facts.recorder import Recorder
+from tbdprof.facts.recording import Recording, load, save
+from tbdprof.facts.records import Run
+from tbdprof.facts.windows import OUT_OF_MEMORY
+from tbdprof.launch import batch_search, suite_run
+from tbdprof.launch.batch_search import Fit, Trial, search
+from tbdprof.loop import post_mortem
+from tbdprof.loop.plan import NO_STEPS, Plan, silent
+from tbdprof.loop.profiler import Profiler
 from tbdprof.suite.workload import Config
 
 ROOM = 1000
@@ -132,10 +134,10 @@ def test_what_was_found_is_kept_in_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "a.tbd"
     save(Recording(Run("toy", "torch", asked_for="8 bytes")), path)
 
-    fitting.keep(Fit(5, {2: 300, 5: 600}, 700), path)
+    batch_search.keep(Fit(5, {2: 300, 5: 600}, 700), path)
     kept = load(path).run
     assert (kept.fitting_batch, kept.batch_peaks, kept.batch_room_bytes) == (5, {"2": 300, "5": 600}, 700)
-    fitting.keep(Fit(None, {}, None, "no time"), path)
+    batch_search.keep(Fit(None, {}, None, "no time"), path)
     assert load(path).missing["post_mortem.fitting_batch"] == "no time"
     assert [file.name for file in tmp_path.iterdir()] == ["a.tbd"]
 
@@ -214,9 +216,9 @@ def test_a_trial_under_a_framework_with_classes_of_its_own_says_that_it_does_not
     def train(hook: object, order: object) -> None:
         raise Exhausted("8 bytes")
 
-    monkeypatch.setattr(fitting, "_train", train)
-    monkeypatch.setattr(fitting, "load", lambda framework: Running())
-    fitting.main({"framework": "tensorflow", "device": "cpu", "threads": 1, "precision": "fp32", "seed": 0})
+    monkeypatch.setattr(batch_search, "_train", train)
+    monkeypatch.setattr(batch_search, "load", lambda framework: Running())
+    batch_search.main({"framework": "tensorflow", "device": "cpu", "threads": 1, "precision": "fp32", "seed": 0})
 
     assert json.loads(capsys.readouterr().out)["took_bytes"] is None
 
@@ -278,17 +280,17 @@ def test_what_lies_beneath_is_measured_before_a_run_where_there_is_a_driver(
     monkeypatch.setattr(context, "has_driver", lambda: there)
     monkeypatch.setattr(context, "measure", lambda index, framework: measured.append(index) or context.Taken())
 
-    found = drive._beneath(drive.Request("toy", "torch", device=device), told)
+    found = suite_run._beneath(suite_run.Request("toy", "torch", device=device), told)
     assert (measured, found is None) == (asked, not asked)
     assert told.told == [("measure what a context takes of the GPU", 0, NO_STEPS)] * len(asked)
 
 
 def test_a_process_that_cannot_let_go_of_its_memory_makes_no_trial(tmp_path: Path) -> None:
-    error = DeviceMemoryError(f"out of memory (8 bytes): {drive.SMALLER}")
+    error = DeviceMemoryError(f"out of memory (8 bytes): {suite_run.SMALLER}")
     error.keeps = "it keeps all"
     path = tmp_path / "a.tbd"
     save(Recording(Run("toy", "torch", asked_for="8 bytes")), path)
 
-    told = drive._with_a_batch(error, drive.Request("toy", "torch"), Config(64), path, silent)
+    told = suite_run._with_a_batch(error, suite_run.Request("toy", "torch"), Config(64), path, silent)
     assert str(told) == str(error)
     assert load(path).missing["post_mortem.fitting_batch"] == "it keeps all"

@@ -7,8 +7,8 @@ import pytest
 from fakes import FakeHook
 
 import tbdprof
-from tbdprof import own_loop
 from tbdprof.errors import UsageError
+from tbdprof.loop import own_loop
 
 
 class OfTorch:

@@ -67,7 +67,7 @@ def test_importing_tbdprof_imports_no_framework_and_no_numpy() -> None:
 
 
 def test_the_help_imports_no_framework_and_no_numpy() -> None:
-    ask = "sys.argv = ['tbdprof', '--help']\nfrom tbdprof.cli import main"
+    ask = "sys.argv = ['tbdprof', '--help']\nfrom tbdprof.cli.main import main"
 
     loaded = loaded_by(f"{ask}\ntry:\n    main()\nexcept SystemExit as done:\n    assert not done.code")
 

@@ -8,11 +8,11 @@ from fake_loop import WHOLE, profiler, train, windows
 from fakes import FakeHook, ProgressLog
 from make import run
 
-from tbdprof import recording as files
 from tbdprof.errors import UnavailableError, UsageError
-from tbdprof.plan import NO_STEPS, Plan
-from tbdprof.profiler import Profiler
-from tbdprof.records import Peaks, Role
+from tbdprof.facts import recording as files
+from tbdprof.facts.records import Peaks, Role
+from tbdprof.loop.plan import NO_STEPS, Plan
+from tbdprof.loop.profiler import Profiler
 
 
 def test_the_memory_window_is_analysed():

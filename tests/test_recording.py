@@ -8,11 +8,11 @@ import pytest
 from fake_loop import SHORT, profiler
 from make import MemoryStory, parameter, run, same_table, timed_window
 
-from tbdprof import recording as files
 from tbdprof.analysis.summary import summarize
-from tbdprof.consumed import Consumed
 from tbdprof.errors import RecordingFormatError, UsageError
-from tbdprof.records import Optimizer, Peaks, Role
+from tbdprof.facts import recording as files
+from tbdprof.facts.consumed import Consumed
+from tbdprof.facts.records import Optimizer, Peaks, Role
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

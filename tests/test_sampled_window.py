@@ -8,13 +8,13 @@ import pytest
 from fakes import FakeClock, FakeHook
 from make import run
 
-from tbdprof import instruments
-from tbdprof.collect.counters import CounterSampler
+from tbdprof.collect.pm.collector import CounterSampler
+from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
-from tbdprof.instruments import Instruments
-from tbdprof.plan import WINDOWS, WITH_SAMPLED, Plan
-from tbdprof.profiler import Profiler
-from tbdprof.records import Strings
+from tbdprof.loop import instruments
+from tbdprof.loop.instruments import Instruments
+from tbdprof.loop.plan import WINDOWS, WITH_SAMPLED, Plan
+from tbdprof.loop.profiler import Profiler
 from tbdprof.report import json_report
 
 FAKE = Path(__file__).parent / "fake_sidecar.py"

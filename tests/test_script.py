@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tbdprof.recording import load
-from tbdprof.script import NOTHING_RECORDED, default_path
+from tbdprof.facts.recording import load
+from tbdprof.launch.script import NOTHING_RECORDED, default_path
 
 ROOT = Path(__file__).parent.parent
 TBDPROF = [sys.executable, "-m", "tbdprof", "run", "--warmup", "2", "--steps", "2", "-o", "a.tbd"]
@@ -256,7 +256,7 @@ def test_what_lies_beside_tbdprof_is_not_offered_to_the_script(tmp_path: Path):
     script("train(1); import torchmetrics; print(torchmetrics.name, os.environ['PYTHONPATH'])")
     shield = f"import os, sys; os.environ['PYTHONPATH'] = {str(theirs)!r}; sys.path.insert(0, {str(site)!r}); "
     begin = "sys.argv[1:] = ['run', '-o', 'a.tbd', '--', sys.executable, 'train.py']; "
-    command = [sys.executable, "-c", shield + begin + "from tbdprof.cli import main; main()"]
+    command = [sys.executable, "-c", shield + begin + "from tbdprof.cli.main import main; main()"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
 
     assert done.stdout.splitlines()[0] == f"the script's {theirs}"

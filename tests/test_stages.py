@@ -9,11 +9,11 @@ from fake_loop import MEMORY, SHORT, WHOLE, profiler, train, windows
 from fakes import FakeHook, ProgressLog
 from make import run
 
-from tbdprof.consumed import Consumed
 from tbdprof.errors import UsageError
+from tbdprof.facts.consumed import Consumed
 from tbdprof.hooks import Drained, Facts
-from tbdprof.plan import Plan, plan_for
-from tbdprof.profiler import Profiler
+from tbdprof.loop.plan import Plan, plan_for
+from tbdprof.loop.profiler import Profiler
 
 
 def test_warmup_then_the_five_windows_then_nothing():

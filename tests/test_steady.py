@@ -2,7 +2,7 @@
 
 import pytest
 
-from tbdprof import steady
+from tbdprof.loop import steady
 
 
 def test_level_noise_is_settled():

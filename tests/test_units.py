@@ -2,7 +2,7 @@
 
 import pytest
 
-from tbdprof.units import decimal_text, times_text
+from tbdprof.facts.units import decimal_text, times_text
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """A work becomes text and comes back as it was."""
 
-from tbdprof import work
-from tbdprof.records import Operation
-from tbdprof.work import Work
+from tbdprof.facts import work
+from tbdprof.facts.records import Operation
+from tbdprof.facts.work import Work
 
 DENSE = Work(
     Operation.MATMUL,

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
+from tbdprof.facts.records import Peaks, Strings
 from tbdprof.hooks import FIRST, Drained, Facts, Setting
 from tbdprof.hooks.environment import Environment
 from tbdprof.hooks.on_mxnet.importing import import_mxnet
 from tbdprof.hooks.windows import Windows
-from tbdprof.records import Peaks, Strings
 
 if TYPE_CHECKING:
     from tbdprof.hooks.on_mxnet.allocator import Allocator

@@ -13,11 +13,11 @@ from typing import Protocol
 
 import mxnet as mx
 
+from tbdprof.facts.records import AllocationKind
 from tbdprof.hooks import disagreements, slots
 from tbdprof.hooks.interrupts import Signals, guarded
 from tbdprof.hooks.on_mxnet import layout, pools
 from tbdprof.hooks.on_mxnet.blocks import Block, Event, Level
-from tbdprof.records import AllocationKind
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.POINTER(layout.Handle))
 # Chained without letting go of the interpreter, so that the counter read afterwards is that event's.

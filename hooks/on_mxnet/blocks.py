@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tbdprof.records import AllocationKind
+from tbdprof.facts.records import AllocationKind
 
 
 class Block(NamedTuple):

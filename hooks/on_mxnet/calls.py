@@ -10,10 +10,10 @@ import mxnet as mx
 from mxnet import autograd
 from mxnet.gluon import Block, HybridBlock
 
+from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_mxnet import layout
 from tbdprof.hooks.on_mxnet.phases import Phases, is_pythons_thread
 from tbdprof.hooks.patches import Patches, Replaced
-from tbdprof.records import Phase
 
 _NEEDED = "kernels"
 NO_GRADIENT = frozenset({"BlockGrad"})

@@ -2,7 +2,7 @@
 
 import sys
 
-from tbdprof.collect import context
+from tbdprof.collect.gpu import context
 from tbdprof.hooks import Setting, load
 from tbdprof.hooks.on_mxnet.importing import import_mxnet
 

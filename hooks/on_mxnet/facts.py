@@ -9,11 +9,12 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import Parameter as GluonParameter
 
-from tbdprof.collect import cuda_driver, host
-from tbdprof.collect.cuda_driver import Limits
+from tbdprof.collect import host
+from tbdprof.collect.gpu import cuda_driver
+from tbdprof.collect.gpu.cuda_driver import Limits
 from tbdprof.errors import UnavailableError, UsageError
+from tbdprof.facts.records import Optimizer, Parameter
 from tbdprof.hooks.on_mxnet import layout, owners
-from tbdprof.records import Optimizer, Parameter
 
 _PRECISION_FLAGS = (
     "NVIDIA_TF32_OVERRIDE",

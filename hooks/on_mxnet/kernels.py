@@ -6,6 +6,7 @@ from contextlib import ExitStack
 import mxnet as mx
 
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.on_mxnet import counter, layout
 from tbdprof.hooks.on_mxnet.allocator import Allocator
@@ -16,7 +17,6 @@ from tbdprof.hooks.on_mxnet.operators import Session
 from tbdprof.hooks.on_mxnet.spans import Operators
 from tbdprof.hooks.on_mxnet.tables import build_kernels
 from tbdprof.hooks.on_mxnet.watch import Watch
-from tbdprof.records import Strings
 
 
 class KernelsWindow:

@@ -4,15 +4,15 @@ from contextlib import suppress
 
 import mxnet as mx
 
-from tbdprof.collect import cuda_driver
-from tbdprof.counters import (
+from tbdprof.collect.gpu import cuda_driver
+from tbdprof.errors import UnavailableError
+from tbdprof.facts.counters import (
     ALLOCATOR_ALLOCATED,
     ALLOCATOR_FRAGMENTS,
     ALLOCATOR_PRIVATE,
     ALLOCATOR_RESERVED,
     DEVICE_FREE,
 )
-from tbdprof.errors import UnavailableError
 from tbdprof.hooks.levels import Levels
 from tbdprof.hooks.on_mxnet import layout
 from tbdprof.hooks.on_mxnet.allocator import Allocator

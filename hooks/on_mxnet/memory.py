@@ -4,6 +4,7 @@ import time
 
 import mxnet as mx
 
+from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
 from tbdprof.hooks.on_mxnet import counter, levels, owners
@@ -11,7 +12,6 @@ from tbdprof.hooks.on_mxnet.allocator import Allocator
 from tbdprof.hooks.on_mxnet.blocks import Event
 from tbdprof.hooks.on_mxnet.tables import Recorded, build
 from tbdprof.hooks.on_mxnet.watch import Watch
-from tbdprof.records import Strings
 
 _LAYERS = "MXNet does not tell in which layer its engine allocates"
 _LATE = {

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import mxnet as mx
 from mxnet.gluon import Block, Constant, Parameter, Trainer
 
+from tbdprof.facts.records import Role
 from tbdprof.hooks.naming import prefixes
 from tbdprof.hooks.on_mxnet import layout
-from tbdprof.records import Role
 
 Named = Sequence[tuple[str, Parameter]]
 

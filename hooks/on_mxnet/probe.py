@@ -9,11 +9,11 @@ from functools import cache
 
 import mxnet as mx
 
+from tbdprof.facts.records import Peaks
+from tbdprof.facts.units import bytes_text
 from tbdprof.hooks import probing
 from tbdprof.hooks.on_mxnet import facts
 from tbdprof.hooks.probing import Candidate, Convolution
-from tbdprof.records import Peaks
-from tbdprof.units import bytes_text
 
 _DTYPES = {"fp32": "float32", "fp64": "float64"}
 _REFUSED = "not measured: MXNet has no probe for this precision on a CPU"

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from tbdprof.facts.records import Operation
 from tbdprof.hooks.on_mxnet.calls import Array, Invocation
 from tbdprof.hooks.on_mxnet.graphs import Node
-from tbdprof.records import Operation
 
 Computed = Invocation | Node
 Sizes = dict[str, int]

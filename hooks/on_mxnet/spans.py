@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 import mxnet as mx
 
-from tbdprof import work
+from tbdprof.facts import work
+from tbdprof.facts.records import Phase, SpanKind, Strings
+from tbdprof.facts.work import Work
 from tbdprof.hooks.on_mxnet import gradients, graphs, works
 from tbdprof.hooks.on_mxnet.calls import GraphCall, Note
 from tbdprof.hooks.on_mxnet.engine import Push
@@ -16,8 +18,6 @@ from tbdprof.hooks.on_mxnet.layers import Layers
 from tbdprof.hooks.on_mxnet.operators import Ran
 from tbdprof.hooks.on_mxnet.phases import Interval
 from tbdprof.hooks.on_mxnet.products import Computed
-from tbdprof.records import Phase, SpanKind, Strings
-from tbdprof.work import Work
 
 _UNALIGNED = "MXNet runs {} of {} graphs in another way than they are written: their operators have no layer"
 _IN_BULK = "MXNet runs operators of a static shape in bulk: those are in no layer, and what they compute is not told"

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tbdprof.facts.records import AllocationKind, Operation, Phase, SpanKind, Strings, Tables, table
 from tbdprof.hooks.on_mxnet import layout
 from tbdprof.hooks.on_mxnet.blocks import Block, Event
 from tbdprof.hooks.on_mxnet.owners import Owned
 from tbdprof.hooks.on_mxnet.phases import Interval
 from tbdprof.hooks.on_mxnet.spans import Operators
-from tbdprof.records import AllocationKind, Operation, Phase, SpanKind, Strings, Tables, table
 
 PLANNER = "CachedOp"
 _BEFORE = (-2, -1)  # the order of what was made before the window

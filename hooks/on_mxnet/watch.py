@@ -9,11 +9,11 @@ import mxnet as mx
 from mxnet import autograd
 from mxnet.gluon import Block, HybridBlock, Trainer
 
+from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_mxnet import layout, owners
 from tbdprof.hooks.on_mxnet.allocator import Allocator
 from tbdprof.hooks.on_mxnet.phases import Interval, Phases, is_pythons_thread
 from tbdprof.hooks.patches import Patches, Replaced
-from tbdprof.records import Phase
 
 # Why a group of functions is replaced.
 _ALWAYS, _WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS = "always", "window", "models", "trainers", "updates", "pools"

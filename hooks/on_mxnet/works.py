@@ -5,11 +5,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from tbdprof.facts.records import Operation
+from tbdprof.facts.work import Work
 from tbdprof.hooks.on_mxnet.calls import Array
 from tbdprof.hooks.on_mxnet.graphs import FUSED
 from tbdprof.hooks.on_mxnet.products import PRODUCTS, Computed, Sizes, is_set, size_of
-from tbdprof.records import Operation
-from tbdprof.work import Work
 
 _PRECISIONS = {"float32": "fp32", "float64": "fp64", "float16": "fp16"}
 _ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "uint8": 1, "int32": 4, "int8": 1, "int64": 8, "bool": 1}
@@ -31,7 +31,7 @@ _MOVING = """
 """
 _ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh"})
 
-# Counted by elements alone, by the name `tbdprof.analysis.flops` counts them by ("": it has none).
+# Counted by elements alone, by the name `tbdprof.analysis.kernels.flops` counts them by ("": it has none).
 _NAMED: Mapping[str, tuple[Operation, str]] = {
     **dict.fromkeys(("Embedding", "take"), (Operation.EMBEDDING, "embedding")),
     "LayerNorm": (Operation.NORMALIZATION, "layer_norm"),

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
+from tbdprof.facts.records import Peaks, Strings
 from tbdprof.hooks import FIRST, Drained, Facts, Setting
 from tbdprof.hooks.environment import Environment
 from tbdprof.hooks.on_tensorflow import exhausted
 from tbdprof.hooks.on_tensorflow.importing import import_tensorflow, quiet
 from tbdprof.hooks.windows import Window, Windows
-from tbdprof.records import Peaks, Strings
 
 if TYPE_CHECKING:
     from tbdprof.hooks.on_tensorflow.existing import Follower

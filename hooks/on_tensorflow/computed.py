@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from tbdprof.facts.records import Operation, Phase
 from tbdprof.hooks.on_tensorflow import tf32, works
 from tbdprof.hooks.on_tensorflow.operands import Array, Computed, is_fused, plain
-from tbdprof.records import Operation, Phase
 
 _ATTRIBUTES = {
     "MatMul": ("transpose_a", "transpose_b"),

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import tensorflow as tf
 
-from tbdprof import counters
+from tbdprof.facts import counters
+from tbdprof.facts.records import KernelKind, Strings, Table, table
 from tbdprof.hooks.on_tensorflow.trace import CallEvent, DeviceEvent, HloEvent, OpEvent, Trace
-from tbdprof.records import KernelKind, Strings, Table, table
 
 TOLERATED_NS = 10_000  # of the clocks' alignment: about as long as a short kernel
 _LAUNCH = "cuLaunch"

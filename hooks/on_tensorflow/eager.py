@@ -12,13 +12,13 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import op_callbacks
 
+from tbdprof.facts.records import Operation, Phase
 from tbdprof.hooks.on_tensorflow import tf32, works
 from tbdprof.hooks.on_tensorflow.graphs import UNKNOWN, Node
 from tbdprof.hooks.on_tensorflow.layers import around
 from tbdprof.hooks.on_tensorflow.operands import Array, Computed
 from tbdprof.hooks.on_tensorflow.trace import OpEvent
 from tbdprof.hooks.on_tensorflow.tracing import Tracing
-from tbdprof.records import Operation, Phase
 
 _FUNCTION = "__"  # what the names of traced functions begin with ("__inference_step_12"): not operators
 _DIFFERENT = "{} of {} operators of eager mode could not be told apart by their order: they are in no layer"

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.records import AllocationKind
 from tbdprof.hooks.on_tensorflow.owners import Owned, visible
 from tbdprof.hooks.on_tensorflow.trace import MemoryEvent, Session
-from tbdprof.records import AllocationKind
 
 ALIGNMENT = 256  # the allocator's: a block has at least this much, and a multiple of it
 _FOLLOWED = 2  # times that all is awaited until following ends: before the first steps, and after them

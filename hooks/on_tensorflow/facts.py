@@ -9,12 +9,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbdprof.collect import cuda_driver, host
-from tbdprof.collect.context import has_driver
+from tbdprof.collect import host
+from tbdprof.collect.gpu import cuda_driver
+from tbdprof.collect.gpu.context import has_driver
 from tbdprof.errors import UnavailableError, UsageError
+from tbdprof.facts.records import Optimizer, Parameter
 from tbdprof.hooks.on_tensorflow import owners
 from tbdprof.hooks.on_tensorflow.naming import plain
-from tbdprof.records import Optimizer, Parameter
 
 _KINDS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
 _SETTINGS = ("momentum", "amsgrad", "centered")

@@ -19,6 +19,8 @@ from typing import Any
 
 from tensorflow.python.eager.polymorphic_function.atomic_function import AtomicFunction
 
+from tbdprof.facts.records import Operation, Phase
+from tbdprof.facts.work import Work
 from tbdprof.hooks.on_tensorflow import grappler, works
 from tbdprof.hooks.on_tensorflow.computed import computed, first_of, input_shapes
 from tbdprof.hooks.on_tensorflow.layers import Layers
@@ -27,8 +29,6 @@ from tbdprof.hooks.on_tensorflow.readings import CALLS, TAPE, Reading, leading_t
 from tbdprof.hooks.on_tensorflow.sizes import Given, batch_of
 from tbdprof.hooks.on_tensorflow.trace import MemoryEvent
 from tbdprof.hooks.on_tensorflow.tracing import Tracing
-from tbdprof.records import Operation, Phase
-from tbdprof.work import Work
 
 COMPILED = "__inference_"  # what an operator's type begins with that runs a compiled function
 _BEFORE = 6  # operators between a product and what takes it in a compiled region

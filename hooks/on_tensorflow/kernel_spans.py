@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tbdprof import work
+from tbdprof.facts import work
+from tbdprof.facts.records import Operation, SpanKind, Strings, Table, table
 from tbdprof.hooks.on_tensorflow.graphs import Node
-from tbdprof.records import Operation, SpanKind, Strings, Table, table
 
 Row = tuple[object, ...]
 

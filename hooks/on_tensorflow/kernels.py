@@ -3,6 +3,7 @@
 from contextlib import ExitStack
 
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.records import Operation, Phase, Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.on_tensorflow import device, eager, works, xla
 from tbdprof.hooks.on_tensorflow.given import Arguments
@@ -11,7 +12,6 @@ from tbdprof.hooks.on_tensorflow.kernel_spans import Ran, spans
 from tbdprof.hooks.on_tensorflow.runs import Runs
 from tbdprof.hooks.on_tensorflow.trace import OpEvent, Session, Trace
 from tbdprof.hooks.on_tensorflow.watch import Watch
-from tbdprof.records import Operation, Phase, Strings
 
 _BEGIN = "kernels"
 _CHEAP = "this build of TensorFlow tells no level of its traces: operators it has come to think cheap are left out"

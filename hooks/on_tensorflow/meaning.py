@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tbdprof.facts.records import Operation, Phase
 from tbdprof.hooks.on_tensorflow.graphs import Graphs, Node
 from tbdprof.hooks.on_tensorflow.runs import Runs
 from tbdprof.hooks.on_tensorflow.trace import OpEvent
-from tbdprof.records import Operation, Phase
 
 LOADING = frozenset({"IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional"})
 

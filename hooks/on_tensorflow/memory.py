@@ -6,8 +6,9 @@ from contextlib import ExitStack
 
 import tensorflow as tf
 
-from tbdprof.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALLOCATOR_RESERVED
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALLOCATOR_RESERVED
+from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
 from tbdprof.hooks.on_tensorflow import eager, owners, snapshot
@@ -17,7 +18,6 @@ from tbdprof.hooks.on_tensorflow.tables import BEGIN, Recorded, build
 from tbdprof.hooks.on_tensorflow.trace import Session
 from tbdprof.hooks.on_tensorflow.watch import Watch
 from tbdprof.hooks.threads import are_others
-from tbdprof.records import Strings
 
 
 class MemoryWindow:

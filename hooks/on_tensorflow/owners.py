@@ -22,9 +22,9 @@ from tensorflow.python.ops.gen_resource_variable_ops import (
     resource_scatter_add,
 )
 
+from tbdprof.facts.records import Role
 from tbdprof.hooks.on_tensorflow.naming import Named, dotted, path_of, plain, variables_of
 from tbdprof.hooks.threads import are_others
-from tbdprof.records import Role
 
 NO_MARK = -1
 _TABLE = 2  # dimensions of what is looked up by rows

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_tensorflow.trace import MarkEvent
-from tbdprof.records import Phase
 
 BEGIN, END = "begin ", "end "
 

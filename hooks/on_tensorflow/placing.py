@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from tbdprof.facts.records import AllocationKind, Role
 from tbdprof.hooks.on_tensorflow.owners import NO_MARK, Owned
 from tbdprof.hooks.on_tensorflow.trace import MarkEvent, MemoryEvent
 from tbdprof.hooks.on_tensorflow.watch import HELD, READ, READING
-from tbdprof.records import AllocationKind, Role
 
 _BEFORE, _NEVER = -1, 1 << 62
 _NO_THREAD = -1

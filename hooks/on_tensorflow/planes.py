@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tbdprof.facts.records import KernelKind
 from tbdprof.hooks.on_tensorflow.trace import CallEvent, DeviceEvent
-from tbdprof.records import KernelKind
 
 _DEVICE = "/device:GPU:"
 _CALLS = ("/host:CPU", "/host:CUPTI")

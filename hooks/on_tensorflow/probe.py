@@ -12,10 +12,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tbdprof.facts.records import Peaks
+from tbdprof.facts.units import bytes_text
 from tbdprof.hooks import probing
 from tbdprof.hooks.probing import Candidate, Convolution
-from tbdprof.records import Peaks
-from tbdprof.units import bytes_text
 
 _DTYPES = {"fp32": tf.float32, "fp64": tf.float64, "bf16": tf.bfloat16}
 _REFUSED = "not measured: TensorFlow has no probe for this precision on a CPU"

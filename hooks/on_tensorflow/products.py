@@ -7,8 +7,8 @@ one, which TensorFlow computes by the operator of the gradient: each is one prod
 import math
 from collections.abc import Callable, Mapping
 
+from tbdprof.facts.records import Operation
 from tbdprof.hooks.on_tensorflow.operands import Array, Computed
-from tbdprof.records import Operation
 
 Sizes = dict[str, int]
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_tensorflow.layers import Layers, around, found_in, scopes
 from tbdprof.hooks.on_tensorflow.sizes import Given, is_open, sized
 from tbdprof.hooks.on_tensorflow.tracing import Interval, Notes
-from tbdprof.records import Phase
 
 CALLS: Mapping[str, Mapping[str, str]] = {  # operators that run functions: by what their names begin with there
     **{name: {"": "f"} for name in ("PartitionedCall", "StatefulPartitionedCall")},

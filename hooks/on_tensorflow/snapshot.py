@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.bfc_memory_map_pb2 import MemChunk, MemoryDump
 from tensorflow.python.eager import context
 
-from tbdprof.collect import cuda_driver
+from tbdprof.collect.gpu import cuda_driver
 from tbdprof.hooks.on_tensorflow.existing import Block
 
 _LIBRARY = "libtensorflow_framework.so.2"

@@ -8,11 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
 from tbdprof.hooks.on_tensorflow.graphs import Node
 from tbdprof.hooks.on_tensorflow.meaning import Meanings
 from tbdprof.hooks.on_tensorflow.phases import intervals
 from tbdprof.hooks.on_tensorflow.trace import MarkEvent, MemoryEvent, OpEvent, Trace
-from tbdprof.records import Operation, Phase, SpanKind, Strings
 
 STRIDE = 2  # of the order: between any two events there is room for one more
 _END, _BEGIN, _EVENT = range(3)  # what comes first of what happens at one time

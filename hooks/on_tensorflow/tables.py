@@ -1,10 +1,11 @@
-"""A memory window's trace, put in one order and written as the tables of `tbdprof.records`."""
+"""A memory window's trace, put in one order and written as the tables of `tbdprof.facts.records`."""
 
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tbdprof.facts.records import AllocationKind, Phase, Role, Strings, Table, table
 from tbdprof.hooks.on_tensorflow import eager
 from tbdprof.hooks.on_tensorflow.existing import Block, existing, held
 from tbdprof.hooks.on_tensorflow.graphs import Graphs, Node
@@ -17,7 +18,6 @@ from tbdprof.hooks.on_tensorflow.snapshot import Snapshot
 from tbdprof.hooks.on_tensorflow.spans import Spans
 from tbdprof.hooks.on_tensorflow.trace import MarkEvent, MemoryEvent, Trace
 from tbdprof.hooks.on_tensorflow.watch import READ, STEP
-from tbdprof.records import AllocationKind, Phase, Role, Strings, Table, table
 
 BEGIN = "memory"
 LOADED = "tf.data"  # what owns a batch while it is loaded

@@ -21,8 +21,8 @@ import tensorflow as tf
 from tensorflow.python.profiler.internal import _pywrap_traceme
 
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.records import AllocationKind, KernelKind
 from tbdprof.hooks.clock import wall_offset_ns
-from tbdprof.records import AllocationKind, KernelKind
 
 MARK = "tbdprof "  # what the names of marks begin with in the trace
 _SHARED_MEMORY = Path("/dev/shm")

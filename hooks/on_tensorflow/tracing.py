@@ -17,8 +17,8 @@ import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import backprop
 
+from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_tensorflow.layers import Layers, variable_name
-from tbdprof.records import Phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 from tensorflow.python.framework.ops import EagerTensor
 
+from tbdprof.facts.records import Phase, Role
 from tbdprof.hooks.naming import prefixes
 from tbdprof.hooks.on_tensorflow import owners
 from tbdprof.hooks.on_tensorflow.graphs import Graphs
@@ -23,7 +24,6 @@ from tbdprof.hooks.on_tensorflow.phases import BEGIN, END
 from tbdprof.hooks.on_tensorflow.trace import Session
 from tbdprof.hooks.patches import Patches, Replaced
 from tbdprof.hooks.threads import are_others
-from tbdprof.records import Phase, Role
 
 # Why functions are replaced.
 _WINDOW, _UPDATES = "window", "updates"

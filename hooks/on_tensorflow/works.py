@@ -7,10 +7,10 @@ So is torch's own way of updating many weights at once, and the tables of the tw
 import math
 from collections.abc import Callable, Mapping
 
+from tbdprof.facts.records import Operation
+from tbdprof.facts.work import Work
 from tbdprof.hooks.on_tensorflow.operands import Computed
 from tbdprof.hooks.on_tensorflow.products import PRODUCTS
-from tbdprof.records import Operation
-from tbdprof.work import Work
 
 Rule = tuple[Operation, str, int, bool]  # kind, name it is counted by, operations an element, whether a gradient
 

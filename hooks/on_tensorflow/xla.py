@@ -16,13 +16,13 @@ from typing import Any
 
 from tensorflow.compiler.xla.service import hlo_pb2
 
+from tbdprof.facts.records import Operation, Phase
+from tbdprof.facts.work import Work
 from tbdprof.hooks.on_tensorflow.graphs import Graphs, Node
 from tbdprof.hooks.on_tensorflow.kernel_spans import Ran
 from tbdprof.hooks.on_tensorflow.products import product
 from tbdprof.hooks.on_tensorflow.runs import Runs
 from tbdprof.hooks.on_tensorflow.trace import HloEvent, OpEvent, Trace
-from tbdprof.records import Operation, Phase
-from tbdprof.work import Work
 
 _OPERATIONS = {
     "convolution": Operation.CONVOLUTION,

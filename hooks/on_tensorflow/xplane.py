@@ -13,10 +13,10 @@ from typing import Any
 
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
+from tbdprof.facts.records import AllocationKind
 from tbdprof.hooks.on_tensorflow import planes as gpus
 from tbdprof.hooks.on_tensorflow.planes import Told
 from tbdprof.hooks.on_tensorflow.trace import MARK, FunctionEvent, HloEvent, MarkEvent, MemoryEvent, OpEvent, Trace
-from tbdprof.records import AllocationKind
 
 _HOST, _METADATA, _ENVIRONMENT = "/host:CPU", "/host:metadata", "Task Environment"
 _EAGER = "EagerLocalExecute: "

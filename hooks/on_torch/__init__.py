@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
+from tbdprof.facts.records import Peaks, Strings
+from tbdprof.facts.windows import OUT_OF_MEMORY
 from tbdprof.hooks import FIRST, Drained, Facts, Setting
 from tbdprof.hooks.environment import Environment
 from tbdprof.hooks.on_torch.importing import import_torch
 from tbdprof.hooks.windows import Windows
-from tbdprof.plan import OUT_OF_MEMORY
-from tbdprof.records import Peaks, Strings
 
 if TYPE_CHECKING:
     import ctypes

@@ -13,9 +13,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Protocol
 
-from tbdprof import counters
+from tbdprof.facts import counters
+from tbdprof.facts.records import KernelKind, Strings, Table, table
 from tbdprof.hooks.on_torch import kinds
-from tbdprof.records import KernelKind, Strings, Table, table
 
 NO_KERNELS = (
     "torch's profiler told of no kernel of the GPU: another client of CUPTI may hold it (Nsight, DCGM, a debugger, "

@@ -7,10 +7,10 @@ import torch
 from torch._C._autograd import _KinetoEvent
 from torch._C._profiler import _ExtraFields_TorchOp, _ProfilerEvent, _TensorMetadata
 
+from tbdprof.facts.records import Operation
 from tbdprof.hooks.on_torch import kinds, precision, works
 from tbdprof.hooks.on_torch.events import SeenTensor
 from tbdprof.hooks.on_torch.operands import Argument, Operand
-from tbdprof.records import Operation
 
 Lists = Mapping[int, Sequence[object]]  # arguments by the operator's correlation number
 

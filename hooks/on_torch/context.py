@@ -4,7 +4,7 @@ import sys
 
 import torch
 
-from tbdprof.collect import context
+from tbdprof.collect.gpu import context
 
 
 def main(index: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tbdprof.counters import (
+from tbdprof.facts.counters import (
     ALLOCATOR_ALLOCATED,
     ALLOCATOR_FRAGMENTS,
     ALLOCATOR_PRIVATE,

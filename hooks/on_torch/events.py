@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from tbdprof.facts.records import Operation, Role
+from tbdprof.facts.work import parse
 from tbdprof.hooks.on_torch.activity import Activity
-from tbdprof.records import Operation, Role
-from tbdprof.work import parse
 
 ENGINE_NODE = "autograd::engine::evaluate_function"
 ACCUMULATE_GRAD = "torch::autograd::AccumulateGrad"
@@ -113,7 +113,7 @@ class Region:
     shapes: Sequence[object] = ()
     tensors: Sequence[SeenTensor] = ()
     operation: Operation = Operation.OTHER  # in kernels windows
-    work: str | None = None  # text of a `tbdprof.work.Work`, in kernels windows
+    work: str | None = None  # text of a `tbdprof.facts.work.Work`, in kernels windows
     run: BackwardRun | None = None
     holds_engine: bool = False
     holds_numbered: bool = False  # backward nodes only

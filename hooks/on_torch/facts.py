@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
+from tbdprof.facts.records import Optimizer, Parameter
 from tbdprof.hooks.on_torch.arguments import device_text
 from tbdprof.hooks.on_torch.owners import Watched, local_part
-from tbdprof.records import Optimizer, Parameter
 
 _KINDS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
 _WITH_COUNTER = ("adam", "adamw", "rmsprop")

@@ -1,12 +1,12 @@
 """A window of kernels: operators and what they compute, what is around them, and what a GPU did; no owner is read."""
 
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.on_torch.events import Mark, Point, Trace
 from tbdprof.hooks.on_torch.tables import build
 from tbdprof.hooks.on_torch.trace import Session
 from tbdprof.hooks.on_torch.watch import Watch
-from tbdprof.records import Strings
 
 _TOLD = ("span", "kernel", "sample")
 _NO_CUPTI = "this build of torch cannot tell what a GPU does: it was made without CUPTI"

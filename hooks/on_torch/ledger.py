@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tbdprof.facts.records import AllocationKind, Strings, Table, table
 from tbdprof.hooks import disagreements
 from tbdprof.hooks.on_torch.events import Existing, MemoryEvent, Owned, SeenTensor
-from tbdprof.records import AllocationKind, Strings, Table, table
 
 _ROUNDED_TO_BYTES = 512  # by CUDA's caching allocator,
 _UNSPLIT_BYTES = 1 << 20  # which leaves as much, and no more, of a block that is larger

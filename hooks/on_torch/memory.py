@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from tbdprof.counters import ALLOCATOR_ALLOCATED
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.counters import ALLOCATOR_ALLOCATED
+from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
 from tbdprof.hooks.on_torch import cuda_memory, owners, process
@@ -16,7 +17,6 @@ from tbdprof.hooks.on_torch.tables import build
 from tbdprof.hooks.on_torch.trace import Session
 from tbdprof.hooks.on_torch.watch import Watch
 from tbdprof.hooks.threads import are_others
-from tbdprof.records import Strings
 
 
 class MemoryWindow:

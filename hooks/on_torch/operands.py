@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from tbdprof.records import Operation
-from tbdprof.work import Work
+from tbdprof.facts.records import Operation
+from tbdprof.facts.work import Work
 
 Shape = tuple[int, ...]
 

@@ -8,11 +8,11 @@ import torch
 from torch._C import DisableTorchFunctionSubclass
 from torch.utils._pytree import tree_leaves
 
+from tbdprof.facts.records import Role
 from tbdprof.hooks.naming import prefixes
 from tbdprof.hooks.on_torch import cuda_memory
 from tbdprof.hooks.on_torch.arguments import device_text
 from tbdprof.hooks.on_torch.events import Existing, Owned, SeenTensor
-from tbdprof.records import Role
 
 Named = Sequence[tuple[str, torch.Tensor]]
 

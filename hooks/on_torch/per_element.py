@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from tbdprof.facts.records import Operation
+from tbdprof.facts.work import Work
 from tbdprof.hooks.on_torch.operands import (
     Arguments,
     Rule,
@@ -20,8 +22,6 @@ from tbdprof.hooks.on_torch.operands import (
     total_bytes,
 )
 from tbdprof.hooks.on_torch.pooling import POOLING
-from tbdprof.records import Operation
-from tbdprof.work import Work
 
 # What the numbers of data types mean among torch's arguments, as bytes of an element.
 _ITEM_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 9: 8, 10: 16, 11: 1, 15: 2}

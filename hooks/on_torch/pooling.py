@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from tbdprof.facts.records import Operation
+from tbdprof.facts.work import Work
 from tbdprof.hooks.on_torch.operands import Arguments, Rule, for_each, numbers, rule_for, tensor, told, window_places
-from tbdprof.records import Operation
-from tbdprof.work import Work
 
 
 def _pooling(arguments: Arguments, *, name: str, ceil: int, dilation: int | None = None, index_bytes: int = 0) -> Work:

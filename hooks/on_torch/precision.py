@@ -12,7 +12,7 @@ from functools import lru_cache
 import torch
 from torch._C import _get_fp32_precision_getter, _set_fp32_precision_setter
 
-from tbdprof.records import Operation
+from tbdprof.facts.records import Operation
 
 TF32 = "tf32"
 _AMPERE = 8  # the first compute capability that has it

@@ -6,10 +6,10 @@ from functools import cache
 import torch
 from torch.nn import functional
 
+from tbdprof.facts.records import Peaks
+from tbdprof.facts.units import bytes_text
 from tbdprof.hooks import probing
 from tbdprof.hooks.probing import Candidate, Convolution
-from tbdprof.records import Peaks
-from tbdprof.units import bytes_text
 
 _DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
 _REFUSED = "not measured: there is no probe for this precision on a CPU"

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from tbdprof.facts.records import Operation
+from tbdprof.facts.work import Work
 from tbdprof.hooks.on_torch.operands import (
     Arguments,
     Operand,
@@ -19,8 +21,6 @@ from tbdprof.hooks.on_torch.operands import (
     transposed_sizes,
     window_places,
 )
-from tbdprof.records import Operation
-from tbdprof.work import Work
 
 
 @dataclass(frozen=True, slots=True)

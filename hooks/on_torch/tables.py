@@ -1,10 +1,11 @@
-"""A window's trace, put in one order and written as the tables of `tbdprof.records`."""
+"""A window's trace, put in one order and written as the tables of `tbdprof.facts.records`."""
 
 import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tbdprof.facts.records import Strings, Table, table
 from tbdprof.hooks.on_torch import activity
 from tbdprof.hooks.on_torch.events import (
     Enter,
@@ -21,7 +22,6 @@ from tbdprof.hooks.on_torch.events import (
 )
 from tbdprof.hooks.on_torch.ledger import Ledger, Place
 from tbdprof.hooks.on_torch.spans import Spans
-from tbdprof.records import Strings, Table, table
 
 
 class _Readings:

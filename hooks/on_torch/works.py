@@ -1,4 +1,4 @@
-"""What torch's operators compute: name and arguments translated into a `tbdprof.work.Work`.
+"""What torch's operators compute: name and arguments translated into a `tbdprof.facts.work.Work`.
 
 A work stands on the operator whose arguments tell all of its sizes. What only calls others (`aten::conv2d`,
 `aten::linear`, attention made of products) has a kind and no work: what it calls has. An in-place operator is counted
@@ -8,11 +8,11 @@ like the other: what it changes is read once and written once.
 from dataclasses import replace
 from functools import lru_cache
 
+from tbdprof.facts.records import Operation
+from tbdprof.facts.work import Work, text
 from tbdprof.hooks.on_torch.operands import Arguments, Rule
 from tbdprof.hooks.on_torch.per_element import PER_ELEMENT
 from tbdprof.hooks.on_torch.products import PRODUCTS
-from tbdprof.records import Operation
-from tbdprof.work import Work, text
 
 _NAMESPACE = "aten::"
 _COMMUNICATION = ("c10d::", "_c10d_functional::", "gloo:", "nccl:", "mpi:", "ucc:", "record_param_comms")

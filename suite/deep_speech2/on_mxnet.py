@@ -9,8 +9,8 @@ import mxnet as mx
 from mxnet import autograd, gluon, nd
 from numpy.typing import NDArray
 
-from tbdprof.consumed import Consumed
 from tbdprof.errors import UsageError
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.deep_speech2 import LARGEST_NORM, LEARNING_RATE, MOMENTUM, PERIOD, initial, width_of
 from tbdprof.suite.deep_speech2.on_mxnet_network import DeepSpeech2, Packing
 from tbdprof.suite.deep_speech2.packing import consumed, packing

@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow import keras
 
-from tbdprof.consumed import Consumed
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.deep_speech2 import FILTERS, LARGEST_NORM, LEARNING_RATE, MOMENTUM, PERIOD, initial, width_of
 from tbdprof.suite.deep_speech2.architecture import FEATURES
 from tbdprof.suite.deep_speech2.on_tensorflow_network import DeepSpeech2, Packing

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tbdprof.consumed import Consumed
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.deep_speech2 import LARGEST_NORM, LEARNING_RATE, MOMENTUM, PERIOD, initial, width_of
 from tbdprof.suite.deep_speech2.on_torch_network import DeepSpeech2, Packing
 from tbdprof.suite.deep_speech2.packing import consumed, packing

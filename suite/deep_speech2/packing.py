@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.consumed import Consumed
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.speech import RATE, STRIDE, Utterances, halved
 
 SECONDS_A_FRAME = STRIDE / RATE

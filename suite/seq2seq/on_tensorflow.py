@@ -14,7 +14,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow import keras
 
-from tbdprof.consumed import Consumed
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.inputs import START, SentencePairs, feed
 from tbdprof.suite.on_tensorflow import device_of
 from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, PERIOD, initial, learning_rate

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tbdprof.consumed import Consumed
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.inputs import START, SentencePairs, feed
 from tbdprof.suite.on_torch import device_of, dtype_of
 from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, PERIOD, initial, learning_rate

@@ -10,8 +10,8 @@ import numpy as np
 from mxnet import autograd, gluon
 from numpy.typing import NDArray
 
-from tbdprof.consumed import Consumed
 from tbdprof.errors import UsageError
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.inputs import SentencePairs, feed
 from tbdprof.suite.on_mxnet import context_of
 from tbdprof.suite.transformer import ADAM_EPSILON, BETAS, PERIOD, SMOOTHING, dropout, initial, learning_rate

@@ -11,7 +11,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow import keras
 
-from tbdprof.consumed import Consumed
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.inputs import SentencePairs, feed
 from tbdprof.suite.on_tensorflow import device_of, dtype_of
 from tbdprof.suite.transformer import ADAM_EPSILON, BETAS, PERIOD, SMOOTHING, dropout, initial

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tbdprof.consumed import Consumed
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.inputs import SentencePairs, feed
 from tbdprof.suite.on_torch import device_of, dtype_of
 from tbdprof.suite.transformer import (

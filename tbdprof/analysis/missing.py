@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 
-from tbdprof.analysis.account import left_out
-from tbdprof.analysis.counted import COUNTED, Counted
-from tbdprof.analysis.levels import Levels
-from tbdprof.analysis.memory import Memory
-from tbdprof.analysis.throughput import CpuUtilization, Overhead, Throughput, data_wait
-from tbdprof.analysis.time_blocks import settled
+from tbdprof.analysis.device.levels import Levels
+from tbdprof.analysis.kernels.counted import Counted
+from tbdprof.analysis.memory.account import left_out
+from tbdprof.analysis.memory.breakdown import Memory
+from tbdprof.analysis.time.throughput import CpuUtilization, Overhead, Throughput, data_wait
+from tbdprof.analysis.time.time_blocks import settled
 from tbdprof.analysis.timing import Timing
-from tbdprof.recording import Recording
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.windows import CLEAN, COUNTED, KERNELS, MEMORY, WARMUP
 
 GPU_ONLY = "told on a GPU only"
 NOT_ASKED_FOR = "before the run nobody told that it would be needed"
@@ -78,11 +79,11 @@ def reasons(
     """Return the reason for each missing result; what was told while recording goes before what is concluded here."""
     found = {
         **_of_run(recording, throughput, timing.utilization.precision if timing else None),
-        **(_of_memory(recording, memory) if memory else {"memory": _without(recording, "memory")}),
-        **(_of_throughput(recording, throughput) if throughput else {"throughput": _without(recording, "clean")}),
-        **_of_overhead(overheads["memory"], "memory", "step"),
-        **_of_overhead(overheads["kernels"], "kernels", "block"),
-        **({"overhead.kernels_window": NO_WINDOW} if _never_meant(recording, "kernels") else {}),
+        **(_of_memory(recording, memory) if memory else {"memory": _without(recording, MEMORY)}),
+        **(_of_throughput(recording, throughput) if throughput else {"throughput": _without(recording, CLEAN)}),
+        **_of_overhead(overheads[MEMORY], MEMORY, "step"),
+        **_of_overhead(overheads[KERNELS], KERNELS, "block"),
+        **({"overhead.kernels_window": NO_WINDOW} if _never_meant(recording, KERNELS) else {}),
         **recording.missing,
         **(_of_timing(recording, timing) if timing else _without_kernels(recording)),
     }
@@ -180,7 +181,7 @@ def _of_timing(recording: Recording, timing: Timing) -> dict[str, str]:
         found["time.idle.communication"] = NO_COMMUNICATION
     use = timing.utilization
     if use.busy is None:
-        found["utilization.device_busy"] = _without(recording, "clean")
+        found["utilization.device_busy"] = _without(recording, CLEAN)
     if use.flops_per_sample is None:
         found["run.flops_per_sample"] = NO_SAMPLES if use.flops_per_step else NO_PRODUCTS
     if use.flop is None or use.flop.value is None:
@@ -219,9 +220,9 @@ def _without_kernels(recording: Recording) -> dict[str, str]:
 
 
 def _no_kernels(recording: Recording) -> str:
-    windows = recording.named("kernels")
+    windows = recording.named(KERNELS)
     if not windows:
-        return _without(recording, "kernels")
+        return _without(recording, KERNELS)
     if not any(len(settled(window.table("step"))) for window in windows):
         return "the run ended within the first block of the kernels window, which settles"
     if recording.run.device != "cpu":
@@ -235,9 +236,9 @@ def _without(recording: Recording, window: str) -> str:
         return "no step was recorded: prof.step() was never called, or the run ended during warm-up"
     if recording.named(window):
         return (
-            "no memory came or went in the window" if window == "memory" else f"the {window} windows saw no whole block"
+            "no memory came or went in the window" if window == MEMORY else f"the {window} windows saw no whole block"
         )
-    if window == "kernels" and _never_meant(recording, window):
+    if window == KERNELS and _never_meant(recording, window):
         return NO_WINDOW
     return f"the run ended before a {window} window was complete: {_spent(recording)}"
 
@@ -249,5 +250,5 @@ def _never_meant(recording: Recording, window: str) -> bool:
 
 def _spent(recording: Recording) -> str:
     """Say where the steps went."""
-    warmup = sum(len(item.table("step")) for item in recording.windows if item.name == "warmup")
+    warmup = sum(len(item.table("step")) for item in recording.windows if item.name == WARMUP)
     return f"{warmup} steps went to the warm-up; give the loop more, or fix the warm-up's length"

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.analysis.blocks import Bools, Ints
-from tbdprof.records import SPAN, Phase, SpanKind, Table
+from tbdprof.analysis.memory.blocks import Bools, Ints
+from tbdprof.facts.records import SPAN, Phase, SpanKind, Table
 
 # Stands in for a window without spans, where no id refers to it.
 _NO_SPAN = np.array([(-2, -1, SpanKind.PHASE, Phase.OUTSIDE, 0, -1, -1, 0, 0, 0, 0, -1, -1, 0, -1)], SPAN)

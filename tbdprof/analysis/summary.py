@@ -3,33 +3,33 @@
 import math
 from dataclasses import dataclass, replace
 
-from tbdprof.analysis import throughput as rates
-from tbdprof.analysis.consumption import Lengths, lengths
-from tbdprof.analysis.counted import Counted
-from tbdprof.analysis.device import Device, clock, device
-from tbdprof.analysis.device_memory import DeviceMemory
-from tbdprof.analysis.device_memory import measure as measure_device
-from tbdprof.analysis.device_memory import reasons as without_device_memory
-from tbdprof.analysis.device_missing import device_reasons
-from tbdprof.analysis.energy import Energy, energy
-from tbdprof.analysis.groups import Group
-from tbdprof.analysis.layers import LayerTime
-from tbdprof.analysis.levels import Levels, judged, of_device
-from tbdprof.analysis.low_utilization import LowUtilization
-from tbdprof.analysis.memory import Memory, measure
+from tbdprof.analysis.device.device_missing import device_reasons
+from tbdprof.analysis.device.driver import Device, clock, device
+from tbdprof.analysis.device.energy import Energy, energy
+from tbdprof.analysis.device.levels import Levels, judged, of_device
+from tbdprof.analysis.device.sampled import Sampled, pipes
+from tbdprof.analysis.device.sampled import measure as measure_sampled
+from tbdprof.analysis.device.sampled_missing import without_sampled
+from tbdprof.analysis.device.traced import Traced, traced, without_traced
+from tbdprof.analysis.kernels.counted import Counted
+from tbdprof.analysis.kernels.groups import Group
+from tbdprof.analysis.kernels.layers import LayerTime
+from tbdprof.analysis.kernels.low_utilization import LowUtilization
+from tbdprof.analysis.memory.breakdown import Memory, measure
+from tbdprof.analysis.memory.device_memory import DeviceMemory
+from tbdprof.analysis.memory.device_memory import measure as measure_device
+from tbdprof.analysis.memory.device_memory import reasons as without_device_memory
+from tbdprof.analysis.memory.post_mortem import PostMortem, examine
+from tbdprof.analysis.memory.post_mortem import reasons as without_post_mortem
 from tbdprof.analysis.missing import QUIET, reasons, without_levels
-from tbdprof.analysis.post_mortem import PostMortem, examine
-from tbdprof.analysis.post_mortem import reasons as without_post_mortem
-from tbdprof.analysis.sampled import Sampled, pipes
-from tbdprof.analysis.sampled import measure as measure_sampled
-from tbdprof.analysis.sampled_missing import without_sampled
-from tbdprof.analysis.step_time import StepTime
+from tbdprof.analysis.time import throughput as rates
+from tbdprof.analysis.time.consumption import Lengths, lengths
+from tbdprof.analysis.time.step_time import StepTime
+from tbdprof.analysis.time.utilization import Utilization, at_clock
+from tbdprof.analysis.time.verdict import Verdict
 from tbdprof.analysis.timing import Timing, timing
-from tbdprof.analysis.traced import Traced, traced, without_traced
-from tbdprof.analysis.utilization import Utilization, at_clock
-from tbdprof.analysis.verdict import Verdict
-from tbdprof.plan import SAMPLED
-from tbdprof.recording import KILLED, Recording
+from tbdprof.facts.recording import KILLED, Recording
+from tbdprof.facts.windows import KERNELS, MEMORY, SAMPLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,9 @@ def summarize(recording: Recording) -> Summary:
         memory=memory,
         throughput=throughput,
         cpu=rates.cpu_utilization(recording),
-        memory_overhead=rates.overhead(recording, "memory"),
+        memory_overhead=rates.overhead(recording, MEMORY),
         missing={},
-        kernels_overhead=rates.overhead(recording, "kernels"),
+        kernels_overhead=rates.overhead(recording, KERNELS),
         utilization=use,
         step_time=None if found is None else found.step_time,
         layers=None if found is None else found.layers,
@@ -123,7 +123,7 @@ def summarize(recording: Recording) -> Summary:
 def _missing(summary: Summary, found: Timing | None) -> dict[str, str]:
     """Return the reason for all that is None in a summary; where two have one for the same, the later one's counts."""
     recording, told = summary.recording, of_device(summary.device)
-    overheads = {"memory": summary.memory_overhead, "kernels": summary.kernels_overhead}
+    overheads = {MEMORY: summary.memory_overhead, KERNELS: summary.kernels_overhead}
     return {
         **device_reasons(recording, summary.device, summary.energy, summary.utilization, summary.throughput),
         **without_device_memory(recording, summary.memory),
@@ -137,5 +137,5 @@ def _missing(summary: Summary, found: Timing | None) -> dict[str, str]:
 
 def _at_measured_clock(recording: Recording, found: Utilization) -> Utilization:
     """Return the utilization with what it is at the clock of the kernels windows, where that was sampled."""
-    measured = clock(recording, "kernels")
+    measured = clock(recording, KERNELS)
     return at_clock(found, recording.run, None if measured is None else measured.mean_hz)

@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from tbdprof.analysis.groups import Group, groups
-from tbdprof.analysis.kernels import gather
-from tbdprof.analysis.layers import LayerTime, layers
-from tbdprof.analysis.low_utilization import LowUtilization, low_utilization
-from tbdprof.analysis.step_time import StepTime, step_time
-from tbdprof.analysis.throughput import Throughput, data_wait
-from tbdprof.analysis.timeline import timeline
-from tbdprof.analysis.utilization import Utilization, utilization
-from tbdprof.analysis.verdict import Verdict, verdict
-from tbdprof.recording import Recording
+from tbdprof.analysis.kernels.executions import gather
+from tbdprof.analysis.kernels.groups import Group, groups
+from tbdprof.analysis.kernels.layers import LayerTime, layers
+from tbdprof.analysis.kernels.low_utilization import LowUtilization, low_utilization
+from tbdprof.analysis.time.step_time import StepTime, step_time
+from tbdprof.analysis.time.throughput import Throughput, data_wait
+from tbdprof.analysis.time.timeline import timeline
+from tbdprof.analysis.time.utilization import Utilization, utilization
+from tbdprof.analysis.time.verdict import Verdict, verdict
+from tbdprof.facts.recording import Recording
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # records need numpy, and a look at the host does not
-    from tbdprof.records import Strings, Tables
+    from tbdprof.facts.records import Strings, Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from tbdprof.collect import Collected, host
-from tbdprof.counters import MACHINE_CPU, PROCESS_CPU
-from tbdprof.records import Strings, table
+from tbdprof.facts.counters import MACHINE_CPU, PROCESS_CPU
+from tbdprof.facts.records import Strings, table
 
 Counters = Mapping[str, Callable[[], float]]
 

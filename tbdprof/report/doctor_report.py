@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tbdprof.collect.levels import Levels, Subject
-from tbdprof.collect.nvidia import Counters, Gpu
-from tbdprof.doctor import Examination, Framework, Library
-from tbdprof.units import bytes_text
+from tbdprof.collect.gpu.nvidia import Counters, Gpu
+from tbdprof.doctor.checks import Examination, Framework, Library
+from tbdprof.doctor.methods import Levels, Subject
+from tbdprof.facts.units import bytes_text
 
 WIDTH = 100
 Row = tuple[str, str, str]  # what, whether, why and what to type

@@ -13,10 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tbdprof.consumed import StepCountKind
 from tbdprof.errors import UsageError
-from tbdprof.recording import Recording
-from tbdprof.records import KINDS, AllocationKind, KernelKind, Operation, Phase, Role, SpanKind
+from tbdprof.facts.consumed import StepCountKind
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import KINDS, AllocationKind, KernelKind, Operation, Phase, Role, SpanKind
 
 Row = tuple[object, ...]
 

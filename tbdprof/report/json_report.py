@@ -14,14 +14,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tbdprof.analysis.holdings import Holding
-from tbdprof.analysis.memory import Memory
-from tbdprof.analysis.roles import CATEGORIES
+from tbdprof.analysis.memory.breakdown import Memory
+from tbdprof.analysis.memory.holdings import Holding
+from tbdprof.analysis.memory.roles import CATEGORIES
 from tbdprof.analysis.summary import Summary
-from tbdprof.analysis.throughput import Overhead
-from tbdprof.plan import SAMPLED
-from tbdprof.records import Role
-from tbdprof.report import json_device, json_device_memory, json_levels, json_sampled, json_time
+from tbdprof.analysis.time.throughput import Overhead
+from tbdprof.facts.records import Role
+from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED, WARMUP
+from tbdprof.report.json_parts import device, device_memory, levels, sampled, time
 
 SCHEMA = 1
 
@@ -40,26 +40,26 @@ def render(summary: Summary, part: str | None = None) -> str:
 
 def document(summary: Summary) -> Json:
     """Return the report as plain values."""
-    peaks, beneath = summary.recording.run.peaks, json_device_memory.beneath(summary.device_memory)
+    peaks, beneath = summary.recording.run.peaks, device_memory.beneath(summary.device_memory)
     return {
         "schema": SCHEMA,
         "run": _run(summary),
         "throughput": _throughput(summary),
-        "verdict": json_time.verdict(summary.verdict),
-        "utilization": json_time.utilization(summary),
-        "time": json_time.time(summary.step_time),
-        "records": json_time.records(summary.traced),
-        "time_by_layer": json_time.layers(summary.layers),
+        "verdict": time.verdict(summary.verdict),
+        "utilization": time.utilization(summary),
+        "time": time.time(summary.step_time),
+        "records": time.records(summary.traced),
+        "time_by_layer": time.layers(summary.layers),
         "memory": None if summary.memory is None else _memory(summary, summary.memory) | beneath,
-        "device_memory": json_device_memory.device_memory(summary.device_memory),
-        "post_mortem": json_device_memory.post_mortem(summary.post_mortem),
-        "kernels": json_time.kernels(summary.groups, peaks),
-        "low_utilization": json_time.low_utilization(summary.low_utilization, peaks),
-        "counted": json_levels.counted(summary.counted),
-        "levels": json_levels.levels(summary.levels),
-        "device": json_device.device(summary.device),
-        "energy": json_device.energy(summary),
-        "sampled": json_sampled.sampled(summary.sampled),
+        "device_memory": device_memory.device_memory(summary.device_memory),
+        "post_mortem": device_memory.post_mortem(summary.post_mortem),
+        "kernels": time.kernels(summary.groups, peaks),
+        "low_utilization": time.low_utilization(summary.low_utilization, peaks),
+        "counted": levels.counted(summary.counted),
+        "levels": levels.levels(summary.levels),
+        "device": device.device(summary.device),
+        "energy": device.energy(summary),
+        "sampled": sampled.sampled(summary.sampled),
         "overhead": {
             "memory_window": _overhead(summary.memory_overhead),
             "kernels_window": _overhead(summary.kernels_overhead),
@@ -73,7 +73,7 @@ def _run(summary: Summary) -> Json:
     run = summary.recording.run
     steps = {
         name: sum(len(window.table("step")) for window in summary.recording.windows if window.name == name)
-        for name in ("warmup", "clean", "memory", "kernels", SAMPLED)
+        for name in (WARMUP, CLEAN, MEMORY, KERNELS, SAMPLED)
     }
     told = (
         "model",

@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tbdprof import suite
-from tbdprof.doctor import availability
+from tbdprof.doctor.checks import availability
 from tbdprof.hooks import FRAMEWORKS
-from tbdprof.report.tables import Column, filled
 from tbdprof.report.terminal import printed
+from tbdprof.report.terminal_parts.tables import Column, filled
 from tbdprof.suite.datasets import DATASETS, Dataset
 from tbdprof.suite.workload import Spec
 

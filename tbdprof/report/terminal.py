@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from tbdprof.analysis.summary import Summary
-from tbdprof.report import (
+from tbdprof.report.terminal_parts import (
     course,
     device_memory_tables,
     device_tables,

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 from make import MemoryStory, parameter
 
-from tbdprof.analysis.memory import measure
-from tbdprof.recording import Recording
-from tbdprof.records import Phase, Role, SpanKind
+from tbdprof.analysis.memory.breakdown import measure
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import Phase, Role, SpanKind
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import numpy as np
 from make import MemoryStory
 
-from tbdprof.analysis.blocks import BEFORE, NEVER, lifetimes
+from tbdprof.analysis.memory.blocks import BEFORE, NEVER, lifetimes
 
 
 def story_of_a_reused_address() -> MemoryStory:

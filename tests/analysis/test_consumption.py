@@ -11,8 +11,8 @@ from fakes import FakeHook
 from make import run
 
 from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.consumed import Consumed
-from tbdprof.profiler import Profiler
+from tbdprof.facts.consumed import Consumed
+from tbdprof.loop.profiler import Profiler
 from tbdprof.report import export, terminal
 from tbdprof.report.json_report import document
 

@@ -5,13 +5,13 @@ from fakes import FakeClock, FakeHook
 from make import run
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.analysis.throughput import data_wait
+from tbdprof.analysis.time.throughput import data_wait
 from tbdprof.collect.host_load import OF_HOST, HostLoad
-from tbdprof.counters import DATA_WAIT
-from tbdprof.instruments import Instruments
-from tbdprof.plan import Plan
-from tbdprof.profiler import Profiler
-from tbdprof.recording import Recording
+from tbdprof.facts.counters import DATA_WAIT
+from tbdprof.facts.recording import Recording
+from tbdprof.loop.instruments import Instruments
+from tbdprof.loop.plan import Plan
+from tbdprof.loop.profiler import Profiler
 from tbdprof.report import json_report, terminal
 
 PLAN = Plan(warmup=2, steps=10, memory_steps=3)

@@ -7,13 +7,13 @@ import pytest
 from device_story import PEAKS, DeviceStory
 from make import KernelStory
 
-from tbdprof import counters
-from tbdprof.analysis.device import Device, device
-from tbdprof.analysis.samples import mean
+from tbdprof.analysis.device.driver import Device, device
+from tbdprof.analysis.device.samples import mean
 from tbdprof.analysis.summary import summarize
-from tbdprof.analysis.utilization import Flop, Utilization, at_clock
-from tbdprof.records import Operation, Phase
-from tbdprof.work import Work
+from tbdprof.analysis.time.utilization import Flop, Utilization, at_clock
+from tbdprof.facts import counters
+from tbdprof.facts.records import Operation, Phase
+from tbdprof.facts.work import Work
 
 MS = 1_000_000
 

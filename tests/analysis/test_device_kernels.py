@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from make import KernelStory
 
-from tbdprof.analysis.kernels import Kernels, gather
+from tbdprof.analysis.kernels.executions import Kernels, gather
 from tbdprof.analysis.spans import SpanTree
-from tbdprof.analysis.step_time import Idle, step_time
 from tbdprof.analysis.summary import summarize
-from tbdprof.analysis.timeline import timeline
-from tbdprof.records import SPAN, Phase, SpanKind, table
+from tbdprof.analysis.time.step_time import Idle, step_time
+from tbdprof.analysis.time.timeline import timeline
+from tbdprof.facts.records import SPAN, Phase, SpanKind, table
 
 MAIN, AUTOGRAD = 1, 2
 

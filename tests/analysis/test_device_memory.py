@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from make import MemoryStory
 
-from tbdprof.analysis import device_memory
-from tbdprof.analysis.device_memory import (
+from tbdprof.analysis.memory import device_memory
+from tbdprof.analysis.memory.device_memory import (
     BY_GROWTH,
     BY_PROCESS,
     NOT_BY_PROCESS,
@@ -18,7 +18,7 @@ from tbdprof.analysis.device_memory import (
     Layer,
 )
 from tbdprof.analysis.summary import summarize
-from tbdprof.counters import (
+from tbdprof.facts.counters import (
     ALLOCATOR_ALLOCATED,
     ALLOCATOR_FRAGMENTS,
     ALLOCATOR_RESERVED,
@@ -27,8 +27,8 @@ from tbdprof.counters import (
     OTHERS_USED,
     PROCESS_USED,
 )
-from tbdprof.recording import Recording
-from tbdprof.records import Phase, Role, table
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import Phase, Role, table
 from tbdprof.report import terminal
 from tbdprof.report.json_report import document
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from device_story import DeviceStory, steady
 
-from tbdprof import counters
-from tbdprof.analysis.energy import AVERAGED, INSTANT, counter_against_power, energy, grown, integrated
-from tbdprof.analysis.samples import Samples
+from tbdprof.analysis.device.energy import AVERAGED, INSTANT, counter_against_power, energy, grown, integrated
+from tbdprof.analysis.device.samples import Samples
 from tbdprof.analysis.summary import summarize
+from tbdprof.facts import counters
 
 S = 1_000_000_000
 

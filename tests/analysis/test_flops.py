@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from tbdprof.analysis import flops
-from tbdprof.analysis.flops import Flops, count
-from tbdprof.records import Operation
+from tbdprof.analysis.kernels import flops
+from tbdprof.analysis.kernels.flops import Flops, count
+from tbdprof.facts.records import Operation
+from tbdprof.facts.work import Work
 from tbdprof.suite.resnet50.architecture import Convolution, layers
-from tbdprof.work import Work
 
 
 def element_wise(name: str, elements: int = 10, *, backward: bool = False, **sizes: int) -> Flops | None:

@@ -3,7 +3,7 @@
 from analysis.memory_story import PARAMETERS, measured, training, training_step
 from make import MemoryStory, parameter
 
-from tbdprof.records import Optimizer, Role
+from tbdprof.facts.records import Optimizer, Role
 
 
 def test_a_lost_free_is_a_mismatch():

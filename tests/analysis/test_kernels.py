@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from make import KernelStory, run
 
-from tbdprof.analysis.groups import groups
-from tbdprof.analysis.kernels import Kernels, gather
-from tbdprof.analysis.layers import layers
-from tbdprof.recording import Recording
-from tbdprof.records import KernelKind, Operation, Peaks, Phase, SpanKind
-from tbdprof.work import Work
+from tbdprof.analysis.kernels.executions import Kernels, gather
+from tbdprof.analysis.kernels.groups import groups
+from tbdprof.analysis.kernels.layers import layers
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import KernelKind, Operation, Peaks, Phase, SpanKind
+from tbdprof.facts.work import Work
 
 COPIED = Work(Operation.COPY, {"elements": 9}, "copy")
 PRODUCT = Work(Operation.MATMUL, {"batch": 1, "rows": 10, "columns": 10, "inner": 5}, moved_bytes=800)  # 1,000 FLOPs

@@ -6,10 +6,10 @@ from fake_cupti import FakeCupti, RuntimeApiTraceCbid, call, kernel
 from fakes import FakeClock
 from make import KernelStory
 
-from tbdprof.analysis.kernels import gather
+from tbdprof.analysis.kernels.executions import gather
 from tbdprof.collect import threads
-from tbdprof.collect.activity import ActivityCollector
-from tbdprof.records import Phase
+from tbdprof.collect.activity.collector import ActivityCollector
+from tbdprof.facts.records import Phase
 
 LAUNCH = RuntimeApiTraceCbid.cudaLaunchKernel_v7000
 

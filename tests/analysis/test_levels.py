@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from make import KernelStory
 
-from tbdprof.analysis.counted import Counted, CountedKernels
-from tbdprof.analysis.kernels import Kernels, gather
-from tbdprof.analysis.levels import Agreement, Levels, Pipes, levels
-from tbdprof.records import KernelKind, Operation, Peaks, Phase
-from tbdprof.work import Work
+from tbdprof.analysis.device.levels import Agreement, Levels, Pipes, levels
+from tbdprof.analysis.kernels.counted import Counted, CountedKernels
+from tbdprof.analysis.kernels.executions import Kernels, gather
+from tbdprof.facts.records import KernelKind, Operation, Peaks, Phase
+from tbdprof.facts.work import Work
 
 SECOND = 1_000_000_000
 PEAKS = Peaks({"fp32": 100.0}, None, {})

@@ -5,8 +5,8 @@ from analysis.memory_story import PARAMETERS, forward_operator, measured, traini
 from make import MemoryStory, run
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.recording import Recording
-from tbdprof.records import Operation, Phase, Role
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import Operation, Phase, Role
 
 
 def test_the_breakdown_is_taken_at_the_peak():

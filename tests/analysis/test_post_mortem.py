@@ -4,12 +4,12 @@ import make
 import pytest
 from make import MemoryStory, parameter
 
-from tbdprof.analysis.post_mortem import ESTIMATED, TRIED, PostMortem, asked_bytes, examine
+from tbdprof.analysis.memory.post_mortem import ESTIMATED, TRIED, PostMortem, asked_bytes, examine
 from tbdprof.analysis.summary import summarize
-from tbdprof.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALLOCATOR_RESERVED, DEVICE_FREE
-from tbdprof.plan import OUT_OF_MEMORY
-from tbdprof.recording import Recording, Window
-from tbdprof.records import Optimizer, Phase, Role, table
+from tbdprof.facts.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALLOCATOR_RESERVED, DEVICE_FREE
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import Optimizer, Phase, Role, table
+from tbdprof.facts.windows import OUT_OF_MEMORY
 from tbdprof.report import json_report, terminal
 
 GPU = "cuda:0"

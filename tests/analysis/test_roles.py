@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from make import MemoryStory
 
-from tbdprof.analysis.blocks import lifetimes
-from tbdprof.analysis.roles import CATEGORIES, classify, owned
+from tbdprof.analysis.memory.blocks import lifetimes
+from tbdprof.analysis.memory.roles import CATEGORIES, classify, owned
 from tbdprof.analysis.spans import SpanTree
-from tbdprof.records import Operation, Phase, Role, SpanKind
+from tbdprof.facts.records import Operation, Phase, Role, SpanKind
 
 
 def role_of(story: MemoryStory, address: int) -> Role:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from pm_story import BEGIN_NS, US, PmStory, three
 
-from tbdprof.analysis import sampled
-from tbdprof.analysis.attribution import Intervals, Offset, calibrated, covered, shares, solve
-from tbdprof.analysis.sampled import Sampled, measure, pipes
+from tbdprof.analysis.device import sampled
+from tbdprof.analysis.device.attribution import Intervals, Offset, calibrated, covered, shares, solve
+from tbdprof.analysis.device.sampled import Sampled, measure, pipes
 from tbdprof.analysis.summary import summarize
-from tbdprof.counters import PM_BUSY, PM_FP32, PM_TENSOR
+from tbdprof.facts.counters import PM_BUSY, PM_FP32, PM_TENSOR
 
 BOUND = 0.01
 

@@ -4,7 +4,7 @@ import numpy as np
 from make import KernelStory
 
 from tbdprof.analysis.spans import SpanTree
-from tbdprof.records import Phase, SpanKind
+from tbdprof.facts.records import Phase, SpanKind
 
 
 def nested() -> KernelStory:

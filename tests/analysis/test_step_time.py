@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from make import KernelStory
 
-from tbdprof.analysis.kernels import gather
-from tbdprof.analysis.step_time import StepTime, step_time
+from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.summary import summarize
-from tbdprof.analysis.timeline import PHASES, timeline
-from tbdprof.records import KernelKind, Operation, Phase, SpanKind
+from tbdprof.analysis.time.step_time import StepTime, step_time
+from tbdprof.analysis.time.timeline import PHASES, timeline
+from tbdprof.facts.records import KernelKind, Operation, Phase, SpanKind
 
 LETTERS = {
     "F": Phase.FORWARD, "B": Phase.BACKWARD, "R": Phase.RECOMPUTE, "U": Phase.UPDATE, "O": Phase.OUTSIDE,

@@ -3,9 +3,9 @@
 import pytest
 from make import run, timed_window
 
-from tbdprof.analysis import throughput
-from tbdprof.recording import Recording, Window
-from tbdprof.records import Strings, table
+from tbdprof.analysis.time import throughput
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import Strings, table
 
 
 def test_throughput_is_units_over_block_time_of_the_clean_windows_alone():

@@ -5,11 +5,11 @@ import json
 import pytest
 from make import KernelStory
 
+from tbdprof.analysis.device.traced import Traced, traced
 from tbdprof.analysis.summary import summarize
-from tbdprof.analysis.traced import Traced, traced
-from tbdprof.counters import CLOCK_RESIDUAL, LOST
-from tbdprof.recording import Recording
-from tbdprof.records import Phase
+from tbdprof.facts.counters import CLOCK_RESIDUAL, LOST
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import Phase
 from tbdprof.report import json_report, terminal
 
 

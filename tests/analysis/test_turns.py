@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from tbdprof.analysis.memory.turns import turns
 from tbdprof.analysis.spans import SpanTree
-from tbdprof.analysis.turns import turns
-from tbdprof.records import Operation, Phase, SpanKind, Table, table
+from tbdprof.facts.records import Operation, Phase, SpanKind, Table, table
 
 MARKS = np.array([12, 22, 32, 42])
 

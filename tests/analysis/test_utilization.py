@@ -7,9 +7,9 @@ from analysis.stories import PEAKS, US, product, summary_of, training_story
 from make import KernelStory, timed_window
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.records import Operation, Peaks, Phase
+from tbdprof.facts.records import Operation, Peaks, Phase
+from tbdprof.facts.work import Work
 from tbdprof.report.json_report import document
-from tbdprof.work import Work
 
 
 def test_fp32_utilization_is_flops_over_active_time_and_peak():

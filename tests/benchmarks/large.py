@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.recording import Recording, Window, load, save
-from tbdprof.records import KINDS, AllocationKind, Operation, Peaks, Phase, Role, Run, SpanKind, Strings, Table
-from tbdprof.work import Work, text
+from tbdprof.facts.recording import Recording, Window, load, save
+from tbdprof.facts.records import KINDS, AllocationKind, Operation, Peaks, Phase, Role, Run, SpanKind, Strings, Table
+from tbdprof.facts.work import Work, text
 
 RECORDS = 1_000_000
 BOUND_BYTES = 500_000_000

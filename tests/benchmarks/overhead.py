@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tbdprof import suite
-from tbdprof.analysis.time_blocks import mean_interval, of_windows
+from tbdprof.analysis.time.time_blocks import mean_interval, of_windows
 from tbdprof.collect.host import usable_cores
 from tbdprof.hooks import FrameworkHook, Setting, load
-from tbdprof.own_loop import new_run
-from tbdprof.plan import Plan
-from tbdprof.profiler import Profiler
+from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.plan import Plan
+from tbdprof.loop.profiler import Profiler
 from tbdprof.suite.workload import Workload
 
 BOUNDS = {"clean": 1.01, "memory": 1.05, "kernels": 1.05}

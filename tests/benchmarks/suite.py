@@ -15,9 +15,9 @@ from typing import Any
 from tbdprof import suite
 from tbdprof.analysis.summary import Summary, summarize
 from tbdprof.errors import RecordingFormatError
-from tbdprof.recording import load
+from tbdprof.facts.recording import load
+from tbdprof.facts.units import bytes_text, percent_text
 from tbdprof.report.json_report import document
-from tbdprof.units import bytes_text, percent_text
 
 COLUMNS = ("feature_maps", "weights", "weight_gradients", "dynamic", "workspace")
 NAMES = (*(name.replace("_", " ") for name in COLUMNS), "rounding")

@@ -17,12 +17,13 @@ from fake_cupti import (
 )
 from fakes import FakeClock
 
-from tbdprof import counters
-from tbdprof.collect import Collected, activity, threads
-from tbdprof.collect.activity import ActivityCollector
-from tbdprof.collect.activity_records import Records, asking
+from tbdprof.collect import Collected, threads
+from tbdprof.collect.activity import collector
+from tbdprof.collect.activity.collector import ActivityCollector
+from tbdprof.collect.activity.records import Records, asking
 from tbdprof.errors import UnavailableError
-from tbdprof.records import KernelKind, Strings
+from tbdprof.facts import counters
+from tbdprof.facts.records import KernelKind, Strings
 
 HERE = threading.get_ident()
 LAUNCH, COPY, SET = (
@@ -212,7 +213,7 @@ def test_a_refusal_is_one_sentence_and_changes_nothing(
         ActivityCollector(cupti, clock=cupti.clock).start("kernels")
     assert not cupti.is_subscribed
     assert cupti.enabled == set()
-    assert activity.available(cupti) is None or function != "activity_enable"
+    assert collector.available(cupti) is None or function != "activity_enable"
 
 
 @pytest.mark.parametrize(
@@ -221,22 +222,22 @@ def test_a_refusal_is_one_sentence_and_changes_nothing(
 )
 def test_another_client_is_named(cupti: FakeCupti, told: str, said: str) -> None:
     cupti.fails["subscribe"], cupti.other = 39, told
-    assert activity.available(cupti) == f"another tool records what the device does: {said}"
+    assert collector.available(cupti) == f"another tool records what the device does: {said}"
 
 
 def test_without_a_driver_the_librarys_own_words_are_told(cupti: FakeCupti) -> None:
     cupti.fails["subscribe"] = RuntimeError("CUDA driver is not found (libcuda.so.1: cannot open shared object file)")
-    assert str(activity.available(cupti)).startswith("CUPTI does not answer: CUDA driver is not found")
+    assert str(collector.available(cupti)).startswith("CUPTI does not answer: CUDA driver is not found")
 
 
 def test_without_cupti_python_it_is_told_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupti", None)
     monkeypatch.delitem(sys.modules, "cupti.cupti", raising=False)
-    assert activity.available() == "CUPTI's records need cupti-python: pip install 'tbdprof[counters]'"
+    assert collector.available() == "CUPTI's records need cupti-python: pip install 'tbdprof[counters]'"
 
 
 def test_it_is_available_where_a_subscription_is(cupti: FakeCupti) -> None:
-    assert activity.available(cupti) is None
+    assert collector.available(cupti) is None
     assert not cupti.is_subscribed
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbdprof.collect import clock_fit
+from tbdprof.collect.activity import clock_fit
 
 WALL_NS = 1_780_000_000_000_000_000  # of the size of a wall clock, whose nanoseconds a float does not hold
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from fake_nvml import NO_PERMISSION, FakeCuda, FakeNvml
 
-from tbdprof.collect import context, fresh
-from tbdprof.collect.context import CONTEXT, LIBRARIES, Taken, measure
+from tbdprof.collect import fresh
+from tbdprof.collect.gpu import context
+from tbdprof.collect.gpu.context import CONTEXT, LIBRARIES, Taken, measure
 from tbdprof.errors import UnavailableError
-from tbdprof.own_loop import new_run
+from tbdprof.loop.own_loop import new_run
 
 MIB = 1 << 20
 
@@ -25,7 +26,7 @@ class Processes:
     """Fresh processes that tell what was arranged, by the last part of the module they run."""
 
     def __init__(self, alone: Mapping[str, Any] | str, torch: Mapping[str, Any] | str = "not there") -> None:
-        self.told = {"tbdprof.collect.context": alone, "tbdprof.hooks.on_torch.context": torch}
+        self.told = {"tbdprof.collect.gpu.context": alone, "tbdprof.hooks.on_torch.context": torch}
 
     def __call__(self, module: str, index: int, limit_s: float) -> Mapping[str, Any]:
         assert index == 3

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tbdprof.collect import counters
-from tbdprof.collect.counters import WAITING, CounterSampler, Limits, available, probe
-from tbdprof.collect.pm import process
+from tbdprof.collect.pm import collector, process
+from tbdprof.collect.pm.collector import WAITING, CounterSampler, Limits, available, probe
 from tbdprof.errors import UnavailableError
-from tbdprof.records import Strings
+from tbdprof.facts.records import Strings
 
 FAKE = Path(__file__).parent.parent / "fake_sidecar.py"
 SHORT = Limits(ready_s=20.0, answer_s=20.0, finish_s=0.2)
@@ -159,7 +158,7 @@ def test_without_a_place_for_files_it_is_a_reason_and_no_error_of_the_loops(monk
     def full(**options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(counters, "TemporaryDirectory", full)
+    monkeypatch.setattr(collector, "TemporaryDirectory", full)
 
     assert (
         available("cuda:0", command("good")) == "there is no place for the samples: [Errno 28] No space left on device"
@@ -230,4 +229,4 @@ def test_columns_of_different_lengths_are_refused(tmp_path: Path):
     np.savez(tmp_path / "a.npz", start_ns=np.zeros(2), end_ns=np.zeros(2), pm_dram=np.zeros(1))
 
     with pytest.raises(ValueError, match="not of one length"):
-        counters._columns(tmp_path, {"file": "a.npz"})
+        collector._columns(tmp_path, {"file": "a.npz"})

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tbdprof.collect import cuda_driver
-from tbdprof.collect.cuda_driver import Limits
+from tbdprof.collect.gpu import cuda_driver
+from tbdprof.collect.gpu.cuda_driver import Limits
 from tbdprof.errors import UnavailableError
 
 H200 = {13: 1_980_000, 16: 132, 36: 3_201_000, 37: 6144, 75: 9, 76: 0}

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tbdprof import counters
 from tbdprof.collect import ncu
 from tbdprof.collect.ncu import output
 from tbdprof.errors import UnavailableError
-from tbdprof.records import Strings
+from tbdprof.facts import counters
+from tbdprof.facts.records import Strings
 
 PAGE = """==PROF== Connected to process 4711 (/usr/bin/python3.11)
 ==PROF== Profiling "sgemm" - 0: 0%....50%....100% - 4 passes

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tbdprof.collect import nvidia
+from tbdprof.collect.gpu import nvidia
 
 
 class FakeNVMLError(Exception):

@@ -23,18 +23,20 @@ from fake_nvml import (
 from fakes import FakeClock, FakeHook
 from make import run
 
-from tbdprof import counters, drive, instruments
-from tbdprof.cli import cli
-from tbdprof.collect import cuda_driver
-from tbdprof.collect.nvml import NvmlSampler, Reader, since_start_ns
-from tbdprof.collect.nvml_card import VALUES, Card, open_card
-from tbdprof.collect.nvml_stretches import Gpm
+from tbdprof.cli.main import cli
+from tbdprof.collect.gpu import cuda_driver
+from tbdprof.collect.gpu.nvml import NvmlSampler, Reader, since_start_ns
+from tbdprof.collect.gpu.nvml_card import VALUES, Card, open_card
+from tbdprof.collect.gpu.nvml_stretches import Gpm
 from tbdprof.errors import UnavailableError, UsageError
+from tbdprof.facts import counters
+from tbdprof.facts.records import Strings
 from tbdprof.hooks import Facts
-from tbdprof.instruments import Instruments
-from tbdprof.plan import WITH_SAMPLED, Plan
-from tbdprof.profiler import Profiler
-from tbdprof.records import Strings
+from tbdprof.launch import suite_run
+from tbdprof.loop import instruments
+from tbdprof.loop.instruments import Instruments
+from tbdprof.loop.plan import WITH_SAMPLED, Plan
+from tbdprof.loop.profiler import Profiler
 
 S = 1_000_000_000
 
@@ -552,13 +554,13 @@ def test_a_gpu_is_sampled_by_one_collector_in_all_windows_and_a_cpu_by_none(
 
 
 def test_the_time_between_two_samples_of_power_is_told_on_the_command_line(monkeypatch: pytest.MonkeyPatch):
-    requests: list[drive.Request] = []
+    requests: list[suite_run.Request] = []
 
-    def stop(request: drive.Request, *others: object) -> None:
+    def stop(request: suite_run.Request, *others: object) -> None:
         requests.append(request)
         raise UsageError("enough")
 
-    monkeypatch.setattr(drive, "run", stop)
+    monkeypatch.setattr(suite_run, "run", stop)
     for words in ([], ["--power-period", "50"]):
         CliRunner().invoke(cli, ["run", "resnet50", "--framework", "torch", *words])
     refused = CliRunner().invoke(cli, ["run", "resnet50", "--framework", "torch", "--power-period", "1"])

@@ -23,7 +23,7 @@ from gpu.checks import CHECKS  # noqa: E402
 from gpu.products import count_here  # noqa: E402
 from gpu.schedule import NOT_POSSIBLE, Check, Result, Runner, Verdict  # noqa: E402
 
-from tbdprof.collect import cuda_driver  # noqa: E402
+from tbdprof.collect.gpu import cuda_driver  # noqa: E402
 from tbdprof.errors import UnavailableError  # noqa: E402
 
 LIMIT_S = 590.0

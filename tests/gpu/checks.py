@@ -15,15 +15,18 @@ from gpu.fixtures import parted, trimmed
 from gpu.schedule import FAIL, NOT_POSSIBLE, PASS, Check, Verdict, judged
 from gpu.setting import DEVICE, LARGE_BATCH, LARGE_IMAGE, STEADY_S, WINDOW_S
 
-from tbdprof import doctor, exact
-from tbdprof.analysis.energy import counter_against_power, energy
-from tbdprof.analysis.levels import Levels
+from tbdprof.analysis.device.energy import counter_against_power, energy
+from tbdprof.analysis.device.levels import Levels
 from tbdprof.analysis.summary import summarize
-from tbdprof.collect import counters, cuda_driver, ncu, nvidia
+from tbdprof.collect import ncu
+from tbdprof.collect.gpu import cuda_driver, nvidia
+from tbdprof.collect.pm import collector
+from tbdprof.doctor import checks
 from tbdprof.errors import DeviceMemoryError, TbdprofError
-from tbdprof.plan import Plan
-from tbdprof.recording import Window
-from tbdprof.recording import load as load_recording
+from tbdprof.facts.recording import Window
+from tbdprof.facts.recording import load as load_recording
+from tbdprof.launch import counted_step
+from tbdprof.loop.plan import Plan
 from tbdprof.report import doctor_report
 
 HERE = Path(__file__).parent
@@ -39,9 +42,9 @@ def levels_reached(_folder: Path) -> Verdict:
         "identity": lambda: dataclasses.asdict(cuda_driver.identity(0)),
         "driver": lambda: dataclasses.asdict(nvidia.driver()),
         "counters readable": lambda: dataclasses.asdict(nvidia.counters()),
-        "PM sampling": lambda: dict(counters.probe(DEVICE)),
+        "PM sampling": lambda: dict(collector.probe(DEVICE)),
         "ncu": lambda: _version(ncu.find()),
-        "doctor": lambda: doctor_report.as_text(doctor.examine()).splitlines(),
+        "doctor": lambda: doctor_report.as_text(checks.examine()).splitlines(),
     }
     return Verdict(PASS, "each probe's own answer", {name: _answer(ask) for name, ask in asked.items()})
 
@@ -99,7 +102,7 @@ def counted_kernels(folder: Path) -> Verdict:
     asked = runs.request(folder, "fp32", 32)
     recording = runs.recorded(asked)
     count = partial(ncu.count, limit_s=COUNT_S)
-    summary = summarize(exact.add(recording, asked, asked.path(), count=count))
+    summary = summarize(counted_step.add(recording, asked, asked.path(), count=count))
     if summary.counted is None:
         return Verdict(NOT_POSSIBLE, summary.missing.get("counted", "nothing was counted"), runs.figures(summary))
     found = summary.levels

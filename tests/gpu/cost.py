@@ -15,19 +15,20 @@ from gpu.nets import Net
 from gpu.schedule import LIMIT, Check, Verdict, judged
 from gpu.setting import DEVICE, synchronize
 
-from tbdprof import drive
-from tbdprof.analysis.device import clock
-from tbdprof.analysis.time_blocks import mean_interval, of_windows
+from tbdprof.analysis.device.driver import clock
+from tbdprof.analysis.time.time_blocks import mean_interval, of_windows
 from tbdprof.collect import Collector
-from tbdprof.collect.counters import CounterSampler
+from tbdprof.collect.gpu.nvml import NvmlSampler
 from tbdprof.collect.host_load import HostLoad
-from tbdprof.collect.nvml import NvmlSampler
+from tbdprof.collect.pm.collector import CounterSampler
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.windows import SAMPLED
 from tbdprof.hooks import Setting, load
-from tbdprof.instruments import Instruments
-from tbdprof.own_loop import new_run
-from tbdprof.plan import SAMPLED, Plan
-from tbdprof.profiler import Profiler
+from tbdprof.launch import suite_run
+from tbdprof.loop.instruments import Instruments
+from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.plan import Plan
+from tbdprof.loop.profiler import Profiler
 
 PM = "PM sampling"
 BOUNDS = {"clean": 1.01, "kernels": 1.03, "memory": 1.05, PM: 1.02}
@@ -81,7 +82,7 @@ def inside(arm: str, net: Net, precision: str, clocks: dict[str, list[float]]) -
     Raises UnavailableError where the window could not be recorded as it should be.
     """
     window = window_of(arm)
-    with drive.prepared("torch", Setting(DEVICE, precision=setting.precision(precision))) as hook:
+    with suite_run.prepared("torch", Setting(DEVICE, precision=setting.precision(precision))) as hook:
         hook.watch(net.models, net.optimizers)
         run = new_run("resnet50", "torch", precision=precision)
         with Profiler(hook, run, plan(window), instruments=instruments_of(arm)) as profiler:

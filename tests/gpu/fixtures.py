@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tbdprof.recording import Recording, Window, save
-from tbdprof.records import Strings, Table
+from tbdprof.facts.recording import Recording, Window, save
+from tbdprof.facts.records import Strings, Table
 
 MOST_BYTES = 300_000
 TEXTS: Mapping[str, tuple[str, ...]] = {

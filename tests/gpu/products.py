@@ -10,15 +10,17 @@ from gpu import nets, runs, setting
 from gpu.schedule import NOT_POSSIBLE, Check, Verdict, judged
 from gpu.setting import DEVICE
 
-from tbdprof import drive
-from tbdprof.analysis.kernels import Kernels, gather
-from tbdprof.analysis.launches import by_launch
+from tbdprof.analysis.kernels.executions import Kernels, gather
+from tbdprof.analysis.kernels.launches import by_launch
 from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.collect import cuda_driver, ncu
+from tbdprof.collect import ncu
+from tbdprof.collect.gpu import cuda_driver
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.recording import Recording, Window, save
+from tbdprof.facts.windows import SAMPLED
 from tbdprof.hooks import Setting
-from tbdprof.plan import SAMPLED, Plan
-from tbdprof.recording import Recording, Window, save
+from tbdprof.launch import suite_run
+from tbdprof.loop.plan import Plan
 
 HERE = Path(__file__).parent
 COUNT_S = 40.0
@@ -56,7 +58,7 @@ def check(precision: str) -> Check:
 
 def count_here(precision: str) -> None:
     """Compute the products of a precision, one step of them marked for Nsight Compute."""
-    with drive.prepared("torch", Setting(DEVICE, precision=setting.precision(precision), seed=0)) as hook:
+    with suite_run.prepared("torch", Setting(DEVICE, precision=setting.precision(precision), seed=0)) as hook:
         net = nets.products(precision)
         for _ in range(3):
             net.step()

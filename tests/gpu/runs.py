@@ -7,14 +7,15 @@ from gpu import setting
 from gpu.nets import Net
 from gpu.setting import DEVICE
 
-from tbdprof import drive, instruments
 from tbdprof.analysis.summary import Summary
-from tbdprof.collect import context
+from tbdprof.collect.gpu import context
+from tbdprof.facts.recording import Recording, load
 from tbdprof.hooks import Setting
-from tbdprof.own_loop import new_run
-from tbdprof.plan import Plan
-from tbdprof.profiler import Profiler
-from tbdprof.recording import Recording, load
+from tbdprof.launch import suite_run
+from tbdprof.loop import instruments
+from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.plan import Plan
+from tbdprof.loop.profiler import Profiler
 
 RESULTS = ("throughput", "memory", "utilization", "step_time", "layers", "groups", "low_utilization", "verdict")
 EXPLAINED = 0.02
@@ -22,10 +23,10 @@ EXPLAINED = 0.02
 Planned = Callable[[Net], Plan]
 
 
-def request(folder: Path, precision: str, batch_size: int, framework: str = "torch") -> drive.Request:
+def request(folder: Path, precision: str, batch_size: int, framework: str = "torch") -> suite_run.Request:
     """Return a short run of ResNet-50 that is recorded under its own name."""
     path = folder / f"resnet50-{framework}-{precision}-{batch_size}.tbd"
-    return drive.Request(
+    return suite_run.Request(
         "resnet50",
         framework,
         DEVICE,
@@ -40,12 +41,12 @@ def request(folder: Path, precision: str, batch_size: int, framework: str = "tor
     )
 
 
-def suite_run(asked: drive.Request) -> Recording:
+def suite_run(asked: suite_run.Request) -> Recording:
     """Carry out a run as the command line does."""
-    return drive.run(asked, asked.path())
+    return suite_run.run(asked, asked.path())
 
 
-def recorded(asked: drive.Request) -> Recording:
+def recorded(asked: suite_run.Request) -> Recording:
     """Return the recording an earlier check left, or make it."""
     path = asked.path()
     return load(path) if path.exists() else suite_run(asked)
@@ -59,7 +60,7 @@ def own_run(
     Where it is kept, what lies beneath the allocator is measured before, as `tbdprof run` does.
     """
     beneath = {} if setting.ON_CPU or path is None else context.measure(0, "torch").facts()
-    with drive.prepared("torch", Setting(DEVICE, setting.THREADS, setting.precision(precision), 0)) as hook:
+    with suite_run.prepared("torch", Setting(DEVICE, setting.THREADS, setting.precision(precision), 0)) as hook:
         net = build()
         hook.watch(net.models, net.optimizers)
         run = new_run(

@@ -1,9 +1,9 @@
 import pytest
 
 from tbdprof.errors import UnavailableError, UsageError
+from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.windows import Windows
-from tbdprof.records import Strings
 
 
 class Counted:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from judges.process import Run, run_python
 
-from tbdprof.analysis.account import account, of_device
-from tbdprof.recording import load
-from tbdprof.records import Phase, Role, SpanKind
+from tbdprof.analysis.memory.account import account, of_device
+from tbdprof.facts.recording import load
+from tbdprof.facts.records import Phase, Role, SpanKind
 
 # What lives beside the saved tensors when the backward pass begins, each with its bytes.
 LOSS = 4

@@ -3,7 +3,8 @@
 import pytest
 from judges.nvperf import Library
 
-from tbdprof.collect import ncu, nvidia
+from tbdprof.collect import ncu
+from tbdprof.collect.gpu import nvidia
 from tbdprof.collect.pm.metrics import families
 
 CHIPS = {

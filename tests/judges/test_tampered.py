@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from judges.process import Run
 
-from tbdprof.analysis.memory import Memory, measure
-from tbdprof.recording import Recording, Window, load
-from tbdprof.records import AllocationKind, Role, Table
+from tbdprof.analysis.memory.breakdown import Memory, measure
+from tbdprof.facts.recording import Recording, Window, load
+from tbdprof.facts.records import AllocationKind, Role, Table
 
 LARGEST = 65536  # bytes of the loop's largest block
 AT_PEAK = 12544  # bytes of a gradient map that lives at the peak

@@ -5,10 +5,10 @@ import pytest
 from judges.holding import ITEM, assert_adds_up, trained_bytes
 from judges.process import Json, Outcome, Run
 
-from tbdprof.analysis.account import Account, account, of_device
-from tbdprof.analysis.memory import measure
-from tbdprof.recording import Recording, Window, load
-from tbdprof.records import AllocationKind, Phase, Role, SpanKind, Table
+from tbdprof.analysis.memory.account import Account, account, of_device
+from tbdprof.analysis.memory.breakdown import measure
+from tbdprof.facts.recording import Recording, Window, load
+from tbdprof.facts.records import AllocationKind, Phase, Role, SpanKind, Table
 
 LOOPS = ("together", "three_large", "paused")
 BATCH_BYTES = 6 * 40 * ITEM + 6 * 8  # inputs and labels of one thread

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 from tbdprof.hooks.on_torch import members
-from tbdprof.plan import Plan
+from tbdprof.loop.plan import Plan
 
 BATCH, WIDTH = 6, 40
 

@@ -7,15 +7,15 @@ a kernel nobody counts.
 
 from dataclasses import replace
 
-from tbdprof.analysis.groups import Group
-from tbdprof.analysis.layers import LayerTime
-from tbdprof.analysis.low_utilization import LowUtilization
-from tbdprof.analysis.step_time import Idle, PhaseTime, StepTime
+from tbdprof.analysis.kernels.groups import Group
+from tbdprof.analysis.kernels.layers import LayerTime
+from tbdprof.analysis.kernels.low_utilization import LowUtilization
 from tbdprof.analysis.summary import Summary
-from tbdprof.analysis.throughput import Overhead
-from tbdprof.analysis.utilization import Flop, Utilization
-from tbdprof.analysis.verdict import Verdict
-from tbdprof.records import Peaks
+from tbdprof.analysis.time.step_time import Idle, PhaseTime, StepTime
+from tbdprof.analysis.time.throughput import Overhead
+from tbdprof.analysis.time.utilization import Flop, Utilization
+from tbdprof.analysis.time.verdict import Verdict
+from tbdprof.facts.records import Peaks
 
 PEAKS = Peaks({"fp32": 100e9}, 10e9, {"fp32": "3×3 convolution 64→64, 56×56, batch 8, 2 threads", "memory": "copy"})
 

@@ -9,11 +9,11 @@ from device_story import DeviceStory, steady
 from report.results import FLOP, PEAKS, measured
 from report.test_reporters import FULL, explained, nulls, profiled
 
-from tbdprof import counters
-from tbdprof.analysis import energy
-from tbdprof.analysis.device import BusyCompared
+from tbdprof.analysis.device import energy
+from tbdprof.analysis.device.driver import BusyCompared
 from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.analysis.utilization import AtClock, Utilization
+from tbdprof.analysis.time.utilization import AtClock, Utilization
+from tbdprof.facts import counters
 from tbdprof.report import json_report, terminal
 
 EDGES = [0.0, 1.0, 2.0, 3.0, 4.0]

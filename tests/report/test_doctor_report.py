@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from tbdprof.collect.levels import EXACT, Level, Subject, judged
-from tbdprof.collect.nvidia import Counters, Gpu, Nvidia
-from tbdprof.doctor import Examination, Framework, Host, Library
+from tbdprof.collect.gpu.nvidia import Counters, Gpu, Nvidia
+from tbdprof.doctor.checks import Examination, Framework, Host, Library
+from tbdprof.doctor.methods import EXACT, Level, Subject, judged
 from tbdprof.report import doctor_report
 
 HOST = Host(python="3.11.7", cpu=None, cores=1.5, machine_cores=2, memory_bytes=8 * 1024**3)

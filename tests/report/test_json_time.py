@@ -9,8 +9,8 @@ from report.results import FLOP, measured
 from report.test_reporters import FULL, explained, nulls, profiled
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.analysis.utilization import Utilization
-from tbdprof.recording import load
+from tbdprof.analysis.time.utilization import Utilization
+from tbdprof.facts.recording import load
 from tbdprof.report import json_report
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "format-1.tbd"

@@ -6,11 +6,11 @@ import pytest
 from report.results import CONVOLUTION, NORMALIZATION, PEAKS, UNCOUNTED, measured
 from report.test_reporters import FULL, profiled
 
-from tbdprof.analysis.low_utilization import LowUtilization
+from tbdprof.analysis.kernels.low_utilization import LowUtilization
 from tbdprof.analysis.summary import Summary, summarize
 from tbdprof.report import terminal
-from tbdprof.report.kernel_tables import headroom, short
-from tbdprof.report.tables import ABOVE
+from tbdprof.report.terminal_parts.kernel_tables import headroom, short
+from tbdprof.report.terminal_parts.tables import ABOVE
 
 
 def summary(**changes: object) -> Summary:

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from make import run
 
-from tbdprof.analysis.counted import Counted, CountedKernels
-from tbdprof.analysis.levels import Agreement, KernelLevels, Levels, Pipes
+from tbdprof.analysis.device.levels import Agreement, KernelLevels, Levels, Pipes
+from tbdprof.analysis.kernels.counted import Counted, CountedKernels
 from tbdprof.analysis.missing import without_levels
 from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.recording import Recording
+from tbdprof.facts.recording import Recording
 from tbdprof.report import json_report, terminal
 
 KEY = ("void gemm<float>(float*)", "[16, 8, 1]", "[256, 1, 1]")

@@ -6,11 +6,11 @@ import pytest
 from report.results import FLOP, TIME, VERDICT, measured
 from report.test_reporters import FULL, profiled
 
-from tbdprof.analysis.step_time import PhaseTime
 from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.analysis.utilization import Utilization
+from tbdprof.analysis.time.step_time import PhaseTime
+from tbdprof.analysis.time.utilization import Utilization
 from tbdprof.report import terminal
-from tbdprof.report.tables import ABOVE
+from tbdprof.report.terminal_parts.tables import ABOVE
 
 FACTS = {
     "model": "resnet50",

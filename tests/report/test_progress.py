@@ -3,9 +3,9 @@
 import pytest
 from rich.console import Console
 
-from tbdprof.plan import NO_STEPS
-from tbdprof.report import progress
-from tbdprof.report.progress import LiveProgress, PlainProgress
+from tbdprof.cli import progress
+from tbdprof.cli.progress import LiveProgress, PlainProgress
+from tbdprof.loop.plan import NO_STEPS
 
 
 def test_a_phase_is_a_plain_line_with_its_steps_where_it_has_any(capsys: pytest.CaptureFixture[str]) -> None:

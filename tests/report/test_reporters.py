@@ -10,16 +10,16 @@ import pytest
 from fakes import FakeHook
 from make import MemoryStory, run
 
-from tbdprof.analysis.roles import CATEGORIES
+from tbdprof.analysis.memory.roles import CATEGORIES
 from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.analysis.throughput import CpuUtilization, Overhead
+from tbdprof.analysis.time.throughput import CpuUtilization, Overhead
 from tbdprof.errors import UsageError
-from tbdprof.plan import Plan
-from tbdprof.profiler import Profiler
-from tbdprof.recording import KILLED, Recording
-from tbdprof.records import KernelKind, Operation, Optimizer, Phase, Role, table
+from tbdprof.facts.recording import KILLED, Recording
+from tbdprof.facts.records import KernelKind, Operation, Optimizer, Phase, Role, table
+from tbdprof.facts.work import Work
+from tbdprof.loop.plan import Plan
+from tbdprof.loop.profiler import Profiler
 from tbdprof.report import export, json_report, terminal
-from tbdprof.work import Work
 
 PLAN = Plan(warmup=2, steps=4, memory_steps=3)
 

@@ -9,13 +9,13 @@ import torch
 from a3c_trained import recorded
 
 from tbdprof import suite
-from tbdprof.analysis.flops import count
+from tbdprof.analysis.kernels.flops import count
+from tbdprof.facts.records import Strings
+from tbdprof.facts.work import parse
 from tbdprof.hooks.on_torch import hook
-from tbdprof.records import Strings
 from tbdprof.suite.a3c import PARAMETERS, SPEC, on_torch, products, sample_bytes
 from tbdprof.suite.a3c.architecture import CONV1, CONV2, DENSE, LAYERS, POLICY, macs
 from tbdprof.suite.a3c.training import Workload
-from tbdprof.work import parse
 
 STEPS = 5
 

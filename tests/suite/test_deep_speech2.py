@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tbdprof import suite
-from tbdprof.consumed import Consumed
 from tbdprof.errors import UsageError
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite import speech
 from tbdprof.suite.deep_speech2 import SPEC, ctc, learning, utterances
 from tbdprof.suite.deep_speech2.packing import consumed, packing

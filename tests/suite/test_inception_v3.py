@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from tbdprof import suite
-from tbdprof.analysis.flops import count
+from tbdprof.analysis.kernels.flops import count
 from tbdprof.errors import UsageError
+from tbdprof.facts.records import Strings
+from tbdprof.facts.work import parse
 from tbdprof.hooks import load
-from tbdprof.records import Strings
 from tbdprof.suite.inception_v3 import SPEC, initial, on_mxnet, on_torch
 from tbdprof.suite.inception_v3.architecture import Convolution, Dense, check, layers, saved_bytes
 from tbdprof.suite.inputs import image_batch
-from tbdprof.work import parse
 
 DEFAULT = suite.configure(SPEC, batch_size=2)
 

@@ -9,8 +9,8 @@ import torch
 from seq2seq_trained import BATCH, SOURCES, TARGETS
 
 from tbdprof import suite
-from tbdprof.consumed import Consumed
 from tbdprof.errors import UsageError
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite import translation_learning
 from tbdprof.suite.inputs import END, START, SentencePairs
 from tbdprof.suite.seq2seq import (

@@ -10,7 +10,7 @@ import pytest
 import toy as models
 
 from tbdprof import suite
-from tbdprof.cli import run
+from tbdprof.cli.main import run
 from tbdprof.errors import UsageError
 from tbdprof.hooks import FRAMEWORKS
 from tbdprof.suite import datasets

@@ -11,8 +11,8 @@ import torch
 from data_sets import parallel_text
 
 from tbdprof import suite
-from tbdprof.consumed import Consumed
 from tbdprof.errors import UsageError
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.inputs import END, START, SentencePairs
 from tbdprof.suite.learning import Setting
 from tbdprof.suite.transformer import (

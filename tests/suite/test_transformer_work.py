@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from tbdprof import suite
-from tbdprof.analysis.flops import count
+from tbdprof.analysis.kernels.flops import count
+from tbdprof.facts.records import Strings
+from tbdprof.facts.work import parse
 from tbdprof.hooks.on_torch import hook
-from tbdprof.records import Strings
 from tbdprof.suite.transformer import SPEC, on_torch, sample_bytes
 from tbdprof.suite.transformer.architecture import Shape, Sizes, layers, macs, sizes_of
 from tbdprof.suite.transformer.products import flops_per_sentence, kept_bytes, step_flops
 from tbdprof.suite.transformer.sentences import shapes
-from tbdprof.work import parse
 
 SMALL = suite.configure(SPEC, batch_size=4, options={"width": 16, "layers": 2, "vocabulary": 50})
 OF_A_BATCH = 4 + 8  # the sum of the weights of the targets that count, and of how many do

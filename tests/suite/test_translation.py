@@ -8,7 +8,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from tbdprof.consumed import Consumed
+from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.buckets import bounds
 from tbdprof.suite.inputs import END, SentencePairs
 from tbdprof.suite.translation import (

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from tbdprof import suite
-from tbdprof.analysis.flops import count
+from tbdprof.analysis.kernels.flops import count
+from tbdprof.facts.records import Strings
+from tbdprof.facts.work import parse
 from tbdprof.hooks.on_torch import hook
-from tbdprof.records import Strings
 from tbdprof.suite.wgan import SPEC, architecture, on_torch, products, sample_bytes
 from tbdprof.suite.wgan.architecture import Convolution, Dense, Normalization
-from tbdprof.work import parse
 
 WIDTH = 4
 

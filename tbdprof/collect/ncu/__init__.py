@@ -23,11 +23,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tbdprof import counters
 from tbdprof.collect.ncu import output
 from tbdprof.collect.ncu.output import Launch
 from tbdprof.errors import UnavailableError
-from tbdprof.records import KernelKind, Strings, Tables, table
+from tbdprof.facts import counters
+from tbdprof.facts.records import KernelKind, Strings, Tables, table
 
 FOLDERS = ("/usr/local/cuda*/bin", "/opt/nvidia/nsight-compute/*")
 LIMIT_S = 300.0

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tbdprof.collect.demangling import demangled
+from tbdprof.collect.activity.demangling import demangled
 
 Triple = tuple[int, int, int]
 Values = Mapping[str, float]

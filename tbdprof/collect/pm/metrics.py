@@ -9,7 +9,16 @@ first, and where nothing comes of them the plain ones.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tbdprof.counters import PM_BUSY, PM_CLOCK, PM_DRAM, PM_FP32, PM_FP32_LITE, PM_SM_ACTIVE, PM_TENSOR, PM_WARPS
+from tbdprof.facts.counters import (
+    PM_BUSY,
+    PM_CLOCK,
+    PM_DRAM,
+    PM_FP32,
+    PM_FP32_LITE,
+    PM_SM_ACTIVE,
+    PM_TENSOR,
+    PM_WARPS,
+)
 
 PERCENT = 0.01
 _OF_PEAK = "avg.pct_of_peak_sustained_elapsed"
@@ -17,7 +26,7 @@ _OF_PEAK = "avg.pct_of_peak_sustained_elapsed"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A counter of `tbdprof.counters`, the names it may have, and what turns the metric's value into the counter's."""
+    """A counter of `facts.counters`, the names it may have, and what turns the metric's value into the counter's."""
 
     counter: str
     names: tuple[str, ...]

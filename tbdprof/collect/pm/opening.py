@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from tbdprof.collect import nvidia
+from tbdprof.collect.gpu import nvidia
 from tbdprof.collect.pm import CuptiError, Sampler, statuses, with_cupti_python, with_libcupti
 
 Opener = Callable[[int], Sampler]

@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from tbdprof.collect.clock_fit import Fit, Pair, fit, pair
+from tbdprof.collect.activity.clock_fit import Fit, Pair, fit, pair
 from tbdprof.collect.pm import CuptiError, Decoded, Floats, Ints, Sampler, Wanted, losses, metrics, statuses
-from tbdprof.counters import PM_BUSY, PM_FP32
+from tbdprof.facts.counters import PM_BUSY, PM_FP32
 
 POLL_S = 0.1
 _TRIAL_S = 0.005

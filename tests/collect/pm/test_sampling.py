@@ -14,7 +14,16 @@ from fake_pm import INTERVAL_NS, FakeChip, FakeSampler
 from tbdprof.collect.pm import CuptiError, Decoded, Wanted, metrics, sidecar, statuses
 from tbdprof.collect.pm.losses import Kept, Losses, believed, joined
 from tbdprof.collect.pm.sampling import Sampling
-from tbdprof.counters import PM_BUSY, PM_CLOCK, PM_DRAM, PM_FP32, PM_FP32_LITE, PM_SM_ACTIVE, PM_TENSOR, PM_WARPS
+from tbdprof.facts.counters import (
+    PM_BUSY,
+    PM_CLOCK,
+    PM_DRAM,
+    PM_FP32,
+    PM_FP32_LITE,
+    PM_SM_ACTIVE,
+    PM_TENSOR,
+    PM_WARPS,
+)
 
 EVERY = [PM_BUSY, PM_FP32, PM_TENSOR, PM_SM_ACTIVE, PM_FP32_LITE, PM_DRAM, PM_CLOCK, PM_WARPS]
 

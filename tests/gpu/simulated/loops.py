@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from tbdprof import drive
 from tbdprof.hooks import Setting
-from tbdprof.own_loop import new_run
-from tbdprof.plan import Plan
-from tbdprof.profiler import Profiler
+from tbdprof.launch import suite_run
+from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.plan import Plan
+from tbdprof.loop.profiler import Profiler
 
 DEVICE = "cuda:0"
 WORDS, WIDTH, LENGTH, BATCH = 1000, 128, 16, 8
@@ -160,7 +160,7 @@ LOOPS = {
 
 def main(name: str, path: Path) -> None:
     """Record a loop, and print what torch's allocator counts at its end."""
-    with drive.prepared("torch", Setting(DEVICE, 1, "fp32", 0)) as hook:
+    with suite_run.prepared("torch", Setting(DEVICE, 1, "fp32", 0)) as hook:
         model, optimizer, step = LOOPS[name]()
         hook.watch([model], [optimizer])
         run = new_run(name, "torch", unit="samples", batch_size=BATCH, precision="fp32")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from tbdprof.collect.context import has_driver
+from tbdprof.collect.gpu.context import has_driver
 
 SOURCES = Path(__file__).parent
 ROOT = SOURCES.parents[2]

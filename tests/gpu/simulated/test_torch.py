@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from gpu.simulated import stand_in
 
-from tbdprof.analysis.post_mortem import PostMortem, examine
+from tbdprof.analysis.memory.post_mortem import PostMortem, examine
 from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.counters import ALLOCATOR_RESERVED
-from tbdprof.recording import load
-from tbdprof.records import KernelKind, Table
+from tbdprof.facts.counters import ALLOCATOR_RESERVED
+from tbdprof.facts.recording import load
+from tbdprof.facts.records import KernelKind, Table
 
 pytestmark = [
     pytest.mark.slow,

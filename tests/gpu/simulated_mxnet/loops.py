@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tbdprof import drive
-from tbdprof.counters import ALLOCATOR_RESERVED
+from tbdprof.facts.counters import ALLOCATOR_RESERVED
+from tbdprof.facts.recording import load
 from tbdprof.hooks import FrameworkHook, Setting
-from tbdprof.own_loop import new_run
-from tbdprof.plan import Plan
-from tbdprof.profiler import Profiler
-from tbdprof.recording import load
+from tbdprof.launch import suite_run
+from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.plan import Plan
+from tbdprof.loop.profiler import Profiler
 
 DEVICE, BATCH = "cuda:0", 8
 IMAGE, WORDS = (BATCH, 3, 33, 33), (BATCH, 20)
@@ -96,7 +96,7 @@ def taken() -> int:
 def main(name: str, path: Path, batch: int) -> None:
     """Record a loop, and print how well MXNet's pool told what it holds."""
     ends = []
-    with drive.prepared("mxnet", Setting(DEVICE, 1, "fp32", 0)) as hook:
+    with suite_run.prepared("mxnet", Setting(DEVICE, 1, "fp32", 0)) as hook:
         step = step_of(name, hook, batch)
         mark = hook.mark_step
         hook.mark_step = lambda: (mark(), ends.append(taken()))  # type: ignore[method-assign]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from gpu.simulated_mxnet import stand_in
 
-from tbdprof.analysis.post_mortem import examine
+from tbdprof.analysis.memory.post_mortem import examine
 from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.recording import load
-from tbdprof.records import Role, SpanKind
+from tbdprof.facts.recording import load
+from tbdprof.facts.records import Role, SpanKind
 
 pytestmark = [
     pytest.mark.slow,

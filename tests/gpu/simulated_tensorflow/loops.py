@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.collect.nvml import NvmlSampler
+from tbdprof.collect.gpu.nvml import NvmlSampler
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import KernelKind, Phase, SpanKind
 from tbdprof.hooks import Setting, load
 from tbdprof.hooks.on_tensorflow import exhausted
-from tbdprof.instruments import Instruments
-from tbdprof.own_loop import new_run
-from tbdprof.plan import Plan
-from tbdprof.profiler import Profiler
-from tbdprof.recording import Recording, Window
-from tbdprof.records import KernelKind, Phase, SpanKind
+from tbdprof.loop.instruments import Instruments
+from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.plan import Plan
+from tbdprof.loop.profiler import Profiler
 
 BATCH, WORDS, LENGTH, WIDTH, HIDDEN, CLASSES = 32, 1000, 12, 64, 128, 10
 PLAN = Plan(warmup=2, steps=2, windows=("clean", "memory", "kernels"))

@@ -18,8 +18,8 @@ import pytest
 from gpu.simulated_tensorflow import stand_in
 from gpu.simulated_tensorflow.loops import BATCH, CLASSES, HIDDEN, WIDTH
 
-from tbdprof.analysis.post_mortem import asked_bytes
-from tbdprof.collect.context import has_driver
+from tbdprof.analysis.memory.post_mortem import asked_bytes
+from tbdprof.collect.gpu.context import has_driver
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("needs tensorflow", allow_module_level=True)

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from tbdprof.facts.records import Strings, Table
 from tbdprof.hooks import Setting
 from tbdprof.hooks.on_mxnet import MxnetHook, hook
-from tbdprof.records import Strings, Table
 
 STEPS = 2
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tbdprof.facts.records import Strings, Table
 from tbdprof.hooks import Facts, Setting
 from tbdprof.hooks.on_mxnet import MxnetHook, hook
-from tbdprof.records import Strings, Table
 
 STEPS = 3
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tbdprof.analysis.blocks import BEFORE, NEVER, lifetimes
-from tbdprof.analysis.roles import classify, owned
+from tbdprof.analysis.memory.blocks import BEFORE, NEVER, lifetimes
+from tbdprof.analysis.memory.roles import classify, owned
 from tbdprof.analysis.spans import SpanTree
+from tbdprof.facts.records import AllocationKind, Operation, Phase, Role, SpanKind
 from tbdprof.hooks.on_mxnet.importing import why_not
-from tbdprof.records import AllocationKind, Operation, Phase, Role, SpanKind
 
 if importlib.util.find_spec("mxnet") is None:
     pytest.skip("mxnet is not installed", allow_module_level=True)

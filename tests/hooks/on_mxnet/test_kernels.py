@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tbdprof import work
-from tbdprof.analysis import flops
-from tbdprof.analysis.blocks import lifetimes
-from tbdprof.records import Operation, Phase, SpanKind
-from tbdprof.work import Work
+from tbdprof.analysis.kernels import flops
+from tbdprof.analysis.memory.blocks import lifetimes
+from tbdprof.facts import work
+from tbdprof.facts.records import Operation, Phase, SpanKind
+from tbdprof.facts.work import Work
 
 if importlib.util.find_spec("mxnet") is None:
     pytest.skip("mxnet is not installed", allow_module_level=True)

@@ -13,9 +13,9 @@ import numpy as np
 
 np.bool = bool  # MXNet reads it
 
-from tbdprof.collect import context  # noqa: E402
-from tbdprof.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_RESERVED  # noqa: E402
+from tbdprof.collect.gpu import context  # noqa: E402
 from tbdprof.errors import UnavailableError  # noqa: E402
+from tbdprof.facts.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_RESERVED  # noqa: E402
 from tbdprof.hooks.on_mxnet import layout, levels, pools  # noqa: E402
 from tbdprof.hooks.on_mxnet.blocks import Level  # noqa: E402
 
@@ -152,7 +152,7 @@ def test_a_level_is_a_sum_of_what_was_taken_and_keeps_its_peak() -> None:
 
 def test_mxnets_libraries_are_measured_by_its_own_module() -> None:
     def ask(module: str, _index: object, _limit_s: float) -> dict[str, int | None]:
-        after = {"tbdprof.collect.context": 600, "tbdprof.hooks.on_mxnet.context": 1000}[module]
+        after = {"tbdprof.collect.gpu.context": 600, "tbdprof.hooks.on_mxnet.context": 1000}[module]
         return {"total": 9000, "before": 100, "after": after, "process": None, "others": None, "held": 0}
 
     assert context.measure(0, "mxnet", ask).libraries_bytes == 400

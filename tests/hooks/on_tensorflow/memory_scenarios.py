@@ -5,15 +5,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tbdprof.analysis.account import account
-from tbdprof.analysis.blocks import NEVER
+from tbdprof.analysis.memory.account import account
+from tbdprof.analysis.memory.blocks import NEVER
 from tbdprof.analysis.summary import summarize
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import Phase, Role, SpanKind
 from tbdprof.hooks import Setting, load
-from tbdprof.own_loop import new_run
-from tbdprof.plan import Plan
-from tbdprof.profiler import Profiler
-from tbdprof.recording import Recording
-from tbdprof.records import Phase, Role, SpanKind
+from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.plan import Plan
+from tbdprof.loop.profiler import Profiler
 
 PLAN = Plan(warmup=2, steps=2, windows=("clean", "memory"))
 BATCH, SIDE, CLASSES = 8, 16, 10
@@ -157,7 +157,7 @@ def fit() -> Json:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss, jit_compile=False)
     images = np.random.default_rng(0).random((20 * BATCH, SIDE, SIDE, 3), np.float32)
-    from tbdprof.on_tensorflow import TbdprofCallback
+    from tbdprof.keras import TbdprofCallback
 
     hook = load("tensorflow")
     hook.attach()
@@ -195,7 +195,7 @@ def raised() -> Json:
     import keras
     import numpy as np
 
-    from tbdprof.on_tensorflow import TbdprofCallback
+    from tbdprof.keras import TbdprofCallback
 
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")

@@ -18,15 +18,15 @@ import tensorflow as tf
 from keras import layers
 from tensorflow.python.eager import backprop
 
-from tbdprof.analysis.flops import count
+from tbdprof.analysis.kernels.flops import count
+from tbdprof.facts.records import KernelKind, Operation, Phase, SpanKind, Strings
+from tbdprof.facts.work import parse
 from tbdprof.hooks.on_tensorflow import eager
 from tbdprof.hooks.on_tensorflow.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.kernels import KernelsWindow
 from tbdprof.hooks.on_tensorflow.runs import Runs
 from tbdprof.hooks.on_tensorflow.trace import CallEvent, DeviceEvent, OpEvent, Session, Trace
 from tbdprof.hooks.on_tensorflow.watch import Watch
-from tbdprof.records import KernelKind, Operation, Phase, SpanKind, Strings
-from tbdprof.work import parse
 
 BATCH, SIDE, CLASSES = 4, 8, 5
 Step = Callable[[], object]

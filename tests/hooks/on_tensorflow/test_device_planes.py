@@ -8,12 +8,12 @@ pb = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")
 xplane = pytest.importorskip("tbdprof.hooks.on_tensorflow.xplane")
 from xspaces import Plane  # noqa: E402
 
-from tbdprof import counters  # noqa: E402
+from tbdprof.facts import counters  # noqa: E402
+from tbdprof.facts.records import KernelKind, Operation, Phase, Strings  # noqa: E402
 from tbdprof.hooks.on_tensorflow import device, kernel_spans, planes, tables  # noqa: E402
 from tbdprof.hooks.on_tensorflow.graphs import Node  # noqa: E402
 from tbdprof.hooks.on_tensorflow.kernel_spans import Ran  # noqa: E402
 from tbdprof.hooks.on_tensorflow.trace import Trace  # noqa: E402
-from tbdprof.records import KernelKind, Operation, Phase, Strings  # noqa: E402
 
 BEGIN_NS, OFFSET_NS = 9_000_000, 400  # the wall clock at the session's beginning, and before the monotonic one
 ZERO_NS = BEGIN_NS - OFFSET_NS

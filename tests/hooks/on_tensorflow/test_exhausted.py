@@ -4,7 +4,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 exhausted = pytest.importorskip("tbdprof.hooks.on_tensorflow.exhausted")
-from tbdprof.analysis.post_mortem import asked_bytes  # noqa: E402
+from tbdprof.analysis.memory.post_mortem import asked_bytes  # noqa: E402
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
 SENTENCE = f"OOM when allocating tensor with shape[256,1024,1024] and type float on {GPU} by allocator GPU_0_bfc"

@@ -7,7 +7,7 @@ import pytest
 existing = pytest.importorskip("tbdprof.hooks.on_tensorflow.existing")
 owners = pytest.importorskip("tbdprof.hooks.on_tensorflow.owners")
 trace = pytest.importorskip("tbdprof.hooks.on_tensorflow.trace")
-from tbdprof.records import AllocationKind, Role  # noqa: E402
+from tbdprof.facts.records import AllocationKind, Role  # noqa: E402
 
 MADE, FREED = AllocationKind.ALLOCATED, AllocationKind.FREED
 

@@ -3,9 +3,9 @@
 import pytest
 
 placing = pytest.importorskip("tbdprof.hooks.on_tensorflow.placing")
+from tbdprof.facts.records import AllocationKind, Role  # noqa: E402
 from tbdprof.hooks.on_tensorflow.owners import Owned  # noqa: E402 - needs TensorFlow
 from tbdprof.hooks.on_tensorflow.trace import MarkEvent, MemoryEvent  # noqa: E402
-from tbdprof.records import AllocationKind, Role  # noqa: E402
 
 READER, TRAINER = 1, 2
 A, B, C = 0x1000, 0x2000, 0x3000

@@ -6,8 +6,8 @@ import pytest
 
 hlo_pb2 = pytest.importorskip("tensorflow.compiler.xla.service.hlo_pb2")
 xla = pytest.importorskip("tbdprof.hooks.on_tensorflow.xla")
+from tbdprof.facts.records import Operation  # noqa: E402
 from tbdprof.hooks.on_tensorflow.products import product  # noqa: E402
-from tbdprof.records import Operation  # noqa: E402
 
 OPERATOR = "model/dense/MatMul"
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tbdprof.analysis.flops import count
+from tbdprof.analysis.kernels.flops import count
+from tbdprof.facts.records import Operation
 from tbdprof.hooks.on_tensorflow import works
 from tbdprof.hooks.on_tensorflow.operands import Array, Computed, is_fused, plain
-from tbdprof.records import Operation
 
 MAPS = Array((2, 9, 11, 6))
 UNKNOWN = Array(None)

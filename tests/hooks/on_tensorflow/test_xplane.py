@@ -8,7 +8,7 @@ xplane = pytest.importorskip("tbdprof.hooks.on_tensorflow.xplane")
 pb = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")
 from xspaces import Plane  # noqa: E402
 
-from tbdprof.records import AllocationKind  # noqa: E402
+from tbdprof.facts.records import AllocationKind  # noqa: E402
 
 BEGIN_NS = 1_000_000_000
 OFFSET_NS = 400  # of the wall clock before the monotonic one

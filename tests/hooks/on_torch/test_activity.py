@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tbdprof import counters
-from tbdprof.analysis.kernels import gather
+from tbdprof.analysis.kernels.executions import gather
+from tbdprof.facts import counters
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import KernelKind, Phase, Run, Strings, Table, table
 from tbdprof.hooks.on_torch import activity
 from tbdprof.hooks.on_torch.events import Enter, Event, Leave, Mark, Marked, Point, Region, Scope, Trace, relate
 from tbdprof.hooks.on_torch.tables import build
-from tbdprof.recording import Recording, Window
-from tbdprof.records import KernelKind, Phase, Run, Strings, Table, table
 
 WALL = 10**9  # what the wall clock is ahead of the recording's
 MAIN, AUTOGRAD, LOADER = 1, 2, 3

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tbdprof.facts.records import Operation, Phase, SpanKind
 from tbdprof.hooks.on_torch import hook
-from tbdprof.records import Operation, Phase, SpanKind
 from tests.hooks.on_torch.test_kernels import Kernels, Step, recorded
 
 WIDTH = 6

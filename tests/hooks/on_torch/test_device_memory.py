@@ -10,14 +10,17 @@ import torch
 from make import parameter, run
 from torch import nn
 
-from tbdprof.analysis.memory import Memory, measure
-from tbdprof.counters import (
+from tbdprof.analysis.memory.breakdown import Memory, measure
+from tbdprof.facts.counters import (
     ALLOCATOR_ALLOCATED,
     ALLOCATOR_FRAGMENTS,
     ALLOCATOR_PRIVATE,
     ALLOCATOR_RESERVED,
     DEVICE_FREE,
 )
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import AllocationKind, Phase, Role, Strings, table
+from tbdprof.facts.windows import OUT_OF_MEMORY
 from tbdprof.hooks.levels import samples
 from tbdprof.hooks.on_torch import context, cuda_memory, facts, hook, owners, process
 from tbdprof.hooks.on_torch.events import (
@@ -38,9 +41,6 @@ from tbdprof.hooks.on_torch.events import (
 )
 from tbdprof.hooks.on_torch.owners import Watched
 from tbdprof.hooks.on_torch.tables import build
-from tbdprof.plan import OUT_OF_MEMORY
-from tbdprof.recording import Recording, Window
-from tbdprof.records import AllocationKind, Phase, Role, Strings, table
 
 GPU = "cuda:0"
 MAIN, AUTOGRAD = 1, 2

@@ -9,13 +9,13 @@ from torch._C._profiler import ProfilerActivity
 from torch.autograd.profiler import profile as torchs_profile
 
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.on_torch import activity, process, trace
 from tbdprof.hooks.on_torch.events import Mark, Point
 from tbdprof.hooks.on_torch.kernels import KernelsWindow
 from tbdprof.hooks.on_torch.trace import Session, is_profiler_active
 from tbdprof.hooks.on_torch.watch import Markers, Watch
-from tbdprof.records import Strings
 
 
 class OnGpu(torchs_profile):

@@ -13,11 +13,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from torch_nets import Checkpointed
 
 from tbdprof import suite
-from tbdprof.analysis.flops import count
+from tbdprof.analysis.kernels.flops import count
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.records import Operation, Phase, SpanKind, Strings, Table
+from tbdprof.facts.work import Work, parse, text
 from tbdprof.hooks.on_torch import TorchHook, hook, works
-from tbdprof.records import Operation, Phase, SpanKind, Strings, Table
-from tbdprof.work import Work, parse, text
 
 BOTH = {Phase.FORWARD, Phase.BACKWARD}
 IN_BACKWARD = {Phase.BACKWARD, Phase.RECOMPUTE}

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch._C import _get_fp32_precision_getter, _set_fp32_precision_setter
 
+from tbdprof.facts.records import Operation
 from tbdprof.hooks import Setting
 from tbdprof.hooks.on_torch import hook, precision, process
-from tbdprof.records import Operation
 
 PLACES = (("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn"), ("cuda", "all"), ("generic", "all"))
 PRODUCTS = (Operation.MATMUL, Operation.CONVOLUTION, Operation.RECURRENT, Operation.ATTENTION)

@@ -1,5 +1,6 @@
 import itertools
 
+from tbdprof.facts.records import AllocationKind, Operation, Phase, SpanKind, Strings, Table
 from tbdprof.hooks.on_torch.events import (
     Enter,
     Event,
@@ -15,7 +16,6 @@ from tbdprof.hooks.on_torch.events import (
     relate,
 )
 from tbdprof.hooks.on_torch.tables import build
-from tbdprof.records import AllocationKind, Operation, Phase, SpanKind, Strings, Table
 
 MAIN = 1
 

@@ -11,12 +11,12 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
 from tbdprof.errors import UnavailableError, UsageError
+from tbdprof.facts.records import Strings
 from tbdprof.hooks import Setting
 from tbdprof.hooks.on_torch import TorchHook, hook, owners, process
 from tbdprof.hooks.on_torch.process import accounting_flag
 from tbdprof.hooks.on_torch.trace import Session, is_profiler_active
 from tbdprof.hooks.on_torch.watch import Markers
-from tbdprof.records import Strings
 
 Trained = tuple[TorchHook, nn.Module, torch.optim.Optimizer]
 

@@ -3,12 +3,12 @@ from dataclasses import replace
 
 import pytest
 
-from tbdprof.analysis.flops import count
+from tbdprof.analysis.kernels.flops import count
+from tbdprof.facts.records import Operation
+from tbdprof.facts.work import Work, parse
 from tbdprof.hooks.on_torch import works
 from tbdprof.hooks.on_torch.operands import Argument, Operand
 from tbdprof.hooks.on_torch.works import has_work, told, told_as_text
-from tbdprof.records import Operation
-from tbdprof.work import Work, parse
 
 FP32 = 4  # bytes
 

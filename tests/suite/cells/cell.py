@@ -16,12 +16,12 @@ import numpy as np
 
 from tbdprof import suite
 from tbdprof.analysis.summary import summarize
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import Peaks, Role
 from tbdprof.hooks import Setting, load
-from tbdprof.own_loop import listed, new_run
-from tbdprof.plan import Plan
-from tbdprof.profiler import Profiler
-from tbdprof.recording import Recording
-from tbdprof.records import Peaks, Role
+from tbdprof.loop.own_loop import listed, new_run
+from tbdprof.loop.plan import Plan
+from tbdprof.loop.profiler import Profiler
 from tbdprof.report import json_report
 from tbdprof.suite.workload import Concurrent
 

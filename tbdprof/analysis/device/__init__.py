@@ -1,0 +1,1 @@
+"""What the device, its driver and its counters say of themselves."""

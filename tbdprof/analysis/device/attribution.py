@@ -1,0 +1,188 @@
+"""Shares samples of hardware counters out among the kernels that ran while they were taken.
+
+A sample s of length L is the mean m of a counter over its time: m(s) · L = Σ u(k) · overlap(s, k) + u(idle) · idle(s).
+The u(k) of groups of kernels are the unknowns, never below 0, and found by least squares (non-negative least squares:
+C. Lawson, R. Hanson, "Solving Least Squares Problems", 1974, chapter 23). Nothing has to fit into one sample: a kernel
+shorter than one is known by the many in which it has a part. Clocks that disagree by a part of a sample spoil this, so
+the offset at which the samples agree best with when kernels ran is looked for first.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tbdprof.analysis.memory.blocks import Ints
+from tbdprof.analysis.time.time_blocks import Floats
+
+REACH_NS = 500_000  # how far the clocks of kernels and of samples may be apart
+_COARSE_NS = 20_000
+_FINE_NS = 2_000
+_MOST_CALIBRATED = 10_000  # samples: more tell the offset no better
+_LEAST_EXPLAINED = 0.3  # of the variance, for an offset to be told from it
+_LEAST_DEVIATION = 0.01  # of a counter whose course can tell an offset
+_RANK = 1e-9  # of the largest eigenvalue: below it, groups cannot be told apart
+_APART = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Stretches of time, ordered by their starts: kernels, or samples, which do not overlap."""
+
+    start_ns: Ints
+    end_ns: Ints
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.start_ns)
+
+    @property
+    def lengths(self) -> Floats:
+        """Return how long each is."""
+        long: Floats = (self.end_ns - self.start_ns).astype(float)
+        return long
+
+    def shifted(self, shift_ns: int) -> "Intervals":
+        """Return the same stretches at another time."""
+        return Intervals(self.start_ns + shift_ns, self.end_ns + shift_ns)
+
+    def first(self, count: int) -> "Intervals":
+        """Return so many of them, at most."""
+        return Intervals(self.start_ns[:count], self.end_ns[:count])
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """What is added to the times of samples, and by which counter it was found; None: by none, it is 0."""
+
+    shift_ns: int
+    found_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The use of each group, its standard error (infinite where it cannot be told), and how far samples are from it.
+
+    Residuals are roots of mean squares: of all samples, and for each group of those it has a part in, by that part.
+    """
+
+    use: Floats
+    error: Floats
+    residual: float
+    residuals: Floats
+
+
+def covered(samples: Intervals, kernels: Intervals) -> Floats:
+    """Return the fraction of each sample in which a kernel ran, whatever their number."""
+    return _fraction(samples, _busy_until(kernels)) if len(kernels) else np.zeros(len(samples))
+
+
+def _busy_until(kernels: Intervals) -> tuple[Ints, Floats]:
+    """Return the edges of the times in which kernels ran, and how long any had run until each."""
+    reached = np.maximum.accumulate(kernels.end_ns)
+    begins = np.concatenate([[True], kernels.start_ns[1:] > reached[:-1]])
+    start, end = kernels.start_ns[begins], reached[np.concatenate([np.flatnonzero(begins)[1:] - 1, [-1]])]
+    busy = np.concatenate([[0], np.cumsum(end - start)])
+    before = np.stack([busy[:-1], busy[1:]], axis=1).reshape(-1)
+    return np.stack([start, end], axis=1).reshape(-1), before.astype(float)
+
+
+def _fraction(samples: Intervals, busy_until: tuple[Ints, Floats]) -> Floats:
+    edges, busy = busy_until
+    origin = edges[0]  # a float holds the nanoseconds since then, not those since the machine began
+    begun, ended = (np.interp(each - origin, edges - origin, busy) for each in (samples.start_ns, samples.end_ns))
+    fraction: Floats = (ended - begun) / samples.lengths
+    return fraction
+
+
+def shares(samples: Intervals, kernels: Intervals, group: Ints, groups: int) -> Any:
+    """Return the fraction of each sample that each group's kernels took, and in the last column what none took.
+
+    A sparse matrix of samples × (groups + 1); where kernels run side by side a row adds up to more than 1.
+    """
+    from scipy import sparse
+
+    first = np.searchsorted(samples.end_ns, kernels.start_ns, side="right")
+    last = np.searchsorted(samples.start_ns, kernels.end_ns, side="left")
+    count = np.maximum(last - first, 0)
+    kernel = np.repeat(np.arange(len(kernels)), count)
+    sample = np.arange(len(kernel)) - np.repeat(np.cumsum(count) - count - first, count)
+    overlap = np.minimum(kernels.end_ns[kernel], samples.end_ns[sample]) - np.maximum(
+        kernels.start_ns[kernel], samples.start_ns[sample]
+    )
+    length, idle = samples.lengths, 1.0 - covered(samples, kernels)
+    data = np.concatenate([overlap / length[sample], idle])
+    rows = np.concatenate([sample, np.arange(len(samples))])
+    columns = np.concatenate([group[kernel], np.full(len(samples), groups)])
+    return sparse.coo_matrix((data, (rows, columns)), shape=(len(samples), groups + 1)).tocsr()
+
+
+def solve(matrix: Any, values: Floats) -> Solution:
+    """Return the uses that explain some values best, none of them below 0."""
+    from scipy.optimize import nnls
+
+    normal, right = (matrix.T @ matrix).toarray(), matrix.T @ values
+    scale, vectors = np.linalg.eigh(normal)
+    told = scale > _RANK * max(scale[-1], _RANK)
+    root, basis = np.sqrt(scale[told]), vectors[:, told]
+    use, _ = nnls(root[:, None] * basis.T, (basis.T @ right) / root)
+    left = values - matrix @ use
+    square = float(left @ left)
+    spread = ((basis / root) ** 2).sum(axis=1)
+    variance = square / max(1, len(values) - int((use > 0).sum()))
+    error = np.where((vectors[:, ~told] ** 2).sum(axis=1) > _APART, np.inf, np.sqrt(variance * spread))
+    parts = np.maximum(matrix.T @ np.ones(len(values)), np.finfo(float).tiny)
+    return Solution(use, error, float(np.sqrt(square / max(1, len(values)))), np.sqrt(matrix.T @ left**2 / parts))
+
+
+def calibrated(
+    samples: Intervals, kernels: Intervals, group: Ints, groups: int, courses: Sequence[tuple[str, Floats]], busy: str
+) -> Offset:
+    """Return the offset at which samples agree best with the kernels, by the first course that tells one.
+
+    `courses` are counters by name with their samples. That of the name `busy` is compared with whether any kernel ran:
+    where they follow each other without a gap it has no course. Any other is compared with what groups of kernels use.
+    """
+    from scipy import sparse
+
+    few = samples.first(_MOST_CALIBRATED)
+    near = int(np.searchsorted(kernels.start_ns, few.end_ns[-1] + REACH_NS)) if len(few) else 0
+    kernels, group = kernels.first(near), group[:near]
+    if not near:
+        return Offset(0, None)
+    ran = _busy_until(kernels)
+
+    def by_busy(shift_ns: int) -> Any:
+        fraction = _fraction(few.shifted(shift_ns), ran)
+        return sparse.csr_matrix(np.stack([fraction, 1 - fraction], axis=1))
+
+    def by_use(shift_ns: int) -> Any:
+        return shares(few.shifted(shift_ns), kernels, group, groups)
+
+    for name, course in courses:
+        found = _best(by_busy if name == busy else by_use, course[: len(few)])
+        if found is not None:
+            return Offset(found, name)
+    return Offset(0, None)
+
+
+def _best(columns_at: Callable[[int], Any], values: Floats) -> int | None:
+    """Return the shift with the least residual, None where no shift explains the values, or the one at the edge."""
+    if not len(values) or values.std() < _LEAST_DEVIATION:
+        return None
+    total = float(((values - values.mean()) ** 2).sum())
+
+    def unexplained(shift_ns: int) -> float:
+        columns = columns_at(shift_ns)
+        normal = (columns.T @ columns).toarray()
+        normal[np.diag_indices(len(normal))] += _RANK * max(normal.trace(), _RANK)
+        use = np.linalg.solve(normal, columns.T @ values)
+        return float(((values - columns @ use) ** 2).sum()) / total
+
+    coarse = list(range(-REACH_NS, REACH_NS + 1, _COARSE_NS))
+    middle = min(coarse, key=unexplained)
+    if abs(middle) == REACH_NS:
+        return None
+    best = min(range(middle - _COARSE_NS, middle + _COARSE_NS + 1, _FINE_NS), key=unexplained)
+    return best if unexplained(best) <= 1 - _LEAST_EXPLAINED else None

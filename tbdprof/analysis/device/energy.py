@@ -1,0 +1,207 @@
+"""What training costs in energy, from the clean windows: by the device's counter, and by its power over time.
+
+The counter is the figure where there is one; it moves on in steps of 20 to 100 ms, so a short window tells none. Power
+integrated over time (trapezoid) is beside it as a check. Seed 002's figure (section 3.3, table 6) is the average of the
+samples of power, divided by the units of work in a second.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.device.samples import Bounds, Samples, bounds_of, samples_of
+from tbdprof.analysis.time.time_blocks import Floats, ratio_interval
+from tbdprof.facts.counters import ENERGY, POWER
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.windows import CLEAN
+
+LEAST_SECONDS = 2.0  # a window shorter than this tells no energy
+COVERED = 0.99  # share of a window that samples must reach over
+STEADY_SECONDS = 60.0
+CUT_SECONDS = 5.0
+THE_GPU, THE_MODULE = "the GPU", "the whole module, its CPU and memory included"
+_MODULES = ("GH200", "GB200", "GB300")  # a GPU and a CPU in one; seen on a GH200 (zeus, pull request 172)
+APART = 0.05  # counter and integrated power that differ by more than this deserve a mark
+INSTANT, AVERAGED, MIXED = "of an instant", "averages of the second before", "partly averages of the second before"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowEnergy:
+    """A window's energy, in two ways; None: its samples do not tell it."""
+
+    seconds: float
+    units: float  # of the whole steps in it
+    counter_joules: float | None
+    power_joules: float | None  # power integrated over time
+
+    @property
+    def ratio(self) -> float | None:
+        """Return the counter's energy over that of the integrated power."""
+        if self.counter_joules is None or not self.power_joules:
+            return None
+        return self.counter_joules / self.power_joules
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """The samples of power in the clean windows."""
+
+    mean_watts: float
+    least_watts: float
+    most_watts: float
+    kind: str  # of what the samples are
+    period_s: float | None  # between two, None: there is one
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """What the clean windows took."""
+
+    windows: tuple[WindowEnergy, ...]  # those long enough
+    source: str | None  # of `joules_per_unit`: "counter" or "power"
+    covers: str | None  # what that is the energy of, None: there is none
+    joules_per_unit: float | None
+    interval: tuple[float, float] | None  # 95 %, from the windows
+    watts: float | None  # the same energy over the time it took
+    power: Power | None
+    joules_per_unit_of_average_power: float | None  # seed 002's
+
+    @property
+    def is_apart(self) -> bool:
+        """Tell whether the counter and the integrated power differ by more than a twentieth."""
+        return self.ratio is not None and abs(self.ratio - 1) > APART
+
+    @property
+    def ratio(self) -> float | None:
+        """Return the counter's energy over that of the integrated power, over the windows that have both."""
+        both = [
+            (each.counter_joules, each.power_joules)
+            for each in self.windows
+            if each.counter_joules is not None and each.power_joules
+        ]
+        return sum(counter for counter, _ in both) / sum(power for _, power in both) if both else None
+
+
+def energy(recording: Recording) -> Energy | None:
+    """Return the energy of the clean windows, None where neither power nor energy was sampled in any."""
+    clean = [window for window in recording.named(CLEAN) if bounds_of(window) is not None]
+    power = _power(recording, clean)
+    if power is None and not any(len(samples_of(recording, window, ENERGY)) for window in clean):
+        return None
+    measured = tuple(each for window in clean if (each := _measured(recording, window)) is not None)
+    source, joules, units, seconds = _told(measured)
+    has_units = len(joules) > 0 and bool((units > 0).all())
+    return Energy(
+        windows=measured,
+        source=source,
+        covers=_covers(source, recording.run.device_name),
+        joules_per_unit=float(joules.sum() / units.sum()) if has_units else None,
+        interval=ratio_interval(joules, units) if has_units else None,
+        watts=float(joules.sum() / seconds.sum()) if len(joules) else None,
+        power=power,
+        joules_per_unit_of_average_power=_of_average_power(power, clean),
+    )
+
+
+def counter_against_power(
+    recording: Recording, window: Window, *, cut_s: float = CUT_SECONDS, least_s: float = STEADY_SECONDS
+) -> WindowEnergy | None:
+    """Return both energies of a long steady window without its two ends; None: less than `least_s` is left."""
+    bounds = bounds_of(window)
+    if bounds is None:
+        return None
+    inside = (bounds[0] + round(cut_s * 1e9), bounds[1] - round(cut_s * 1e9))
+    return _between(recording, window, inside) if inside[1] - inside[0] >= least_s * 1e9 else None
+
+
+def grown(samples: Samples, bounds: Bounds) -> float | None:
+    """Return how much a growing counter grew between two times; None: its samples do not reach so far, or it fell."""
+    if not _reach(samples, bounds) or (np.diff(samples.value) < 0).any():
+        return None
+    begun, ended = np.interp(bounds, samples.time_ns, samples.value)
+    return float(ended - begun)
+
+
+def integrated(samples: Samples, bounds: Bounds) -> float | None:
+    """Return a value's integral over the seconds between two times, by trapezoids; None: not sampled so far."""
+    if not _reach(samples, bounds):
+        return None
+    inside = samples.time_ns[samples.within(bounds)]
+    times = np.unique(np.concatenate([[bounds[0]], inside, [bounds[1]]]))
+    values = np.interp(times, samples.time_ns, samples.value)
+    return float(((values[1:] + values[:-1]) / 2 * np.diff(times)).sum() / 1e9)
+
+
+def _reach(samples: Samples, bounds: Bounds) -> bool:
+    """Tell whether samples reach over a stretch, but for a hundredth of it."""
+    if len(samples) < 2:
+        return False
+    covered = min(int(samples.time_ns[-1]), bounds[1]) - max(int(samples.time_ns[0]), bounds[0])
+    return covered >= COVERED * (bounds[1] - bounds[0])
+
+
+def _measured(recording: Recording, window: Window) -> WindowEnergy | None:
+    bounds = bounds_of(window)
+    if bounds is None or bounds[1] - bounds[0] < LEAST_SECONDS * 1e9:
+        return None
+    return _between(recording, window, bounds)
+
+
+def _between(recording: Recording, window: Window, bounds: Bounds) -> WindowEnergy:
+    steps = window.table("step")
+    inside = steps[(steps["start_ns"] >= bounds[0]) & (steps["end_ns"] <= bounds[1])]
+    return WindowEnergy(
+        seconds=(bounds[1] - bounds[0]) / 1e9,
+        units=float(inside["units"].sum()),
+        counter_joules=grown(samples_of(recording, window, ENERGY), bounds),
+        power_joules=integrated(samples_of(recording, window, POWER), bounds),
+    )
+
+
+def _told(measured: Sequence[WindowEnergy]) -> tuple[str | None, Floats, Floats, Floats]:
+    """Return where the energy is from, and joules, units and seconds of the windows that tell it."""
+    by_counter = [(each.counter_joules, each.units, each.seconds) for each in measured]
+    by_power = [(each.power_joules, each.units, each.seconds) for each in measured]
+    for source, rows in (("counter", by_counter), ("power", by_power)):
+        told = np.array([row for row in rows if row[0] is not None], np.float64)
+        if len(told):
+            return source, told[:, 0], told[:, 1], told[:, 2]
+    return None, np.zeros(0), np.zeros(0), np.zeros(0)
+
+
+def _covers(source: str | None, device_name: str) -> str | None:
+    """Return what the energy is of: the counter of a GPU that shares its module with a CPU counts both."""
+    if source is None:
+        return None
+    return THE_MODULE if source == "counter" and any(name in device_name for name in _MODULES) else THE_GPU
+
+
+def _power(recording: Recording, windows: Sequence[Window]) -> Power | None:
+    """Return what the samples of power between the first and the last step of each window tell."""
+    pieces = [_within(recording, window) for window in windows]
+    values = np.concatenate([np.zeros(0), *(piece.value for piece in pieces)])
+    if not len(values):
+        return None
+    gaps = np.concatenate([np.zeros(0), *(np.diff(piece.time_ns) for piece in pieces)])
+    averaged = np.concatenate([piece.start_ns >= 0 for piece in pieces])
+    return Power(
+        mean_watts=float(values.mean()),
+        least_watts=float(values.min()),
+        most_watts=float(values.max()),
+        kind=AVERAGED if averaged.all() else MIXED if averaged.any() else INSTANT,
+        period_s=float(np.median(gaps)) / 1e9 if len(gaps) else None,
+    )
+
+
+def _within(recording: Recording, window: Window) -> Samples:
+    found, bounds = samples_of(recording, window, POWER), bounds_of(window)
+    inside = found.within(bounds) if bounds is not None else np.zeros(len(found), bool)
+    return Samples(found.start_ns[inside], found.time_ns[inside], found.value[inside])
+
+
+def _of_average_power(power: Power | None, windows: Sequence[Window]) -> float | None:
+    units = sum(float(window.table("step")["units"].sum()) for window in windows)
+    bounds = [found for window in windows if (found := bounds_of(window)) is not None]
+    seconds = sum(ended - begun for begun, ended in bounds) / 1e9
+    return None if power is None or not units else power.mean_watts * seconds / units

@@ -1,0 +1,186 @@
+"""The levels at which use of the floating-point units is known, side by side, each judged by the one beneath it.
+
+Two quantities that are not one: FLOPs over peak (analytic from the operators' definitions, counted from instructions)
+and the fraction of time a pipe was active (sampled, counted, and the device's own). Only the same are compared.
+Differences are in points: 0.02 is two percentage points. The sampled FP32 pipe is the FMA pipe, an upper bound like the
+counted one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.device.driver import Device
+from tbdprof.analysis.kernels.counted import Counted, CountedKernels, counted
+from tbdprof.analysis.kernels.executions import Kernels, gather
+from tbdprof.analysis.kernels.launches import Key, Launches, by_launch
+from tbdprof.analysis.timing import Timing
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import Peaks
+from tbdprof.facts.windows import COUNTED
+
+LONGEST = 20
+PIPE_BOUND = 0.02
+FLOP_BOUND = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Pipes:
+    """Fractions of the time in which kernels ran, None where they were not told."""
+
+    fp32: float | None = None
+    tensor: float | None = None
+    fp32_low: float | None = None  # of the half that takes FP32 alone
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLevels:
+    """The kernels of one name, grid and block at each level."""
+
+    key: Key
+    seconds: float  # per step
+    share: float  # of all kernels' time
+    is_product: bool
+    analytic_flop: float | None  # FLOPs over peak
+    counted_flop: float | None
+    sampled: Pipes
+    counted: Pipes
+
+    @property
+    def flop_difference(self) -> float | None:
+        """Return analytic minus counted FLOPs over peak; None unless it is a product, whose definition is exact."""
+        return _difference(self.analytic_flop, self.counted_flop) if self.is_product else None
+
+    @property
+    def fp32_difference(self) -> float | None:
+        """Return sampled minus counted activity of the FP32 pipe."""
+        return _difference(self.sampled.fp32, self.counted.fp32)
+
+    @property
+    def tensor_difference(self) -> float | None:
+        """Return sampled minus counted activity of the tensor pipe."""
+        return _difference(self.sampled.tensor, self.counted.tensor)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How many of the longest kernels for which two levels are known have them within a bound."""
+
+    what: str
+    within: int
+    of: int
+    bound: float
+    worst: float  # the largest difference, by size
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The longest kernels at each level, and the whole: means over the time of all kernels a level knows."""
+
+    rows: tuple[KernelLevels, ...]
+    agreements: tuple[Agreement, ...]
+    analytic_flop: float | None  # of the model's products over active time
+    counted_flop: float | None  # of all FLOPs over active time
+    sampled: Pipes
+    counted: Pipes
+    device: Pipes  # the driver's own, divided by the time it was busy
+
+
+def judged(
+    recording: Recording, timing: Timing | None, sampled: Mapping[Key, Pipes], device: Pipes
+) -> tuple[Counted | None, Levels | None]:
+    """Return what was counted of a run's step, and all levels of its longest kernels beside each other."""
+    if timing is None or not (sampled or recording.named(COUNTED)):
+        return None, None
+    kernels, spent, use = gather(recording), timing.step_time, timing.utilization.flop
+    exact = counted(recording, kernels, spent.busy * spent.step_seconds)
+    analytic = None if use is None else use.value
+    return exact, levels(kernels, recording.run.peaks, exact, sampled, device, analytic)
+
+
+def levels(
+    kernels: Kernels | None,
+    peaks: Peaks | None,
+    exact: Counted | None,
+    sampled: Mapping[Key, Pipes],
+    device: Pipes,
+    analytic_flop: float | None = None,
+) -> Levels | None:
+    """Return what is known at each level of the longest kernels; None: neither counted nor sampled is there."""
+    if kernels is None or not len(kernels) or (exact is None and not sampled):
+        return None
+    groups = by_launch(kernels)
+    told = {} if exact is None else {each.key: each for each in exact.kernels}
+    places = sorted(np.flatnonzero(~groups.is_transfer).tolist(), key=lambda place: -groups.seconds[place])
+    every = [_row(groups, place, peaks, told.get(groups.keys[place]), sampled) for place in places]
+    rows = every[:LONGEST]
+    return Levels(
+        rows=tuple(rows),
+        agreements=tuple(_agreements(rows)),
+        analytic_flop=analytic_flop,
+        counted_flop=None if exact is None else exact.flop_utilization,
+        sampled=_means(every, lambda row: row.sampled),
+        counted=_means(every, lambda row: row.counted),
+        device=device,
+    )
+
+
+def of_device(device: Device | None) -> Pipes:
+    """Return the driver's figures of the kernels windows, which are over elapsed time, over the time it was busy."""
+    gpm = None if device is None else device.gpm.get("kernels")
+    if gpm is None or not gpm.busy:
+        return Pipes()
+    return Pipes(gpm.fp32_while_busy, None if gpm.tensor is None else gpm.tensor / gpm.busy)
+
+
+def _row(
+    groups: Launches, place: int, peaks: Peaks | None, exact: CountedKernels | None, sampled: Mapping[Key, Pipes]
+) -> KernelLevels:
+    return KernelLevels(
+        key=groups.keys[place],
+        seconds=float(groups.seconds[place]),
+        share=float(groups.share[place]),
+        is_product=bool(groups.is_product[place]),
+        analytic_flop=_analytic(groups, place, peaks),
+        counted_flop=None if exact is None else exact.flop_utilization,
+        sampled=sampled.get(groups.keys[place], Pipes()),
+        counted=Pipes() if exact is None else Pipes(exact.fp32_pipe, exact.tensor_pipe),
+    )
+
+
+def _analytic(groups: Launches, place: int, peaks: Peaks | None) -> float | None:
+    precision, of_product = groups.precision[place], bool(groups.of_product[place])
+    peak = None if peaks is None else peaks.of(precision, product=of_product)
+    seconds, flops = float(groups.counted_seconds[place]), float(groups.flops[place])
+    return flops / (peak * seconds) if peak and seconds and flops == flops else None
+
+
+def _agreements(rows: Sequence[KernelLevels]) -> list[Agreement]:
+    asked = (
+        ("FP32 pipe, sampled against counted", PIPE_BOUND, [row.fp32_difference for row in rows]),
+        ("tensor pipe, sampled against counted", PIPE_BOUND, [row.tensor_difference for row in rows]),
+        ("FLOPs of products, analytic against counted", FLOP_BOUND, [row.flop_difference for row in rows]),
+    )
+    return [found for each in asked if (found := _agreement(*each)) is not None]
+
+
+def _agreement(what: str, bound: float, differences: Sequence[float | None]) -> Agreement | None:
+    known = [each for each in differences if each is not None]
+    if not known:
+        return None
+    within = sum(abs(each) <= bound for each in known)
+    return Agreement(what, within, len(known), bound, max(known, key=abs))
+
+
+def _means(rows: Sequence[KernelLevels], of: Callable[[KernelLevels], Pipes]) -> Pipes:
+    def mean(part: str) -> float | None:
+        known = [(row.seconds, value) for row in rows if (value := getattr(of(row), part)) is not None]
+        total = sum(seconds for seconds, _ in known)
+        return sum(seconds * value for seconds, value in known) / total if total else None
+
+    return Pipes(mean("fp32"), mean("tensor"), mean("fp32_low"))
+
+
+def _difference(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other

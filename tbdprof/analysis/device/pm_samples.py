@@ -1,0 +1,59 @@
+"""The samples of hardware counters taken beside a kernels window, as columns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.device.attribution import Intervals
+from tbdprof.analysis.time.time_blocks import Floats, settled
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import SAMPLE, Table
+from tbdprof.facts.windows import SAMPLED
+
+_PREFIX = "pm_"  # of the names of these counters
+_NOWHERE = -2  # no text has this index
+
+
+@dataclass(frozen=True, slots=True)
+class PmSamples:
+    """One entry a sample, in the order of time; they do not overlap."""
+
+    times: Intervals
+    columns: Mapping[str, Floats]  # by counter; nan: not told
+
+
+def pm_samples(recording: Recording) -> PmSamples | None:
+    """Return the samples that lie within the counted steps of the sampled windows, None where there is none."""
+    places = {recording.strings[index]: index for index in range(len(recording.strings))}
+    counters = {name: index for name, index in places.items() if name.startswith(_PREFIX)}
+    device = places.get(recording.run.device, _NOWHERE)
+    pieces = [np.zeros(0, SAMPLE)]
+    for window in recording.named(SAMPLED):
+        steps, rows = settled(window.table("step")), window.table("sample")
+        if len(steps):
+            inside = (rows["start_ns"] >= steps["start_ns"][0]) & (rows["time_ns"] <= steps["end_ns"][-1])
+            mine = inside & (rows["device"] == device) & (rows["start_ns"] < rows["time_ns"])
+            pieces.append(rows[mine & np.isin(rows["counter"], list(counters.values()))])
+    return _columns(np.concatenate(pieces), counters)
+
+
+def told(recording: Recording, counter: str) -> list[float]:
+    """Return what the sampler tells of itself in each sampled window."""
+    return [
+        float(row["value"])
+        for window in recording.named(SAMPLED)
+        for row in window.table("sample")[window.table("sample")["start_ns"] < 0]
+        if recording.strings[int(row["counter"])] == counter
+    ]
+
+
+def _columns(rows: Table, counters: Mapping[str, int]) -> PmSamples | None:
+    start, first, place = np.unique(rows["start_ns"], return_index=True, return_inverse=True)
+    columns = {}
+    for name, index in counters.items():
+        mine = rows["counter"] == index
+        if mine.any():
+            columns[name] = np.full(len(start), np.nan)
+            columns[name][place[mine]] = rows["value"][mine]
+    return PmSamples(Intervals(start, rows["time_ns"][first]), columns) if columns else None

@@ -1,0 +1,278 @@
+"""The sampled level: hardware counters sampled beside a kernels window, by kernel and over the whole window.
+
+Fractions are of a pipe's active cycles over elapsed ones, not of FLOPs over the peak's: code that adds and never
+multiplies keeps the FP32 pipe busy and reaches half its FLOPs. That pipe takes integer arithmetic too, so its use is an
+upper bound; the half of it that takes FP32 alone gives the lower one (`LITE_PART` of what that half did).
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from tbdprof.analysis.device.attribution import Intervals, Offset, Solution, calibrated, covered, shares, solve
+from tbdprof.analysis.device.levels import Pipes
+from tbdprof.analysis.device.pm_samples import PmSamples, pm_samples, told
+from tbdprof.analysis.kernels.executions import Kernels, gather
+from tbdprof.analysis.kernels.launches import Key, Launches, by_launch
+from tbdprof.analysis.memory.blocks import Ints
+from tbdprof.analysis.time.time_blocks import Floats
+from tbdprof.facts.counters import (
+    PM_BUSY,
+    PM_CLOCK,
+    PM_DRAM,
+    PM_FP32,
+    PM_FP32_LITE,
+    PM_LOST,
+    PM_RESIDUAL,
+    PM_SM_ACTIVE,
+    PM_TENSOR,
+    PM_WARPS,
+)
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import Phase
+from tbdprof.facts.windows import SAMPLED
+
+ATTRIBUTED = (PM_FP32, PM_FP32_LITE, PM_TENSOR, PM_DRAM, PM_SM_ACTIVE)
+COURSES = (PM_BUSY, PM_FP32, PM_TENSOR, PM_DRAM)  # in the order in which the clocks' offset is looked for
+LITE_PART = 0.5  # of the FP32 pipe's width, on every chip that tells of its halves (GA102 and later)
+LEAST_SAMPLES = 10
+MOST_ERROR = 0.05  # a use whose standard error is larger is not told
+MOST_GROUPS = 400  # the longest; what is left is one group, and has no use of its own
+NOISE = 3.0  # standard errors that a use above 1 may be due to
+NO_KERNELS = (
+    "the counters were sampled, but no kernel was recorded beside them: "
+    "PM sampling may silence the records of the framework's profiler on this driver"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A fraction of the time, its standard error as the fit tells it, and how far samples are from the fit there."""
+
+    value: float
+    error: float
+    residual: float  # root of the mean square over the samples in which the kernels have a part, by that part
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How much kernels used of the device while they ran, None what is not told."""
+
+    fp32: Estimate | None = None  # of the whole pipe, integer arithmetic included: an upper bound
+    fp32_low: Estimate | None = None
+    tensor: Estimate | None = None
+    dram: Estimate | None = None
+    sm_active: Estimate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SampledKernels:
+    """The kernels of one name, grid and block."""
+
+    key: Key
+    calls: float  # per step
+    seconds: float  # per step
+    share: float  # of all kernels' time
+    use: Use
+    samples: int  # in which one of them has a part
+    covered: float  # of their time that is sampled
+    reason: str | None  # why nothing of their use is told
+
+
+@dataclass(frozen=True, slots=True)
+class NamedUse:
+    """The use of the kernels of one name and phase, by those that have one: means over their time."""
+
+    use: Use
+    samples: int
+    covered: float  # share of their time that those are
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What was sampled; without kernels the whole window's means alone, with the reason."""
+
+    samples: int
+    interval_ns: int
+    lost: int | None
+    residual_ns: float | None  # of the clocks' conversion, as the sampler tells it
+    elapsed: Mapping[str, float]  # means by counter
+    while_busy: Mapping[str, float]  # over the time in which kernels ran, or else the device says it was busy
+    reason: str | None = None
+    busy: float | None = None  # of the sampled time, by kernels
+    offset: Offset | None = None
+    residuals: Mapping[str, float] = field(default_factory=dict)  # of the fit, by counter
+    kernels: tuple[SampledKernels, ...] = ()  # the longest first
+    by_name: Mapping[tuple[str, str], NamedUse] = field(default_factory=dict)  # by name and phase
+    violations: tuple[str, ...] = ()
+
+
+def measure(recording: Recording) -> Sampled | None:
+    """Return what was sampled in the counted steps of the sampled windows, None where nothing was."""
+    found = pm_samples(recording)
+    if found is None:
+        return None
+    kernels = gather(recording, SAMPLED)
+    if kernels is None or not len(kernels):
+        return _whole(recording, found, found.columns.get(PM_BUSY), NO_KERNELS)
+    return _attributed(recording, found, kernels)
+
+
+def pipes(found: Sampled | None) -> dict[Key, Pipes]:
+    """Return the use of the pipes by name, grid and block, of the kernels that have one."""
+    kernels = () if found is None else found.kernels
+    return {
+        each.key: Pipes(_value(each.use.fp32), _value(each.use.tensor), _value(each.use.fp32_low))
+        for each in kernels
+        if each.reason is None
+    }
+
+
+def _value(found: Estimate | None) -> float | None:
+    return None if found is None else found.value
+
+
+def _whole(recording: Recording, found: PmSamples, ran: Floats | None, reason: str | None = None) -> Sampled:
+    """Return the means over the whole window; `ran` is the fraction of each sample in which it was busy."""
+    length, lost = found.times.lengths, told(recording, PM_LOST)
+    elapsed, while_busy = dict[str, float](), dict[str, float]()
+    for name, column in found.columns.items():
+        known = np.isfinite(column) if ran is None else np.isfinite(column) & np.isfinite(ran)
+        if not known.any():
+            continue
+        elapsed[name] = float(np.average(column[known], weights=length[known]))
+        time_busy = 0.0 if ran is None else float((ran * length)[known].sum())
+        if time_busy and name not in (PM_BUSY, PM_CLOCK, PM_WARPS):
+            while_busy[name] = float((column * length)[known].sum()) / time_busy
+    return Sampled(
+        samples=len(found.times),
+        interval_ns=int(np.median(length)),
+        lost=int(sum(lost)) if lost else None,
+        residual_ns=max(told(recording, PM_RESIDUAL), default=None),
+        elapsed=elapsed,
+        while_busy=while_busy,
+        reason=reason,
+    )
+
+
+def _attributed(recording: Recording, found: PmSamples, kernels: Kernels) -> Sampled:
+    launches = by_launch(kernels)
+    group, longest = _grouped(launches)
+    ran = Intervals(kernels.start_ns, kernels.end_ns)
+    groups = min(len(launches.keys), MOST_GROUPS + 1)
+    courses = [(name, found.columns[name]) for name in COURSES if name in found.columns]
+    whole = [each for each in courses if np.isfinite(each[1]).all()]
+    offset = calibrated(found.times, ran, group, groups, whole, PM_BUSY)
+    times = found.times.shifted(offset.shift_ns)
+    matrix, busy = shares(times, ran, group, groups), covered(times, ran)
+    solved = {name: _solved(matrix, found.columns[name]) for name in ATTRIBUTED if name in found.columns}
+    touched, sampled_s = np.diff(matrix.tocsc().indptr), (matrix.T @ times.lengths) / 1e9
+    rows = [
+        _row(launches, launch, place, int(touched[place]), float(sampled_s[place]) / kernels.steps, solved)
+        for place, launch in enumerate(longest.tolist())
+    ]
+    return replace(
+        _whole(recording, found, busy),
+        busy=float(np.average(busy, weights=times.lengths)),
+        offset=offset,
+        residuals={name: solution.residual for name, solution in solved.items()},
+        kernels=tuple(rows),
+        by_name=_by_name(kernels, group, rows),
+        violations=tuple(_violations(rows)),
+    )
+
+
+def _grouped(launches: Launches) -> tuple[Ints, Ints]:
+    """Return each kernel's group, the longest first, and which launches have one; the rest share the last group."""
+    order = np.argsort(-launches.seconds, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    group: Ints = np.minimum(place, MOST_GROUPS)[launches.of_kernel]
+    return group, order[:MOST_GROUPS]
+
+
+def _solved(matrix: Any, column: Floats) -> Solution:
+    told = np.isfinite(column)
+    return solve(matrix if told.all() else matrix[np.flatnonzero(told)], column[told])
+
+
+def _row(
+    launches: Launches, launch: int, place: int, samples: int, sampled_s: float, solved: Mapping[str, Solution]
+) -> SampledKernels:
+    use = Use() if samples < LEAST_SAMPLES else _use(solved, place)
+    seconds = float(launches.seconds[launch])
+    return SampledKernels(
+        key=launches.keys[launch],
+        calls=float(launches.calls[launch]),
+        seconds=seconds,
+        share=float(launches.share[launch]),
+        use=use,
+        samples=samples,
+        covered=sampled_s / seconds if seconds else 0.0,
+        reason=None if use != Use() else _reason(samples, place, solved),
+    )
+
+
+def _use(solved: Mapping[str, Solution], place: int) -> Use:
+    def told(counter: str, part: float = 1.0) -> Estimate | None:
+        solution = solved.get(counter)
+        if solution is None or solution.error[place] > MOST_ERROR:
+            return None
+        found = (solution.use[place], solution.error[place], solution.residuals[place])
+        return Estimate(*(part * float(each) for each in found))
+
+    return Use(told(PM_FP32), told(PM_FP32_LITE, LITE_PART), told(PM_TENSOR), told(PM_DRAM), told(PM_SM_ACTIVE))
+
+
+def _reason(samples: int, place: int, solved: Mapping[str, Solution]) -> str:
+    """Say why no use is told."""
+    least = min((float(solution.error[place]) for solution in solved.values()), default=np.inf)
+    if samples < LEAST_SAMPLES:
+        return f"too short or too rare: it has a part in {samples} samples"
+    if not np.isfinite(least):
+        return "always beside the same others: samples cannot tell them apart"
+    return f"too short or too rare: its use is uncertain by {100 * least:.0f} points"
+
+
+def _by_name(kernels: Kernels, group: Ints, rows: Sequence[SampledKernels]) -> dict[tuple[str, str], NamedUse]:
+    """Return the uses by name and phase, each kernel counting by its time."""
+    codes, code = np.unique(kernels.name.astype(np.int64) * len(Phase) + kernels.phase, return_inverse=True)
+    width = len(rows) + 1
+    spent = np.bincount(code * width + np.minimum(group, len(rows)), kernels.own_ns, len(codes) * width)
+    found = {}
+    for name, times in zip(codes.tolist(), spent.reshape(len(codes), width), strict=True):
+        parts = [(rows[place], float(times[place])) for place in np.flatnonzero(times[:-1])]
+        told = [(row, time) for row, time in parts if row.reason is None]
+        if told:
+            key = kernels.strings[name // len(Phase)], Phase(name % len(Phase)).name.lower()
+            covers = sum(time for _, time in told) / float(times.sum())
+            found[key] = NamedUse(_mean(told), sum(row.samples for row, _ in told), covers)
+    return found
+
+
+def _mean(parts: Sequence[tuple[SampledKernels, float]]) -> Use:
+    """Return the mean of several uses over their time."""
+
+    def mean(name: str) -> Estimate | None:
+        known = [(each, time) for row, time in parts if (each := getattr(row.use, name)) is not None]
+        total = sum(time for _, time in known)
+        if not total:
+            return None
+        value = sum(each.value * time for each, time in known) / total
+        error = math.sqrt(sum((each.error * time / total) ** 2 for each, time in known))
+        return Estimate(value, error, math.sqrt(sum(each.residual**2 * time for each, time in known) / total))
+
+    return Use(*(mean(each.name) for each in fields(Use)))
+
+
+def _violations(rows: Sequence[SampledKernels]) -> Iterator[str]:
+    """Yield what cannot be: a use above all there is, by more than its error explains."""
+    for row in rows:
+        for each in fields(Use):
+            told = getattr(row.use, each.name)
+            if told is not None and told.value - NOISE * told.error > 1:
+                what = each.name.replace("_", " ")
+                yield f"{what} of {row.key[0]} is sampled at {100 * told.value:.1f} %: more than there is"

@@ -1,0 +1,80 @@
+"""Why nothing of the sampled level is told, or not all of it, and what the driver's own word stands in for."""
+
+from tbdprof.analysis.device.levels import Pipes
+from tbdprof.analysis.device.sampled import Sampled
+from tbdprof.analysis.missing import GPU_ONLY, ONE_BLOCK
+from tbdprof.analysis.time.throughput import Overhead
+from tbdprof.facts.counters import (
+    PM_BUSY,
+    PM_CLOCK,
+    PM_DRAM,
+    PM_FP32,
+    PM_FP32_LITE,
+    PM_SM_ACTIVE,
+    PM_TENSOR,
+    PM_WARPS,
+)
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.windows import SAMPLED
+
+NO_WINDOW = "no sampled window was recorded"
+NO_SAMPLES = "no sample lies within the counted steps of the sampled window"
+NO_OFFSET = (
+    "the clocks of samples and of kernels could not be compared, and are taken to agree: "
+    "an offset of 50 µs makes a use wrong by some 7 points"
+)
+PIPES = ("utilization.fp32_pipe", "utilization.tensor_pipe")
+# The means over the whole window by their names in the report, and the counter each is of.
+ELAPSED = {"device_busy": PM_BUSY, "warps": PM_WARPS, "sm_clock_hz": PM_CLOCK}
+WHILE_BUSY = {"fp32_pipe": PM_FP32, "tensor_pipe": PM_TENSOR, "dram": PM_DRAM, "sm_active": PM_SM_ACTIVE}
+_UNTOLD = "this device's counters of it were not sampled"
+_NEVER_BUSY = "neither kernels nor the device's own word tell when it was busy"
+_NOT_SAID = "the sampler did not tell it"
+_NEIGHBOURS = "needs a sampled window with more than the block that settles, beside a clean one"
+
+
+def without_sampled(
+    recording: Recording, found: Sampled | None, overhead: Overhead | None, device: Pipes
+) -> dict[str, str]:
+    """Return the reason for what the sampled windows do not tell; `device` has the driver's own word on the pipes."""
+    untold = [path for path, known in zip(PIPES, told(found, device), strict=True) if known is None]
+    if recording.run.device == "cpu":
+        return dict.fromkeys((SAMPLED, "overhead.sampled_window", *untold), GPU_ONLY)
+    none = recording.missing.get(SAMPLED) or (NO_SAMPLES if recording.named(SAMPLED) else NO_WINDOW)
+    reasons = dict.fromkeys(untold, none if found is None else _UNTOLD)
+    if found is None or PM_FP32_LITE not in found.while_busy:
+        reasons[f"{PIPES[0]}.low"] = none if found is None else _UNTOLD
+    if overhead is None:
+        reasons["overhead.sampled_window"] = none if found is None else _NEIGHBOURS
+    elif overhead.interval is None:
+        reasons["overhead.sampled_window.ci95"] = ONE_BLOCK
+    return reasons | ({SAMPLED: none} if found is None else _not_all(found))
+
+
+def _not_all(found: Sampled) -> dict[str, str]:
+    """Return the reason for what is null of what was sampled."""
+    means = {f"elapsed.{name}": _UNTOLD for name, counter in ELAPSED.items() if counter not in found.elapsed}
+    for name, counter in (*WHILE_BUSY.items(), ("fp32_pipe_low", PM_FP32_LITE)):
+        if counter not in found.while_busy:
+            means[f"while_busy.{name}"] = _NEVER_BUSY if counter in found.elapsed else _UNTOLD
+    own = {"lost": found.lost, "clock_residual_s": found.residual_ns}
+    means |= {name: _NOT_SAID for name, value in own.items() if value is None}
+    if found.reason is not None:
+        means |= dict.fromkeys(("kernels", "kernels_busy", "offset"), found.reason)
+    elif found.offset is not None and found.offset.found_by is None:
+        means["offset"] = NO_OFFSET
+    return {f"sampled.{name}": reason for name, reason in means.items()}
+
+
+def told(found: Sampled | None, device: Pipes) -> tuple[tuple[float, str] | None, tuple[float, str] | None]:
+    """Return the use of the FP32 and of the tensor pipe while kernels ran, each with its level, None where not told."""
+    use = {} if found is None else found.while_busy
+    own = {PM_FP32: device.fp32, PM_TENSOR: device.tensor}
+
+    def level(counter: str) -> tuple[float, str] | None:
+        if counter in use:
+            return use[counter], SAMPLED
+        value = own[counter]
+        return None if value is None else (value, "device")
+
+    return level(PM_FP32), level(PM_TENSOR)

@@ -1,0 +1,77 @@
+"""The samples of a counter in a window, and their mean over a stretch of time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.memory.blocks import Bools, Ints
+from tbdprof.analysis.time.time_blocks import Floats, settled
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.windows import KERNELS, SAMPLED
+
+SETTLING = (KERNELS, SAMPLED)  # windows whose first block settles
+
+Bounds = tuple[int, int]  # in nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """One entry a sample of the run's device, in the order of time."""
+
+    start_ns: Ints  # -1: the value is of the instant `time_ns`
+    time_ns: Ints
+    value: Floats
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.time_ns)
+
+    def within(self, bounds: Bounds) -> Bools:
+        """Tell which were taken between two times."""
+        return (self.time_ns >= bounds[0]) & (self.time_ns <= bounds[1])
+
+    def weights(self, bounds: Bounds) -> Floats:
+        """Return what each tells of the time between two: nanoseconds of its stretch; instants count alike.
+
+        Where a counter has stretches, its instants (from an instrument that took another's place) count nothing.
+        """
+        if not (self.start_ns >= 0).any():
+            return self.within(bounds).astype(np.float64)
+        overlap = np.minimum(self.time_ns, bounds[1]) - np.maximum(self.start_ns, bounds[0])
+        return np.where(self.start_ns >= 0, np.maximum(overlap, 0), 0).astype(np.float64)
+
+
+def samples_of(recording: Recording, window: Window, counter: str) -> Samples:
+    """Return the samples of a counter in a window."""
+    rows = window.table("sample")
+    named = [int(text) for text in np.unique(rows["counter"]) if recording.strings[int(text)] == counter]
+    device = [int(text) for text in np.unique(rows["device"]) if recording.strings[int(text)] == recording.run.device]
+    kept = rows[np.isin(rows["counter"], named) & np.isin(rows["device"], device)]
+    kept = kept[np.argsort(kept["time_ns"], kind="stable")]
+    return Samples(kept["start_ns"], kept["time_ns"], kept["value"])
+
+
+def bounds_of(window: Window) -> Bounds | None:
+    """Return when a window's counted steps began and ended, None where there are none."""
+    steps = window.table("step")
+    steps = settled(steps) if window.name in SETTLING else steps
+    return (int(steps["start_ns"].min()), int(steps["end_ns"].max())) if len(steps) else None
+
+
+def gathered(recording: Recording, name: str, counter: str) -> tuple[Floats, Floats]:
+    """Return the values of a counter in all windows of a name and their weights, without those that weigh nothing."""
+    values, weights = [np.zeros(0)], [np.zeros(0)]
+    for window in recording.named(name):
+        bounds = bounds_of(window)
+        if bounds is not None:
+            found = samples_of(recording, window, counter)
+            values.append(found.value)
+            weights.append(found.weights(bounds))
+    value, weight = np.concatenate(values), np.concatenate(weights)
+    return value[weight > 0], weight[weight > 0]
+
+
+def mean(recording: Recording, name: str, counter: str) -> float | None:
+    """Return the mean of a counter over the counted steps of all windows of a name, None without a sample in them."""
+    values, weights = gathered(recording, name, counter)
+    return float(np.average(values, weights=weights)) if len(values) else None

@@ -1,0 +1,44 @@
+"""What the instrument that told of a GPU's kernels tells of itself: records lost, and how far its clock may be off."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.missing import GPU_ONLY, NO_WINDOW
+from tbdprof.facts.counters import CLOCK_RESIDUAL, LOST
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import SAMPLE
+from tbdprof.facts.windows import KERNELS
+
+UNTOLD = "no kernel was told in the kernels windows"
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """Of the kernels windows together."""
+
+    lost: int  # records that the instrument says or shows that it lost
+    residual_ns: float  # the largest
+
+
+def traced(recording: Recording) -> Traced | None:
+    """Return it, None where no instrument told of a GPU's kernels."""
+    lost, residuals = (list(_values(recording, counter)) for counter in (LOST, CLOCK_RESIDUAL))
+    return Traced(int(sum(lost)), max(residuals)) if lost and residuals else None
+
+
+def without_traced(recording: Recording, found: Traced | None) -> dict[str, str]:
+    """Return the reason why it is not there."""
+    if found is not None:
+        return {}
+    if recording.run.device == "cpu":
+        return {"records": GPU_ONLY}
+    return {"records": recording.missing.get("kernels", UNTOLD if recording.named(KERNELS) else NO_WINDOW)}
+
+
+def _values(recording: Recording, counter: str) -> Iterator[float]:
+    for window in recording.named(KERNELS):
+        rows = window.table("sample") if len(window.table("kernel")) else np.zeros(0, SAMPLE)
+        named = [int(text) for text in np.unique(rows["counter"]) if recording.strings[int(text)] == counter]
+        yield from rows["value"][np.isin(rows["counter"], named)].tolist()

@@ -1,0 +1,1 @@
+"""What ran, how many FLOPs it did, and how well it used the device."""

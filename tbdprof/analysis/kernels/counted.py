@@ -1,0 +1,229 @@
+"""What Nsight Compute counted of one step, told of the kernels of the kernels windows.
+
+A counted launch belongs to kernels as `analysis.kernels.matching` says. Counts are exact, but durations under the tool
+are not those of training: utilization is counted FLOPs over the kernels windows' time × peak. FLOPs of FP32 are
+2 × fused multiply-adds + additions + multiplications (`flop_count_sp` of NVIDIA's table of metrics); fractions of the
+pipes are of the launch's time under the tool, where it ran alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.kernels.executions import Kernels
+from tbdprof.analysis.kernels.launches import Key, Launches, by_launch
+from tbdprof.analysis.kernels.matching import matched
+from tbdprof.analysis.memory.blocks import Ints
+from tbdprof.analysis.time.time_blocks import Floats
+from tbdprof.facts import counters
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import Peaks, Strings
+from tbdprof.facts.windows import COUNTED
+
+MOST = 1.001  # the tool rounds percentages; a count above 1 is an error
+AT_REST = 0.0005  # of a pipe's time; the tool rounds to 0.0001
+_TENSOR_OPS = counters.counted_tensor_ops("")
+
+
+@dataclass(frozen=True, slots=True)
+class CountedKernels:
+    """The kernels of one name, grid and block; FLOPs and bytes are per step, None where they were not told."""
+
+    key: Key
+    calls: float
+    seconds: float  # in the kernels windows
+    share: float  # of all kernels' time
+    launches: int  # counted ones that are theirs
+    fp32_flops: float | None
+    tensor_flops: Mapping[str, float]  # by the type of the operands
+    dram_bytes: float | None
+    fp32_pipe: float | None
+    tensor_pipe: float | None
+    fp32_utilization: float | None
+    tensor_utilization: float | None
+    flop_utilization: float | None  # both; None where tensor cores worked in a type that was not counted
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The counted step: its totals, and what of them is known of each kernel, the longest first."""
+
+    launches: int
+    fp32_flops: float | None
+    tensor_flops: Mapping[str, float]
+    dram_bytes: float | None
+    analytic_flops: (
+        float | None
+    )  # per step of the kernels windows, per-element counts included; None: no kernel has any
+    fp32_utilization: float | None  # over active time
+    tensor_utilization: float | None
+    flop_utilization: float | None
+    kernels: tuple[CountedKernels, ...]
+    unmatched: tuple[Key, ...]  # kernels of the run nobody counted, the longest first
+    unmatched_share: float  # of all kernels' time
+    left_over: int  # counted launches that are of no kernel of the run
+    violations: tuple[str, ...]  # what cannot be
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The counted launches in order: their keys and their values by counter, nan where one was not told."""
+
+    keys: tuple[Key, ...]
+    of_launch: Ints
+    values: Mapping[str, Floats]
+
+    def of(self, counter: str) -> Floats:
+        """Return a counter's value of each launch."""
+        return self.values.get(counter, np.full(len(self.of_launch), np.nan))
+
+    @property
+    def fp32_flops(self) -> Floats:
+        """Return each launch's floating-point operations in FP32."""
+        ffma, fadd, fmul = map(self.of, (counters.COUNTED_FFMA, counters.COUNTED_FADD, counters.COUNTED_FMUL))
+        return 2 * ffma + fadd + fmul
+
+    @property
+    def products_pipe(self) -> Floats:
+        """Return the fraction of each launch's time in which the tensor pipe multiplied matrices."""
+        pairs = np.nan_to_num(self.of(counters.COUNTED_PAIRS_PIPE))  # where it is not told, the pipe does none
+        return self.of(counters.COUNTED_TENSOR_PIPE) - pairs
+
+    @property
+    def tensor_flops(self) -> dict[str, Floats]:
+        """Return each launch's floating-point operations of tensor cores, by the type of the operands."""
+        names = [name for name in self.values if name.startswith(_TENSOR_OPS)]
+        return {name.removeprefix(_TENSOR_OPS): self.values[name] for name in names}
+
+
+def counted(recording: Recording, kernels: Kernels | None, active_seconds: float) -> Counted | None:
+    """Return what was counted of a step in which kernels ran for `active_seconds`; None: nothing was.
+
+    Of several counted steps the last one is taken.
+    """
+    windows = [window for window in recording.named(COUNTED) if len(window.table("kernel"))]
+    if not windows or kernels is None or not len(kernels):
+        return None
+    told, peaks, groups = _told(windows[-1], recording.strings), recording.run.peaks, by_launch(kernels)
+    rows = matched(groups.keys, _in_first_step(groups, kernels), told.keys, told.of_launch)
+    lost = [place for place in _longest_first(groups) if place not in rows and not groups.is_transfer[place]]
+    listed = [_kernels(groups, place, told, rows[place], peaks) for place in _longest_first(groups) if place in rows]
+    fp32, tensor = _sum(told.fp32_flops), _sums(told.tensor_flops)
+    uses = _fp32(fp32, active_seconds, peaks), _tensor(tensor, active_seconds, peaks)
+    products = _weighted(told.products_pipe, told.of(counters.COUNTED_NS))
+    return Counted(
+        launches=len(told.of_launch),
+        fp32_flops=fp32,
+        tensor_flops=tensor,
+        dram_bytes=_sum(told.of(counters.COUNTED_DRAM_BYTES)),
+        analytic_flops=_sum(groups.flops),
+        fp32_utilization=uses[0],
+        tensor_utilization=uses[1],
+        flop_utilization=_both(*uses, tensor, products),
+        kernels=tuple(listed),
+        unmatched=tuple(groups.keys[place] for place in lost),
+        unmatched_share=float(groups.share[lost].sum()),
+        left_over=len(told.of_launch) - len({row for each in rows.values() for row in each.tolist()}),
+        violations=tuple(_violations("the step", *uses)) + tuple(text for each in listed for text in _of(each)),
+    )
+
+
+def _in_first_step(groups: Launches, kernels: Kernels) -> Ints:
+    """Return the groups of the first counted step's kernels, in their order."""
+    chosen: Ints = groups.of_kernel[kernels.step == kernels.step[kernels.step >= 0].min(initial=kernels.steps)]
+    return chosen
+
+
+def _longest_first(groups: Launches) -> list[int]:
+    places: list[int] = np.argsort(-groups.seconds, kind="stable").tolist()
+    return places
+
+
+def _told(window: Window, strings: Strings) -> _Told:
+    kernels, counts = window.table("kernel"), window.table("count")
+    triples, of_launch = np.unique(
+        np.stack([kernels[name] for name in ("name", "grid", "block")], axis=1), axis=0, return_inverse=True
+    )
+    values: dict[str, Floats] = {}
+    for index in np.unique(counts["counter"]):
+        chosen = counts[counts["counter"] == index]
+        column = np.full(len(kernels), np.nan)
+        column[chosen["kernel"]] = chosen["value"]
+        values[strings[int(index)]] = column
+    keys = tuple((strings[int(name)], strings[int(grid)], strings[int(block)]) for name, grid, block in triples)
+    return _Told(keys, of_launch.reshape(-1), values)
+
+
+def _kernels(groups: Launches, place: int, told: _Told, rows: Ints, peaks: Peaks | None) -> CountedKernels:
+    """Return the counts of a group: the mean of its launches' times its calls, fractions weighted by their time."""
+    calls, seconds = float(groups.calls[place]), float(groups.seconds[place])
+    fp32 = _mean(told.fp32_flops[rows], calls)
+    each = {kind: _mean(values[rows], calls) for kind, values in told.tensor_flops.items()}
+    tensor = {kind: value for kind, value in each.items() if value is not None}
+    duration = told.of(counters.COUNTED_NS)[rows]
+    uses = _fp32(fp32, seconds, peaks), _tensor(tensor, seconds, peaks)
+    return CountedKernels(
+        key=groups.keys[place],
+        calls=calls,
+        seconds=seconds,
+        share=float(groups.share[place]),
+        launches=len(rows),
+        fp32_flops=fp32,
+        tensor_flops=tensor,
+        dram_bytes=_mean(told.of(counters.COUNTED_DRAM_BYTES)[rows], calls),
+        fp32_pipe=_weighted(told.of(counters.COUNTED_FP32_PIPE)[rows], duration),
+        tensor_pipe=_weighted(told.of(counters.COUNTED_TENSOR_PIPE)[rows], duration),
+        fp32_utilization=uses[0],
+        tensor_utilization=uses[1],
+        flop_utilization=_both(*uses, tensor, _weighted(told.products_pipe[rows], duration)),
+    )
+
+
+def _fp32(flops: float | None, seconds: float, peaks: Peaks | None) -> float | None:
+    return None if flops is None else _tensor({"fp32": flops}, seconds, peaks)
+
+
+def _tensor(flops: Mapping[str, float], seconds: float, peaks: Peaks | None) -> float | None:
+    """Return the share of the time in which the FLOPs of each type could have been done; None: a peak is not known."""
+    told = {} if peaks is None else peaks.flops_per_s
+    if not flops or not seconds or any(kind not in told for kind, count in flops.items() if count):
+        return None
+    return sum(count / told[kind] for kind, count in flops.items() if count) / seconds
+
+
+def _both(fp32: float | None, tensor: float | None, flops: Mapping[str, float], used: float | None) -> float | None:
+    """Return the use by FLOPs of all kinds; tensor cores whose FLOPs are 0 or untold must have been idle."""
+    idle = used is not None and used < AT_REST
+    if fp32 is None or not (idle or any(flops.values())):
+        return None
+    return fp32 if idle and tensor is None else None if tensor is None else fp32 + tensor
+
+
+def _of(each: CountedKernels) -> list[str]:
+    name = f"{each.key[0]} {each.key[1]}"
+    return _violations(name, each.fp32_utilization, each.tensor_utilization, each.fp32_pipe, each.tensor_pipe)
+
+
+def _violations(what: str, *fractions: float | None) -> list[str]:
+    """Say what was counted above what can be."""
+    return [f"counted above 1 of {what}: {each:.3f}" for each in fractions if each is not None and each > MOST]
+
+
+def _mean(values: Floats, times: float) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(known.mean() * times) if len(known) else None
+
+
+def _sum(values: Floats) -> float | None:
+    return _mean(values, float(np.isfinite(values).sum()))
+
+
+def _sums(values: Mapping[str, Floats]) -> dict[str, float]:
+    found = {kind: _sum(each) for kind, each in values.items()}
+    return {kind: each for kind, each in found.items() if each is not None}
+
+
+def _weighted(values: Floats, weights: Floats) -> float | None:
+    known = np.isfinite(values) & np.isfinite(weights) & (weights > 0)
+    return float(np.average(values[known], weights=weights[known])) if known.any() else None

@@ -1,0 +1,249 @@
+"""The kernels of a run's kernels windows: what ran when, in which layer and phase, and how many FLOPs it did.
+
+On a GPU a kernel is what the device reported. On the CPU it is an operator's own time: its span without the operators
+inside it on the same thread (a phase or a layer inside an operator, as checkpointing has, is walked through).
+
+A work counts where nothing around it has one. The kernels beneath share its FLOPs and bytes by own time, equally where
+none took any; what copies or keeps books within a work of another kind has no part in it, and no count. Of each window
+the first block settles and is left out.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.analysis.kernels.flops import count
+from tbdprof.analysis.kernels.places import Places, of_device, of_operators
+from tbdprof.analysis.kernels.places import Texts as Texts
+from tbdprof.analysis.memory.blocks import Bools, Ints
+from tbdprof.analysis.spans import SpanTree
+from tbdprof.analysis.time.consumption import totals
+from tbdprof.analysis.time.time_blocks import Floats, settled
+from tbdprof.facts.consumed import StepCountKind
+from tbdprof.facts.counters import SYNCHRONIZING
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import Operation, Phase, SpanKind, Strings, Table
+from tbdprof.facts.windows import KERNELS
+from tbdprof.facts.work import parse
+
+Codes = NDArray[np.uint8]
+DOING_NOTHING = (Operation.BOOKKEEPING, Operation.COPY, Operation.CAST)  # of what an operator around it computes
+_WITHIN = re.compile(r"[DA](to|2)[DA]\b")  # "Memcpy DtoD (Device -> Device)", "MemcpyD2D"; A: an array
+PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL, Operation.ATTENTION, Operation.RECURRENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """One entry a kernel of the counted steps, ordered by start."""
+
+    strings: Strings
+    device: str
+    name: Texts  # text index: the kernel's, on the CPU the operator's
+    operator: Texts  # text index of the outermost operator around it, itself included; -1: none
+    layer: Texts  # text index, -1: in no layer
+    phase: Codes
+    operation: Codes
+    grid: Texts  # text index of the launch's geometry, -1: not told
+    block: Texts
+    thread_or_stream: Ints
+    start_ns: Ints
+    end_ns: Ints
+    own_ns: Ints  # on the CPU without the operators inside it; on a GPU end - start
+    step: NDArray[np.int32]  # place among the counted steps
+    crosses: Bools  # copies from the device or to it, communication's left out
+    flops: Floats  # its share of its work's FLOPs, per-element counts and recomputation included; nan: no count
+    model_flops: Floats  # its share of forward's and backward's products, without what is recomputed; else 0
+    moved_bytes: Floats  # nan: not told
+    precision: Texts  # text index, -1: not told
+    of_product: Bools  # its work is a product, which tensor cores can do
+    units: float  # of work, in the counted steps
+    other_units: Mapping[str, float]  # by name
+    step_start_ns: Ints
+    step_ns: Ints
+    data_start_ns: Ints  # when the framework's own data loader was asked, and when it answered
+    data_end_ns: Ints
+    wait_start_ns: Ints  # of the host's calls that wait for the device; none: not told
+    wait_end_ns: Ints
+
+    def __len__(self) -> int:
+        """Return how many kernels there are."""
+        return len(self.start_ns)
+
+    @property
+    def steps(self) -> int:
+        """Return how many steps count."""
+        return len(self.step_ns)
+
+    @property
+    def has_products(self) -> Bools:
+        """Tell which kernels compute products that were counted."""
+        counted: Bools = np.isin(self.operation, PRODUCTS) & np.isfinite(self.flops)
+        return counted
+
+    def share(self, chosen: Bools) -> float:
+        """Return the chosen kernels' share of all kernels' own time, 0 where there is no time."""
+        total = int(self.own_ns.sum())
+        return float(self.own_ns[chosen].sum() / total) if total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """What each kernel does of the work it is part of."""
+
+    flops: Floats
+    model_flops: Floats
+    moved_bytes: Floats
+    precision: Texts
+    of_product: Bools
+    operation: Codes
+
+
+def gather(recording: Recording, window_name: str = KERNELS) -> Kernels | None:
+    """Return the kernels of the run's device; None: no window of that name has a counted step, or none told of kernels.
+
+    Several windows follow each other as one.
+    """
+    strings = Strings(tuple(recording.strings.since(0)))
+    pieces = [_piece(recording, window, strings) for window in recording.named(window_name)]
+    found = [piece for piece in pieces if piece is not None]
+    return _joined(found) if found else None
+
+
+def told(recording: Recording, window: Window) -> bool:
+    """Tell whether a window tells of the kernels of the run's device."""
+    return len(_device_rows(recording, window)) > 0 or (
+        recording.run.device == "cpu" and bool((window.table("span")["kind"] == SpanKind.OPERATOR).any())
+    )
+
+
+def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | None:
+    steps = settled(window.table("step"))
+    if not len(steps) or not told(recording, window):
+        return None
+    tree = SpanTree(window.table("span"))
+    rows = _device_rows(recording, window)
+    places = of_device(rows, tree, steps) if len(rows) else of_operators(tree, steps)
+    shares = _shared(places, tree, strings)
+    span, phase = places.span, tree.phase(places.span)
+    data, waits = tree.rows[tree.rows["phase"] == Phase.DATA], _waits(window, strings)
+    shares.model_flops[np.isin(phase, _beside_the_model(phase))] = 0.0
+    return Kernels(
+        strings=strings,
+        device=recording.run.device,
+        name=places.name,
+        operator=tree.name(tree.outermost(span, SpanKind.OPERATOR)),
+        layer=tree.name(tree.layer(span)),
+        phase=phase,
+        operation=shares.operation,
+        grid=places.grid,
+        block=places.block,
+        thread_or_stream=places.thread_or_stream,
+        start_ns=places.start_ns,
+        end_ns=places.end_ns,
+        own_ns=places.own_ns,
+        step=places.step,
+        crosses=_crosses(places, strings) & (shares.operation == Operation.COPY),
+        flops=shares.flops,
+        model_flops=shares.model_flops,
+        moved_bytes=shares.moved_bytes,
+        precision=shares.precision,
+        of_product=shares.of_product,
+        units=float(steps["units"].sum()),
+        other_units=totals(window, recording.strings, StepCountKind.UNITS, steps),
+        step_start_ns=steps["start_ns"].copy(),
+        step_ns=steps["end_ns"] - steps["start_ns"],
+        data_start_ns=data["start_ns"].copy(),
+        data_end_ns=data["end_ns"].copy(),
+        wait_start_ns=waits["start_ns"],
+        wait_end_ns=waits["time_ns"],
+    )
+
+
+def _waits(window: Window, strings: Strings) -> Table:
+    samples = window.table("sample")
+    waits: Table = samples[samples["counter"] == strings.add(SYNCHRONIZING)]
+    return waits
+
+
+def _beside_the_model(phase: Codes) -> tuple[Phase, ...]:
+    """Return the phases whose products the model does not ask for; outside is where a forward pass nobody saw is."""
+    aside = (Phase.RECOMPUTE, Phase.UPDATE, Phase.DATA)
+    return (*aside, Phase.OUTSIDE) if (phase == Phase.FORWARD).any() else aside
+
+
+def _joined(pieces: list[Kernels]) -> Kernels:
+    if len(pieces) == 1:
+        return pieces[0]
+    before = np.cumsum([0, *(piece.steps for piece in pieces)])
+    columns = {
+        item.name: np.concatenate([getattr(piece, item.name) for piece in pieces])
+        for item in fields(Kernels)
+        if isinstance(getattr(pieces[0], item.name), np.ndarray)
+    }
+    columns["step"] = np.concatenate([piece.step + first for piece, first in zip(pieces, before, strict=False)])
+    units = sum(piece.units for piece in pieces)
+    others = Counter[str]()
+    for piece in pieces:
+        others.update(piece.other_units)
+    return Kernels(strings=pieces[0].strings, device=pieces[0].device, units=units, other_units=dict(others), **columns)
+
+
+def _device_rows(recording: Recording, window: Window) -> Table:
+    rows = window.table("kernel")
+    mine = [index for index in np.unique(rows["device"]) if recording.strings[int(index)] == recording.run.device]
+    chosen = np.isin(rows["device"], mine)
+    kept: Table = rows if chosen.all() else rows[chosen]
+    return kept
+
+
+def _shared(places: Places, tree: SpanTree, strings: Strings) -> _Shares:
+    """Divide the outermost works among the kernels beneath them."""
+    top = tree.topmost(places.span, tree.rows["work"] >= 0)
+    does_nothing = np.isin(tree.rows["operation"], DOING_NOTHING)
+    apart = (top >= 0) & (places.moves | does_nothing[places.span]) & ~does_nothing[top]
+    spans, work = np.unique(np.where(apart, -1, top), return_inverse=True)
+    own, sharers = np.bincount(work, places.own_ns), np.bincount(work)
+    with np.errstate(invalid="ignore"):
+        share = np.where(own[work] > 0, places.own_ns / own[work], 1.0 / sharers[work])
+    texts, text = np.unique(np.where(spans >= 0, tree.rows["work"][spans], -1), return_inverse=True)
+    found = [_counted(int(each), strings) for each in texts]
+    flops, model, moved = (np.array([each[column] for each in found])[text][work] * share for column in range(3))
+    precision, operation = (np.array([each[column] for each in found], np.int32)[text][work] for column in (3, 4))
+    return _Shares(
+        flops=flops,
+        model_flops=model,
+        moved_bytes=np.where(np.isfinite(places.moved_bytes), places.moved_bytes, moved),
+        precision=precision,
+        of_product=np.isin(operation, PRODUCTS),
+        operation=_operations(places, tree, operation),
+    )
+
+
+def _operations(places: Places, tree: SpanTree, of_work: Texts) -> Codes:
+    """Return what each kernel does: its span says it, where that says nothing its work."""
+    own = np.where(places.span >= 0, tree.rows["operation"][places.span], Operation.OTHER)
+    kind = np.where(own == Operation.OTHER, of_work, own)
+    copied = places.moves & (kind != Operation.COMMUNICATION)
+    return np.where(copied, Operation.COPY, kind).astype(np.uint8)
+
+
+def _crosses(places: Places, strings: Strings) -> Bools:
+    """Tell which copies are from the device or to it, by the directions that CUPTI's clients put into their names."""
+    names, name = np.unique(places.name, return_inverse=True)
+    stays = np.array([_WITHIN.search(strings[int(each)]) is not None for each in names], bool)
+    return places.copies & ~stays[name]
+
+
+def _counted(text: int, strings: Strings) -> tuple[float, float, float, int, int]:
+    """Return a work's FLOPs, those of the model's products, its bytes, its precision's text and its operation."""
+    if text < 0:
+        return np.nan, 0.0, np.nan, -1, int(Operation.OTHER)
+    work = parse(strings[text])
+    flops = count(work)
+    total = np.nan if flops is None else float(flops.total)
+    moved = np.nan if work.moved_bytes is None else float(work.moved_bytes)
+    return total, float(flops.model if flops else 0), moved, strings.add(work.precision), int(work.operation)

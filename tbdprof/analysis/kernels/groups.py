@@ -1,0 +1,109 @@
+"""Kernels of one name and phase together: their time, FLOPs, utilization, and which ceiling of the roofline is nearer.
+
+The roofline is S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009: below the ridge, the FLOPs a byte
+at which a device's peaks meet, memory bounds what can be reached, above it arithmetic does. The bytes are those every
+operand and result has, each once; caches and repeated reading are not seen.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.kernels.executions import Kernels, Texts
+from tbdprof.analysis.kernels.sums import Sums, ratio, sums
+from tbdprof.analysis.memory.blocks import Ints
+from tbdprof.facts.records import Operation, Peaks, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The kernels of one name in one phase; what is not known of any of them is None.
+
+    Where only some of its kernels have a count, utilization and rates are over those.
+    """
+
+    name: str
+    operator: str  # the outermost operator around most of their time, "" for none
+    operation: str
+    phase: str
+    layers: tuple[str, ...]  # longest first, without what is in no layer
+    calls: float  # per step
+    seconds: float  # per step, own time
+    share: float  # of all kernels' own time
+    utilization: float | None
+    flops: float | None  # per step, per-element counts included
+    moved_bytes: float | None  # per step
+    precision: str | None
+    of_product: bool  # most of its time computes products, which tensor cores can do
+    intensity: float | None  # FLOP a byte
+    flops_per_s: float | None
+    bytes_per_s: float | None
+    limit: str | None  # "compute" or "memory"
+
+
+def groups(kernels: Kernels, peaks: Peaks | None) -> tuple[Group, ...]:
+    """Return the kernels by name and phase, the longest first."""
+    keys, key = np.unique(kernels.name * len(Phase) + kernels.phase, return_inverse=True)
+    found = sums(kernels, key, len(keys), peaks)
+    columns = (
+        kernels.operator,
+        kernels.operation.astype(np.int32),
+        kernels.layer,
+        kernels.precision,
+        kernels.of_product.astype(np.int32),
+    )
+    parts = list(zip(*(_by_time(kernels, key, column) for column in columns), strict=True))
+    longest = np.argsort(-found.seconds, kind="stable").tolist()
+    return tuple(_group(kernels, found, peaks, place, int(keys[place]), parts[place]) for place in longest)
+
+
+def _group(
+    kernels: Kernels, found: Sums, peaks: Peaks | None, place: int, key: int, parts: tuple[list[int], ...]
+) -> Group:
+    operators, operations, layers, precisions, products = parts
+    text, steps, total = kernels.strings.__getitem__, kernels.steps, float(found.seconds.sum())
+    precision, of_product = next((text(index) for index in precisions if index >= 0), None), bool(products[0])
+    intensity = ratio(found.both_flops[place], found.both_bytes[place])
+    return Group(
+        name=text(key // len(Phase)),
+        operator=text(operators[0]),
+        operation=Operation(operations[0]).name.lower(),
+        phase=Phase(key % len(Phase)).name.lower(),
+        layers=tuple(text(index) for index in layers if index >= 0),
+        calls=float(found.calls[place] / steps),
+        seconds=float(found.seconds[place] / steps),
+        share=float(found.seconds[place] / total) if total else 0.0,
+        utilization=ratio(found.reached_flops[place], found.possible_flops[place]),
+        flops=float(found.flops[place] / steps) if found.counted[place] else None,
+        moved_bytes=float(found.moved_bytes[place] / steps) if found.moved[place] else None,
+        precision=precision,
+        of_product=of_product,
+        intensity=intensity,
+        flops_per_s=ratio(found.flops[place], found.counted_seconds[place]),
+        bytes_per_s=ratio(found.moved_bytes[place], found.moved_seconds[place]),
+        limit=nearer_ceiling(intensity, ridge(peaks, precision, product=of_product)),
+    )
+
+
+def ridge(peaks: Peaks | None, precision: str | None, *, product: bool) -> float | None:
+    """Return the FLOPs a byte at which the peaks of arithmetic and memory meet, None: one of them is not known."""
+    if peaks is None or precision is None or not peaks.bytes_per_s:
+        return None
+    flops_per_s = peaks.of(precision, product=product)
+    return None if flops_per_s is None else flops_per_s / peaks.bytes_per_s
+
+
+def nearer_ceiling(intensity: float | None, meeting: float | None) -> str | None:
+    """Return which ceiling bounds what has an intensity in FLOP a byte, where the two meet at another."""
+    if intensity is None or meeting is None:
+        return None
+    return "compute" if intensity >= meeting else "memory"
+
+
+def _by_time(kernels: Kernels, key: Ints, column: Texts) -> list[list[int]]:
+    """Return the values a column has among the kernels of each key, those with the most own time first."""
+    width = int(column.max(initial=-1)) + 2
+    pairs, pair = np.unique(key * width + column + 1, return_inverse=True)
+    order = np.lexsort((-np.bincount(pair, kernels.own_ns), pairs // width))
+    values, of = pairs[order] % width - 1, pairs[order] // width
+    return [each.tolist() for each in np.split(values, np.flatnonzero(np.diff(of)) + 1)]

@@ -1,0 +1,71 @@
+"""The kernels of one name and launch geometry together: what exact and sampled counters are told of."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.analysis.kernels.executions import PRODUCTS, Kernels, Texts
+from tbdprof.analysis.memory.blocks import Ints
+from tbdprof.analysis.time.time_blocks import Floats
+from tbdprof.facts.records import Operation
+
+Key = tuple[str, str, str]  # name, grid and block as they were told
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """One entry a name, grid and block; figures are per step."""
+
+    keys: tuple[Key, ...]
+    of_kernel: Ints  # the entry of each kernel
+    calls: Floats
+    seconds: Floats
+    flops: Floats  # analytic, per-element counts included; nan: none of its kernels has a count
+    counted_seconds: Floats  # of the kernels that have one
+    precision: tuple[str, ...]  # of its first kernel with one, "": not told
+    is_product: NDArray[np.bool_]  # convolutions, matrix products and the like, most of its time
+    of_product: NDArray[np.bool_]  # part of such an operator, most of its time: tensor cores can do its arithmetic
+    is_transfer: NDArray[np.bool_]  # a copy or fill by the driver, not a kernel
+
+    @property
+    def share(self) -> Floats:
+        """Return each entry's share of all time."""
+        total = self.seconds.sum()
+        return self.seconds / total if total else np.zeros(len(self.seconds))
+
+
+def by_launch(kernels: Kernels) -> Launches:
+    """Return kernels grouped by name, grid and block."""
+    names = np.stack([kernels.name, kernels.grid, kernels.block], axis=1)
+    triples, of_kernel = np.unique(names, axis=0, return_inverse=True)
+    of_kernel, size = of_kernel.reshape(-1), len(triples)
+    seconds, counted = kernels.own_ns / 1e9, np.isfinite(kernels.flops)
+
+    def add(values: Floats, chosen: NDArray[np.bool_]) -> Floats:
+        total: Floats = np.bincount(of_kernel[chosen], values[chosen], size) / kernels.steps
+        return total
+
+    everything = np.ones(len(kernels), bool)
+    with_count = np.bincount(of_kernel[counted], minlength=size) > 0
+    text, spent = kernels.strings.__getitem__, add(seconds, everything)
+    return Launches(
+        keys=tuple((text(int(name)), text(int(grid)), text(int(block))) for name, grid, block in triples),
+        of_kernel=of_kernel,
+        calls=add(np.ones(len(kernels)), everything),
+        seconds=spent,
+        flops=np.where(with_count, add(kernels.flops, counted), np.nan),
+        counted_seconds=add(seconds, counted),
+        precision=tuple(text(int(index)) for index in _first_told(kernels.precision, of_kernel, size)),
+        is_product=add(seconds, np.isin(kernels.operation, PRODUCTS)) > spent / 2,
+        of_product=add(seconds, kernels.of_product) > spent / 2,
+        is_transfer=add(seconds, (kernels.operation == Operation.COPY) & (kernels.grid < 0)) > spent / 2,
+    )
+
+
+def _first_told(column: Texts, of: Ints, size: int) -> Texts:
+    """Return the first text of each entry, -1 where none was told."""
+    told, found = np.flatnonzero(column >= 0), np.full(size, -1, np.int32)
+    entries, first = np.unique(of[told], return_index=True)
+    found[entries] = column[told][first]
+    return found

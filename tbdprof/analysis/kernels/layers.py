@@ -1,0 +1,60 @@
+"""Time, FLOPs and utilization by layer; the layers' own times add up to those of all kernels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.kernels.executions import Kernels
+from tbdprof.analysis.kernels.sums import ratio, sums
+from tbdprof.analysis.memory.blocks import Bools, Ints
+from tbdprof.analysis.time.time_blocks import Floats
+from tbdprof.facts.records import Peaks, Phase
+
+BACKWARD = (Phase.BACKWARD, Phase.RECOMPUTE)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTime:
+    """What a layer takes; None as its name stands for what runs in no layer, "" for the model itself."""
+
+    layer: str | None
+    forward_seconds: float  # per step, kernels' own times
+    backward_seconds: float  # recomputation among it
+    other_seconds: float
+    share: float  # of all own time
+    flops: float | None  # per step, per-element counts included; None: nothing in it has a count
+    utilization: float | None  # of the kernels that have a count
+    calls: float  # kernels per step
+
+    @property
+    def seconds(self) -> float:
+        """Return the own times together, per step."""
+        return self.forward_seconds + self.backward_seconds + self.other_seconds
+
+
+def layers(kernels: Kernels, peaks: Peaks | None) -> tuple[LayerTime, ...]:
+    """Return the layers, the longest first."""
+    names, key = np.unique(kernels.layer, return_inverse=True)
+    found = sums(kernels, key, len(names), peaks)
+    forward = _seconds(kernels, key, len(names), kernels.phase == Phase.FORWARD)
+    backward = _seconds(kernels, key, len(names), np.isin(kernels.phase, BACKWARD))
+    rest = _seconds(kernels, key, len(names), ~np.isin(kernels.phase, (Phase.FORWARD, *BACKWARD)))
+    total = float(found.seconds.sum())
+    return tuple(
+        LayerTime(
+            layer=kernels.strings[int(names[place])] if names[place] >= 0 else None,
+            forward_seconds=float(forward[place]),
+            backward_seconds=float(backward[place]),
+            other_seconds=float(rest[place]),
+            share=float(found.seconds[place] / total) if total else 0.0,
+            flops=float(found.flops[place] / kernels.steps) if found.counted[place] else None,
+            utilization=ratio(found.reached_flops[place], found.possible_flops[place]),
+            calls=float(found.calls[place] / kernels.steps),
+        )
+        for place in np.argsort(-found.seconds, kind="stable").tolist()
+    )
+
+
+def _seconds(kernels: Kernels, key: Ints, size: int, chosen: Bools) -> Floats:
+    """Return the seconds a step of the chosen kernels of each layer."""
+    return np.bincount(key[chosen], kernels.own_ns[chosen], size) / 1e9 / kernels.steps

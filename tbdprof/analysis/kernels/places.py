@@ -1,0 +1,132 @@
+"""The kernels that count, each with the span it lies in: what a GPU reported, or operators of the CPU."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.analysis.memory.blocks import Bools, Ints
+from tbdprof.analysis.spans import SpanTree
+from tbdprof.analysis.time.time_blocks import Floats
+from tbdprof.facts.records import KernelKind, SpanKind, Table
+
+Texts = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The kernels of counted steps, ordered by start; `span` is a row of the tree, -1: none."""
+
+    name: Texts
+    span: Ints
+    step: NDArray[np.int32]  # place among the counted steps
+    moves: Bools  # copies and sets, by no kernel
+    copies: Bools
+    grid: Texts
+    block: Texts
+    thread_or_stream: Ints
+    start_ns: Ints
+    end_ns: Ints
+    own_ns: Ints
+    moved_bytes: Floats
+
+
+def _steps_of(time_ns: Ints, begins: Ints, ends: Ints) -> NDArray[np.int32]:
+    """Return the place of the step in which each time lies, -1: in none."""
+    place = np.searchsorted(begins, time_ns, side="right") - 1
+    return np.where((place >= 0) & (time_ns < ends[place]), place, -1).astype(np.int32)
+
+
+def _counted(start_ns: Ints, step: NDArray[np.int32]) -> Ints:
+    """Return the places of those that are of a step, ordered by start."""
+    kept = np.flatnonzero(step >= 0)
+    ordered: Ints = kept[np.argsort(start_ns[kept], kind="stable")]
+    return ordered
+
+
+def of_device(rows: Table, tree: SpanTree, steps: Table) -> Places:
+    """Return the kernels of a GPU that were asked for in counted steps, or between two of them.
+
+    A GPU runs behind the host by several steps; where the call is not told, a kernel counts where it starts.
+    """
+    begins, ends = steps["start_ns"], steps["end_ns"]
+    asked_ns = np.where(rows["launch_ns"] >= 0, rows["launch_ns"], rows["start_ns"])
+    step = _steps_of(asked_ns, begins, np.append(begins[1:], ends[-1:]))
+    kept = _counted(rows["start_ns"], step)
+    start, end, moved, kind = (rows[name][kept] for name in ("start_ns", "end_ns", "moved_bytes", "kind"))
+    return Places(
+        name=rows["name"][kept],
+        span=_spans_of(rows[kept], tree),
+        step=step[kept],
+        moves=kind != KernelKind.KERNEL,
+        copies=kind == KernelKind.COPY,
+        grid=rows["grid"][kept],
+        block=rows["block"][kept],
+        thread_or_stream=rows["stream"][kept],
+        start_ns=start,
+        end_ns=end,
+        own_ns=np.maximum(end - start, 0),
+        moved_bytes=np.where(moved >= 0, moved, np.nan),
+    )
+
+
+def _spans_of(rows: Table, tree: SpanTree) -> Ints:
+    """Return the row of each kernel's span; where none was told, the innermost open on its thread at its launch.
+
+    Where no launch is of a thread that has spans, threads are numbered otherwise: it is the only operator open then.
+    """
+    found = tree.index(rows["span"])
+    asks = (rows["span"] < 0) & (rows["launch_ns"] >= 0) & (rows["thread"] != -1)
+    known = np.flatnonzero(asks & np.isin(rows["thread"], tree.rows["thread"]))
+    found[known] = tree.open_at(rows["launch_ns"][known], rows["thread"][known])
+    if not len(known):
+        found[asks] = _only_open_at(rows["launch_ns"][asks], tree)
+    return found
+
+
+def _only_open_at(time_ns: Ints, tree: SpanTree) -> Ints:
+    """Return the innermost operator open at each time where no other thread has one open, else -1."""
+    is_operator = tree.rows["kind"] == SpanKind.OPERATOR
+    found, several = np.full(len(time_ns), -1, np.int64), np.zeros(len(time_ns), bool)
+    for thread in np.unique(tree.rows["thread"][is_operator]) if len(time_ns) else ():
+        here = tree.nearest(tree.open_at(time_ns, np.full(len(time_ns), thread)), is_operator)
+        several |= (found >= 0) & (here >= 0)
+        found = np.where(here >= 0, here, found)
+    return np.where(several, -1, found)
+
+
+def of_operators(tree: SpanTree, steps: Table) -> Places:
+    """Return the operators of the CPU that start in counted steps."""
+    operators = np.flatnonzero(tree.rows["kind"] == SpanKind.OPERATOR)
+    begun = tree.rows["start_ns"][operators]
+    step = _steps_of(begun, steps["start_ns"], steps["end_ns"])
+    kept = _counted(begun, step)
+    spans = operators[kept]
+    start, end, thread = (tree.rows[name][spans] for name in ("start_ns", "end_ns", "thread"))
+    return Places(
+        name=tree.name(spans),
+        span=spans,
+        step=step[kept],
+        moves=np.zeros(len(spans), bool),
+        copies=np.zeros(len(spans), bool),
+        grid=np.full(len(spans), -1, np.int32),
+        block=np.full(len(spans), -1, np.int32),
+        thread_or_stream=thread,
+        start_ns=start,
+        end_ns=end,
+        own_ns=_own(tree, spans, start, end, thread),
+        moved_bytes=np.full(len(spans), np.nan),
+    )
+
+
+def _own(tree: SpanTree, spans: Ints, start: Ints, end: Ints, thread: Ints) -> Ints:
+    """Return the duration of operators without what lies within them of the operators inside, on the same thread."""
+    place = np.full(len(tree.rows), -1)
+    place[spans] = np.arange(len(spans))
+    around = tree.nearest(tree.above(spans), tree.rows["kind"] == SpanKind.OPERATOR)
+    outer = np.where(around >= 0, place[around], -1)
+    nested = np.flatnonzero((outer >= 0) & (thread[outer] == thread))
+    outer = outer[nested]
+    within = np.minimum(end[nested], end[outer]) - np.maximum(start[nested], start[outer])
+    taken = np.bincount(outer, np.maximum(within, 0), len(spans)).astype(np.int64)
+    return np.maximum(end - start - taken, 0)

@@ -1,0 +1,77 @@
+"""Sums over kernels: FLOPs, bytes and the time they took, each over those of which it is known."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.kernels.executions import Kernels
+from tbdprof.analysis.memory.blocks import Bools, Ints
+from tbdprof.analysis.time.time_blocks import Floats
+from tbdprof.facts.records import Peaks
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """One entry a key, over all counted steps."""
+
+    calls: Floats
+    seconds: Floats  # own time
+    counted: Floats  # how many have a count of FLOPs
+    flops: Floats
+    counted_seconds: Floats  # of those with a count
+    reached_flops: Floats  # of those with a count and a peak, and
+    possible_flops: Floats  # what the peak would have been in their time
+    reached_seconds: Floats
+    moved: Floats  # how many were told what they move
+    moved_bytes: Floats
+    moved_seconds: Floats  # of those
+    both_flops: Floats  # of those with a count and bytes
+    both_bytes: Floats
+
+
+def sums(kernels: Kernels, key: Ints, size: int, peaks: Peaks | None) -> Sums:
+    """Return the sums over the kernels of each key below a size."""
+
+    def add(values: Floats, known: Bools) -> Floats:
+        total: Floats = np.bincount(key[known], values[known], size).astype(np.float64)
+        return total
+
+    seconds, peak = kernels.own_ns / 1e9, _peak_of(kernels, peaks)
+    counted, moved = np.isfinite(kernels.flops), np.isfinite(kernels.moved_bytes)
+    limited = counted & np.isfinite(peak)
+    everything, one = np.ones(len(key), bool), np.ones(len(key))
+    return Sums(
+        calls=add(one, everything),
+        seconds=add(seconds, everything),
+        counted=add(one, counted),
+        flops=add(kernels.flops, counted),
+        counted_seconds=add(seconds, counted),
+        reached_flops=add(kernels.flops, limited),
+        possible_flops=add(peak * seconds, limited),
+        reached_seconds=add(seconds, limited),
+        moved=add(one, moved),
+        moved_bytes=add(kernels.moved_bytes, moved),
+        moved_seconds=add(seconds, moved),
+        both_flops=add(kernels.flops, counted & moved),
+        both_bytes=add(kernels.moved_bytes, counted & moved),
+    )
+
+
+def by_precision(kernels: Kernels, figure: Callable[[str, bool], float | None]) -> Floats:
+    """Return for each kernel a figure of its precision and of whether it computes a product; nan: not known."""
+    keys, key = np.unique(2 * kernels.precision + kernels.of_product, return_inverse=True)
+    found = [figure(kernels.strings[int(each) // 2], bool(each % 2)) for each in keys]
+    return np.array([np.nan if each is None else each for each in found], np.float64)[key]
+
+
+def _peak_of(kernels: Kernels, peaks: Peaks | None) -> Floats:
+    """Return the peak of each kernel in FLOP/s, nan: not known."""
+    if peaks is None:
+        return np.full(len(kernels), np.nan)
+    return by_precision(kernels, lambda precision, product: peaks.of(precision, product=product))
+
+
+def ratio(above: float, below: float) -> float | None:
+    """Return a quotient, None where nothing is below."""
+    return float(above / below) if below else None

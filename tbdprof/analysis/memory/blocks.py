@@ -1,0 +1,154 @@
+"""Blocks of memory with their lifetimes, from the order in which they were allocated and freed.
+
+A block lives from the event that made it to the event that freed it; owners are joined by address *and* lifetime, both
+told in the one order of the window (`sequence`), because an address is used again as soon as it is free.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.facts.records import AllocationKind, Table
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+BEFORE = -1  # sequence of what was there when the window began
+NEVER = np.iinfo(np.int64).max  # sequence of the end of what was still there when the window ended
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """One entry a block, in the order of (address, start)."""
+
+    address: NDArray[np.uint64]
+    start: Ints  # sequence, BEFORE for an existing block
+    end: Ints  # sequence, NEVER for one that outlives the window
+    size_bytes: Ints  # requested where that is told, else allocated
+    rounding_bytes: Ints  # allocated minus requested, 0 where either is not told
+    span: Ints  # id of the span it was made in, -1: none
+    thread: Ints  # in which it was made, -1: before
+    free_span: Ints
+    free_thread: Ints
+    was_tensor: NDArray[np.int8]
+    shape: Ints
+
+    def __len__(self) -> int:
+        """Return how many blocks there are."""
+        return len(self.address)
+
+    def find(self, address: NDArray[np.uint64], sequence: Ints) -> Ints:
+        """Return, for each address at a point of the order, the index of the block living there, -1: none."""
+        if not len(self):
+            return np.full(len(address), -1, np.int64)
+        known, rank = np.unique(self.address, return_inverse=True)
+        wanted = np.searchsorted(known, address)
+        exists = (wanted < len(known)) & (known[np.minimum(wanted, len(known) - 1)] == address)
+        span = int(max(self.start.max(initial=0), sequence.max(initial=0))) + 3
+        key = rank * span + self.start + 1  # grows with (address, start), the order of the blocks
+        place = np.searchsorted(key, wanted * span + sequence, side="right") - 1
+        place = np.where(exists & (place >= 0), place, 0)
+        living = exists & (self.address[place] == address)
+        living &= (self.start[place] < sequence) & (sequence < self.end[place])
+        return np.where(living, place, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The bytes live after each allocation or free: what the blocks add up to, and what the framework says."""
+
+    sequence: Ints
+    time_ns: Ints
+    known_bytes: Ints  # requested bytes of the blocks
+    rounding_bytes: Ints
+    total_bytes: Ints  # the framework's running total, -1 where it keeps none
+    base_bytes: int  # requested bytes there before the first event
+    base_rounding_bytes: int
+    base_total_bytes: int  # the framework's total before the first event, -1: not told
+
+
+def lifetimes(allocations: Table) -> tuple[Blocks, Levels]:
+    """Pair the allocations and frees of one device.
+
+    A free at an address where nothing is known to live leaves the blocks alone (it belongs to memory nobody reported);
+    an allocation at an address still in use ends the earlier block there.
+    """
+    order = np.lexsort((allocations["sequence"], allocations["address"]))
+    kind, address = allocations["kind"][order], allocations["address"][order]
+    begin = np.flatnonzero(kind != AllocationKind.FREED)
+    same = np.zeros(len(order), bool)
+    same[:-1] = address[1:] == address[:-1]
+    ended = same[begin]
+    after = np.where(ended, begin + 1, begin)
+    freed = ended & (kind[after] == AllocationKind.FREED)
+    first, last = order[begin], order[after]
+    size, rounding = _sizes(allocations, first)
+    start = np.where(kind[begin] == AllocationKind.EXISTING, BEFORE, allocations["sequence"][first])
+    blocks = Blocks(
+        address=address[begin],
+        start=start,
+        end=np.where(ended, allocations["sequence"][last], NEVER),
+        size_bytes=size,
+        rounding_bytes=rounding,
+        span=allocations["span"][first],
+        thread=allocations["thread"][first],
+        free_span=np.where(freed, allocations["span"][last], -1),
+        free_thread=np.where(freed, allocations["thread"][last], -1),
+        was_tensor=allocations["was_tensor"][first],
+        shape=allocations["shape"][first].astype(np.int64),
+    )
+    return blocks, _levels(allocations, blocks)
+
+
+def _sizes(allocations: Table, rows: Ints) -> tuple[Ints, Ints]:
+    requested, allocated = allocations["requested_bytes"][rows], allocations["allocated_bytes"][rows]
+    size = np.where(requested >= 0, requested, allocated)
+    return size, np.where((requested >= 0) & (allocated >= 0), allocated - requested, 0)
+
+
+def in_order(allocations: Table) -> Ints:
+    """Return the rows of what happened in the window, without what was there before, in the order of events."""
+    rows = np.flatnonzero(allocations["kind"] != AllocationKind.EXISTING)
+    return rows[np.argsort(allocations["sequence"][rows], kind="stable")]
+
+
+def _levels(allocations: Table, blocks: Blocks) -> Levels:
+    rows = in_order(allocations)
+    sequence = allocations["sequence"][rows]
+    existing = blocks.start == BEFORE
+    base, base_rounding = (
+        int(blocks.size_bytes[existing].sum()),
+        int(blocks.rounding_bytes[existing].sum()),
+    )
+    return Levels(
+        sequence=sequence,
+        time_ns=allocations["time_ns"][rows],
+        known_bytes=running(sequence, blocks, blocks.size_bytes),
+        rounding_bytes=running(sequence, blocks, blocks.rounding_bytes),
+        total_bytes=allocations["total_bytes"][rows],
+        base_bytes=base,
+        base_rounding_bytes=base_rounding,
+        base_total_bytes=_base_total(allocations[rows[:1]]),
+    )
+
+
+def _base_total(first: Table) -> int:
+    """Return the framework's total before its first event, -1: not told."""
+    if not len(first) or first["total_bytes"][0] < 0:
+        return -1
+    size = int(first["allocated_bytes"][0])
+    allocated = first["kind"][0] == AllocationKind.ALLOCATED
+    return int(first["total_bytes"][0]) + (-size if allocated else size)
+
+
+def running(sequence: Ints, blocks: Blocks, amount: Ints, chosen: Bools | None = None) -> Ints:
+    """Return the sum of an amount over the (chosen) blocks that live, after each event of an ordered sequence."""
+    pick = slice(None) if chosen is None else chosen
+    start, end, amount = blocks.start[pick], blocks.end[pick], amount[pick]
+    change = np.zeros(len(sequence), np.int64)
+    later = start != BEFORE
+    np.add.at(change, np.searchsorted(sequence, start[later]), amount[later])
+    ended = end != NEVER
+    np.subtract.at(change, np.searchsorted(sequence, end[ended]), amount[ended])
+    return int(amount[~later].sum()) + np.cumsum(change)

@@ -1,0 +1,208 @@
+"""Where memory goes: the breakdown at the peak, the largest each category ever was, and what holds it.
+
+The five categories are those of seed 003, section III-D-3, whose figure 8 shows the largest size each ever had. The
+breakdown is taken at the peak of the framework's own total where it keeps one, and adds up to that total: what the
+reported blocks leave of it is unknown. Elsewhere it is taken at the peak of the blocks. Only steps after a window's
+first count, which settles. Of several memory windows the one with the highest peak gives the breakdown.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tbdprof.analysis.memory import identities
+from tbdprof.analysis.memory.account import Account, account, has_events, of_device
+from tbdprof.analysis.memory.blocks import Bools, Ints
+from tbdprof.analysis.memory.holdings import TOP, Holding, by_layer, holdings
+from tbdprof.analysis.memory.roles import CATEGORIES
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import Phase, Role, SpanKind
+from tbdprof.facts.windows import MEMORY
+
+TIMELINE_POINTS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Bytes of each category after each of some events (the largest of every stretch is among them)."""
+
+    steps: int
+    time_ns: Ints
+    categories: Mapping[str, Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory of one device over the steps of the memory windows that count."""
+
+    device: str
+    events: int
+    steps: int
+    allocator_peak_bytes: int  # reported blocks, rounding and workers' scratch, at their own peak
+    independent_peak_bytes: int | None  # the framework's own total, at its peak
+    roles_at_peak: Mapping[Role, int]
+    rounding_at_peak_bytes: int | None
+    roles_max: Mapping[Role, int]
+    category_max: Mapping[str, int]
+    rounding_max_bytes: int | None
+    at_optimizer_step: Mapping[Role, int] | None
+    top_at_peak: tuple[Holding, ...]
+    by_layer: tuple[tuple[str | None, int], ...]
+    timeline: Timeline
+    violations: tuple[str, ...]
+    mismatches: int
+    outside_allocator_bytes: int  # owned, but in memory the allocator never gave (numpy's); the most at a time
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return what the breakdown adds up to: the framework's own total, where it keeps none the allocator's peak."""
+        return self.allocator_peak_bytes if self.independent_peak_bytes is None else self.independent_peak_bytes
+
+    def category_at_peak(self, category: str) -> int:
+        """Return the bytes of a category at the peak."""
+        return sum(self.roles_at_peak[role] for role in CATEGORIES[category])
+
+
+def measure(recording: Recording) -> Memory | None:
+    """Return the memory of the memory windows that saw any event, None where none did."""
+    windows = [of_device(recording, window) for window in recording.named(MEMORY)]
+    windows = [window for window in windows if has_events(window)]
+    measured = [_measure(recording, window) for window in windows]
+    settled = [found for window, found in zip(windows, measured, strict=True) if len(window.table("step")) > 1]
+    return _together(measured, settled or measured) if measured else None
+
+
+def _together(measured: Sequence[Memory], telling: Sequence[Memory]) -> Memory:
+    """Return all windows as one: the breakdown of the highest peak, the maxima of those telling, the sums of all."""
+    highest = max(telling, key=lambda memory: memory.peak_bytes)
+    rounding = [memory.rounding_max_bytes for memory in telling if memory.rounding_max_bytes is not None]
+    updates = [memory.at_optimizer_step for memory in telling if memory.at_optimizer_step is not None]
+    return replace(
+        highest,
+        events=sum(memory.events for memory in measured),
+        steps=sum(memory.steps for memory in measured),
+        roles_max={role: max(memory.roles_max[role] for memory in telling) for role in Role},
+        category_max={name: max(memory.category_max[name] for memory in telling) for name in CATEGORIES},
+        rounding_max_bytes=max(rounding) if len(rounding) == len(telling) else None,
+        at_optimizer_step=max(updates, key=lambda sizes: sizes[Role.GRADIENT]) if updates else None,
+        violations=tuple(line for memory in measured for line in memory.violations),
+        mismatches=sum(memory.mismatches for memory in measured),
+        outside_allocator_bytes=max(memory.outside_allocator_bytes for memory in measured),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is kept of a role's bytes after each event: one series at a time, for there may be millions of events."""
+
+    at_peak: int
+    highest: int
+    when_read: Ints  # where the owners were read
+    at_updates: Ints  # where an optimizer's step began
+
+
+def _measure(recording: Recording, window: Window) -> Memory:
+    worked = account(recording, window)
+    levels, counted = worked.levels, worked.counted
+    total = np.sum([levels.rounding_bytes, worked.scratch_bytes, np.maximum(worked.unknown_bytes, 0)], axis=0)
+    total += levels.known_bytes
+    independent = recording.run.independent_total is None and levels.base_total_bytes >= 0
+    peak = int(np.argmax(np.where(counted, levels.total_bytes if independent else total, -1)))
+    highest, kept = int(total[counted].max()), _kept(counted, total)
+    explained = total - np.maximum(worked.unknown_bytes, 0) if independent else total
+    allocator_peak = int(explained[counted].max())
+    del total, explained
+    roles, categories, category_max = _told(worked, peak, kept)
+    held = {role: int(roles[role].when_read.max(initial=0)) for role in (Role.WEIGHT, Role.BUFFER)}
+    found = identities.check(recording, window, worked.blocks, worked.unknown_bytes, held, highest)
+    sizes = window.table("allocation")
+    # Of the others it is in their category.
+    told = bool(((sizes["requested_bytes"] >= 0) & (sizes["allocated_bytes"] >= 0)).any())
+    live = holdings(worked, peak)
+    return Memory(
+        device=recording.run.device,
+        events=len(levels.sequence),
+        steps=_steps(worked),
+        allocator_peak_bytes=allocator_peak,
+        independent_peak_bytes=int(levels.total_bytes[peak]) if independent else None,
+        roles_at_peak={role: each.at_peak for role, each in roles.items()},
+        rounding_at_peak_bytes=int(levels.rounding_bytes[peak]) if told else None,
+        roles_max={role: each.highest for role, each in roles.items()},
+        category_max=category_max,
+        rounding_max_bytes=int(levels.rounding_bytes[counted].max()) if told else None,
+        at_optimizer_step=_at_optimizer_step(roles),
+        top_at_peak=tuple(live[:TOP]),
+        by_layer=by_layer(live, int(worked.scratch_bytes[peak] + max(worked.unknown_bytes[peak], 0))),
+        timeline=Timeline(_steps(worked), levels.time_ns[kept], categories),
+        violations=found.lines,
+        mismatches=found.count,
+        outside_allocator_bytes=_outside_allocator(worked),
+    )
+
+
+def _told(worked: Account, peak: int, kept: Ints) -> tuple[dict[Role, _Told], dict[str, Ints], dict[str, int]]:
+    """Return what is kept of each role; the bytes of each category after the kept events; and its largest."""
+    read, updates = _readings(worked), _updates(worked)
+    roles, categories, category_max = dict[Role, _Told](), dict[str, Ints](), dict[str, int]()
+    for name, members in CATEGORIES.items():
+        level = np.zeros(len(worked.levels.sequence), np.int64)
+        for role in members:
+            series = worked.series(role)
+            roles[role] = _Told(int(series[peak]), int(series[worked.counted].max()), series[read], series[updates])
+            level += series
+        categories[name], category_max[name] = level[kept], int(level[worked.counted].max())
+    return {role: roles[role] for role in Role}, categories, category_max
+
+
+def _steps(worked: Account) -> int:
+    return max(len(worked.marks) - 1, 1)
+
+
+def _readings(worked: Account) -> Ints:
+    """Return the events after which the owners of weights and buffers were read.
+
+    Between two readings there may be more: where an update copies a weight, both copies are the weight's.
+    """
+    owners = worked.window.table("owner")
+    sequences = np.unique(owners["sequence"][np.isin(owners["role"], (Role.WEIGHT, Role.BUFFER))])
+    read: Ints = np.searchsorted(worked.levels.sequence, sequences) - 1
+    return read[read >= 0]
+
+
+def _updates(worked: Account) -> Ints:
+    """Return the events after which an optimizer's step began, without those of the step that settles."""
+    rows = worked.tree.rows
+    updates = (rows["kind"] == SpanKind.PHASE) & (rows["phase"] == Phase.UPDATE)
+    begins = np.sort(rows["first_sequence"][updates])
+    if len(worked.marks) > 1:
+        begins = begins[begins > worked.marks[0]]
+    places: Ints = np.searchsorted(worked.levels.sequence, begins) - 1
+    return places[places >= 0]
+
+
+def _at_optimizer_step(roles: Mapping[Role, _Told]) -> Mapping[Role, int] | None:
+    """Return the breakdown where an optimizer's step began, at the one with the most gradient; None without a step."""
+    if not len(roles[Role.GRADIENT].at_updates):
+        return None
+    best = int(np.argmax(roles[Role.GRADIENT].at_updates))
+    return {role: int(each.at_updates[best]) for role, each in roles.items()}
+
+
+def _kept(counted: Bools, total: Ints) -> Ints:
+    """Return the largest event of each of some equal stretches, so that the peak is always among them."""
+    rows = np.flatnonzero(counted)
+    stretches = np.array_split(rows, min(len(rows), TIMELINE_POINTS)) if len(rows) else []
+    return np.array([stretch[np.argmax(total[stretch])] for stretch in stretches], np.int64)
+
+
+def _outside_allocator(worked: Account) -> int:
+    """Return the most that owners held at one reading in memory no block stands for."""
+    owners = worked.window.table("owner")
+    owners = owners[owners["sequence"] >= worked.seen_from]
+    lost = owners[worked.blocks.find(owners["address"], owners["sequence"]) < 0]
+    readings: dict[int, dict[int, int]] = defaultdict(dict)
+    for row in lost:
+        readings[int(row["sequence"])][int(row["address"])] = int(row["bytes"])
+    return max((sum(sizes.values()) for sizes in readings.values()), default=0)

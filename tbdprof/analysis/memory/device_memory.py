@@ -1,0 +1,205 @@
+"""Where a GPU's memory goes as a whole: from the driver and other processes up to what training holds.
+
+A stack from the bottom, each layer with where its figure is from: the driver with other processes, the context and the
+framework's libraries (measured by processes that make nothing else), the categories of memory at the peak, and what
+the framework's allocator keeps besides. Its sum is compared with what the driver (NVML) says is in use at the same
+time; what is left over is unexplained, and below 0 where the layers say more than the driver.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.memory.breakdown import Memory
+from tbdprof.analysis.memory.roles import CATEGORIES
+from tbdprof.analysis.missing import GPU_ONLY
+from tbdprof.facts.counters import (
+    ALLOCATOR_ALLOCATED,
+    ALLOCATOR_FRAGMENTS,
+    ALLOCATOR_PRIVATE,
+    ALLOCATOR_RESERVED,
+    DEVICE_TOTAL,
+    DEVICE_USED,
+    OTHERS_USED,
+    PROCESS_USED,
+)
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import Run, Table
+from tbdprof.facts.windows import MEMORY
+
+BENEATH = ("memory.allocator_cache", "memory.driver_context", "memory.libraries", "memory.other_processes")
+AGREES = 0.02  # of what is in use
+NOT_SAMPLED = "the driver's account of the device was not sampled in a memory window"
+NOT_RESERVED = "the framework does not tell what its allocator reserves"
+NOT_POOLED = "the framework does not tell of pools for captured graphs"
+NOT_MADE_ALONE = "measured for models of the suite (`tbdprof run MODEL`), by a process that only makes a context"
+NOT_BY_PROCESS = "the driver does not tell what other processes use"
+APART = "measured: a process that only makes one"
+BY_PROCESS = "the driver's figure of this process without the allocator's"
+BY_GROWTH = "what came into use since before the run without the allocator's, if no other process came or grew"
+NOT_HERE = "neither what this process uses nor what was in use before it is told, or not what the allocator reserves"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A part of the device's memory, and where its size is from."""
+
+    name: str
+    size_bytes: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """The device's memory at the end of the memory window's last step, with the categories of the peak before."""
+
+    device: str
+    total_bytes: int | None
+    used_bytes: int | None  # as the driver tells it, without what it keeps for itself where that is told apart
+    layers: tuple[Layer, ...]  # from the bottom
+    unexplained_bytes: int | None  # what is used beyond the layers
+    allocator_cache_bytes: int | None  # reserved and not in use at the peak
+    cache_at_end_bytes: int | None  # at the end of the last step, when most is free
+    fragments_bytes: int | None  # of that, what cannot be given back: it is in one piece with what is in use
+    private_bytes: int | None  # reserved for captured graphs and other pools of their own
+    context_bytes: int | None
+    libraries_bytes: int | None
+    others_bytes: int | None
+    beneath: Layer | None = None  # context and libraries as measured in this process, which loads more code as it runs
+
+    @property
+    def explained(self) -> float | None:
+        """Return the sum of the layers over what is used; None where that is not told."""
+        return None if not self.used_bytes else sum(layer.size_bytes for layer in self.layers) / self.used_bytes
+
+    @property
+    def agrees(self) -> bool | None:
+        """Tell whether the layers explain what is used but for 2 %; None where that is not told."""
+        if not self.used_bytes or self.unexplained_bytes is None:
+            return None
+        return abs(self.unexplained_bytes) <= AGREES * self.used_bytes
+
+
+def measure(recording: Recording, memory: Memory | None) -> DeviceMemory | None:
+    """Return the memory of the device as a whole, None on a CPU and where no memory was measured."""
+    run = recording.run
+    if memory is None or run.device == "cpu":
+        return None
+    told = _last(recording)
+    reserved, process = told.get(ALLOCATOR_RESERVED), told.get(PROCESS_USED)
+    held = memory.peak_bytes if reserved is None else reserved
+    others = told.get(OTHERS_USED) if process is not None else None
+    layers = (*_beneath(run, others, process, held), *_held(memory, reserved))
+    used = told.get(DEVICE_USED)
+    return DeviceMemory(
+        device=run.device,
+        total_bytes=told.get(DEVICE_TOTAL, run.device_bytes),
+        used_bytes=used,
+        layers=layers,
+        unexplained_bytes=None if used is None else used - sum(layer.size_bytes for layer in layers),
+        allocator_cache_bytes=None if reserved is None else max(0, reserved - memory.peak_bytes),
+        cache_at_end_bytes=_difference(reserved, told.get(ALLOCATOR_ALLOCATED)),
+        fragments_bytes=told.get(ALLOCATOR_FRAGMENTS),
+        private_bytes=told.get(ALLOCATOR_PRIVATE),
+        context_bytes=run.context_bytes,
+        libraries_bytes=run.libraries_bytes,
+        others_bytes=others,
+        beneath=_in_this_process(run, process, used, reserved),
+    )
+
+
+def reasons(recording: Recording, memory: Memory | None) -> Mapping[str, str]:
+    """Return why parts of a GPU's memory are not known, by their paths in the report."""
+    if recording.run.device == "cpu":
+        return dict.fromkeys(("device_memory", *BENEATH), GPU_ONLY)
+    found = measure(recording, memory)
+    if found is None:
+        return {"device_memory": "no memory window was recorded"}
+    values = {
+        "memory.allocator_cache": (found.allocator_cache_bytes, NOT_RESERVED),
+        "memory.driver_context": (found.context_bytes, NOT_MADE_ALONE),
+        "memory.libraries": (found.libraries_bytes, NOT_MADE_ALONE),
+        "memory.other_processes": (found.others_bytes, NOT_BY_PROCESS),
+        "device_memory.cache_at_end": (found.cache_at_end_bytes, NOT_RESERVED),
+        "device_memory.fragments": (found.fragments_bytes, NOT_RESERVED),
+        "device_memory.private_pools": (
+            found.private_bytes,
+            NOT_RESERVED if found.allocator_cache_bytes is None else NOT_POOLED,
+        ),
+        "device_memory.beneath_allocator": (found.beneath, NOT_HERE),
+        "device_memory.unexplained": (found.unexplained_bytes, NOT_SAMPLED),
+        "device_memory.explained": (found.explained, NOT_SAMPLED),
+        "device_memory.used": (found.used_bytes, NOT_SAMPLED),
+        "device_memory.total": (found.total_bytes, NOT_SAMPLED),
+    }
+    return {path: reason for path, (value, reason) in values.items() if value is None}
+
+
+def _beneath(run: Run, others: int | None, process: int | None, held: int) -> Iterator[Layer]:
+    """Yield what lies beneath the framework's allocator, which holds so much."""
+    before, others_before = run.used_before_bytes, run.others_before_bytes
+    if others is not None:
+        if before is not None and others_before is not None:
+            yield Layer("driver", max(0, before - others_before), "in use before the run, without other processes")
+        yield Layer("other processes", others, "the driver (NVML)")
+    elif before is not None:
+        yield Layer("driver and other processes", before, "in use before the run")
+    if run.context_bytes is not None:
+        yield Layer("context", run.context_bytes, APART)
+        if run.libraries_bytes is not None:
+            yield Layer("libraries", run.libraries_bytes, "measured: a process that computes one small product besides")
+        elif process is not None:
+            yield Layer("libraries", max(0, process - held - run.context_bytes), f"{BY_PROCESS} and the context")
+    elif process is not None:
+        yield Layer("context and libraries", max(0, process - held), BY_PROCESS)
+
+
+def _in_this_process(run: Run, process: int | None, used: int | None, reserved: int | None) -> Layer | None:
+    """Return what this process takes beneath its allocator, which reserves so much; None where that is not told."""
+    if reserved is None:
+        return None
+    if process is not None:
+        return Layer("context and libraries", max(0, process - reserved), BY_PROCESS)
+    if used is None or run.used_before_bytes is None:
+        return None
+    return Layer("context and libraries", max(0, used - run.used_before_bytes - reserved), BY_GROWTH)
+
+
+def _held(memory: Memory, reserved: int | None) -> Iterator[Layer]:
+    for category in CATEGORIES:
+        size = memory.category_at_peak(category)
+        if size:
+            yield Layer(category.replace("_", " "), size, "at the peak")
+    if memory.rounding_at_peak_bytes:
+        yield Layer("rounding", memory.rounding_at_peak_bytes, "at the peak")
+    if reserved is not None:
+        yield Layer("allocator cache", max(0, reserved - memory.peak_bytes), "reserved, without what the peak takes")
+
+
+def _difference(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else max(0, one - other)
+
+
+def _last(recording: Recording) -> dict[str, int]:
+    """Return the counters of the memory windows: those of the last step's end, and the driver's nearest to it."""
+    samples = _samples(recording)
+    ends = samples.get(ALLOCATOR_RESERVED)
+    at = int(ends["time_ns"].max()) if ends is not None else None
+    found = {}
+    for name, rows in samples.items():
+        when = rows["time_ns"].max() if at is None else at
+        found[name] = int(rows["value"][np.argmin(np.abs(rows["time_ns"] - when))])
+    return found
+
+
+def _samples(recording: Recording) -> dict[str, Table]:
+    """Return the samples of the memory windows of the run's device, by counter."""
+    windows = [window.table("sample") for window in recording.named(MEMORY)]
+    if not windows:
+        return {}
+    rows: Table = np.concatenate(windows)
+    of_device = [index for index in np.unique(rows["device"]) if recording.strings[int(index)] == recording.run.device]
+    rows = rows[np.isin(rows["device"], of_device)]
+    counters = {int(index): recording.strings[int(index)] for index in np.unique(rows["counter"])}
+    return {name: rows[rows["counter"] == index] for index, name in counters.items()}

@@ -1,0 +1,285 @@
+"""What a run that ended out of memory had, what was asked for, what could be let go, and the largest batch that fits.
+
+Where the memory window was open, its account tells all of it by category. Elsewhere owners name weights, gradients,
+optimizer state and inputs, and a library's workspaces are what was let go when they were cleared; the rest, feature
+maps for the most part, is told as one sum: nothing recorded says what it was for.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tbdprof.analysis.memory.account import Account, account, has_events, of_device
+from tbdprof.analysis.memory.blocks import lifetimes
+from tbdprof.analysis.memory.identities import state_arrays
+from tbdprof.analysis.memory.roles import CATEGORIES, owned
+from tbdprof.analysis.missing import GPU_ONLY, NOT_OUT_OF_MEMORY
+from tbdprof.facts.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALLOCATOR_RESERVED, DEVICE_FREE
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import Parameter, Run
+from tbdprof.facts.windows import MEMORY, OUT_OF_MEMORY
+
+FIXED = ("weights", "weight_gradients", "dynamic")  # whatever the batch
+TRIED, ESTIMATED = "tried", "estimated"
+NOT_SAID = "the allocator does not say how much there is"
+NO_BATCH = "the loop did not tell how many samples a step has"
+NONE_FITS = "no batch that was tried fits"
+NO_ROOM = "weights, gradients and optimizer state alone leave no room"
+NOT_LEFT = "not told how much memory was left"
+ON_HOST = "the host's memory was asked for, and the run is on a GPU: what lay in it is not told"
+_UNITS = {"": 1, "bytes": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_ASKED = re.compile(r"(?:tried|trying) to allocate (\d+(?:\.\d+)?) *(bytes|[KMGT]?i?B)?", re.I)
+_SHAPED = re.compile(r"allocating tensor with shape\[([\d,]*)\] and type (\w+)")
+_OF_DEVICE = re.compile(r"total capacity of (\d+(?:\.\d+)? \w+) of which (\d+(?:\.\d+)? \w+) is free", re.I)
+_OF_HOST = re.compile(r"DefaultCPUAllocator|device:CPU:\d+ by allocator")  # PyTorch's and TensorFlow's
+_ALLOCATED = re.compile(r"of the allocated memory (\d+(?:\.\d+)?) (\w+) is allocated by PyTorch", re.I)
+_HALF_A_DIGIT = "0.005"  # of what is told to two decimals
+_ITEM_BYTES = {"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1, "bool": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class PostMortem:
+    """What is known of the end of a run that ended out of memory; what is not is None."""
+
+    said: str  # by the allocator
+    asked_bytes: int | None
+    live: Mapping[str, int] | None  # by category
+    others_bytes: int | None  # feature maps and others, not told apart
+    told_apart: bool  # the memory window was open
+    live_bytes: int | None
+    capacity_bytes: int | None  # of the device, as the allocator said
+    free_bytes: int | None  # what the device could still give
+    cache_bytes: int | None  # reserved by the allocator and not in use
+    fragments_bytes: int | None  # of that, what cannot be given back
+    batch_size: int | None
+    fitting_batch: int | None
+    found_by: str | None  # TRIED, or ESTIMATED by proportion from what was live
+    peaks: Mapping[int, int]  # what each batch took that was tried and fits
+    room_bytes: int | None  # what was there for them
+
+    @property
+    def releasable_bytes(self) -> int | None:
+        """Return what of the allocator's cache could be given back to the device."""
+        if self.cache_bytes is None or self.fragments_bytes is None:
+            return None
+        return max(0, self.cache_bytes - self.fragments_bytes)
+
+    @property
+    def is_fragmented(self) -> bool:
+        """Tell whether as much as was asked for was there, in pieces."""
+        return self.asked_bytes is not None and (self.fragments_bytes or 0) >= self.asked_bytes
+
+
+def examine(recording: Recording) -> PostMortem | None:
+    """Return what is known of the end of a run that ended out of memory, None of another run."""
+    run = recording.run
+    if not run.asked_for:
+        return None
+    said, on_host = run.asked_for, _is_of_host(run)
+    left = {} if on_host else _left(recording)
+    live, others, told_apart = (None, None, False) if on_host else _live(recording, left)
+    capacity, free = _of_device(said)
+    reserved, allocated = left.get(ALLOCATOR_RESERVED), left.get(ALLOCATOR_ALLOCATED)
+    found = PostMortem(
+        said=said,
+        asked_bytes=asked_bytes(said),
+        live=live,
+        others_bytes=others,
+        told_apart=told_apart,
+        live_bytes=None if live is None else sum(live.values()) + (others or 0),
+        capacity_bytes=run.device_bytes or capacity,
+        free_bytes=left.get(DEVICE_FREE) if free is None else free,
+        cache_bytes=None if reserved is None or allocated is None else max(0, reserved - allocated),
+        fragments_bytes=left.get(ALLOCATOR_FRAGMENTS),
+        batch_size=_batch_size(recording),
+        fitting_batch=run.fitting_batch,
+        found_by=None if run.fitting_batch is None else TRIED,
+        peaks={int(size): took for size, took in run.batch_peaks.items()},
+        room_bytes=run.batch_room_bytes,
+    )
+    # Where none of the batches that were tried fits, no estimate may say that one does.
+    was_tried = run.fitting_batch is not None or run.batch_room_bytes is not None
+    return found if was_tried else _with_estimate(found, run)
+
+
+def reasons(recording: Recording, found: PostMortem | None) -> Mapping[str, str]:
+    """Return why parts of it are not known, by their paths in the report."""
+    if found is None:
+        return {"post_mortem": NOT_OUT_OF_MEMORY}
+    run = recording.run
+    why_not_live = ON_HOST if _is_of_host(run) else "what was live could not be read"
+    why_no_cache = GPU_ONLY if run.device == "cpu" else "the framework does not tell what its allocator reserves"
+    values = {
+        "asked": (found.asked_bytes, "the allocator does not say how much was asked for"),
+        "live": (found.live, why_not_live),
+        "others": (found.others_bytes, why_not_live),
+        "capacity": (found.capacity_bytes, GPU_ONLY if run.device == "cpu" else NOT_SAID),
+        "free": (found.free_bytes, NOT_LEFT),
+        "cache": (found.cache_bytes, why_no_cache),
+        "fragments": (found.fragments_bytes, why_no_cache),
+        "releasable": (found.releasable_bytes, why_no_cache),
+        "room": (found.room_bytes, "no batch was tried"),
+        "batch_size": (found.batch_size, NO_BATCH),
+        "fitting_batch": (found.fitting_batch, _why_no_batch(found)),
+    }
+    return {f"post_mortem.{path}": reason for path, (value, reason) in values.items() if value is None}
+
+
+def asked_bytes(said: str) -> int | None:
+    """Return how many bytes an allocator says it was asked for, None where it does not."""
+    told = _ASKED.search(said)
+    if told:
+        return _size(told[1], told[2] or "")
+    told = _SHAPED.search(said)
+    if told and told[2] in _ITEM_BYTES:
+        return math.prod(int(length) for length in told[1].split(",") if length) * _ITEM_BYTES[told[2]]
+    return None
+
+
+def _of_device(said: str) -> tuple[int | None, int | None]:
+    """Return the device's memory and what of it was free, where the allocator says so, to its two decimals."""
+    told = _OF_DEVICE.search(said)
+    return (None, None) if told is None else (_size(*told[1].split()), _size(*told[2].split()))
+
+
+def _size(number: str, unit: str) -> int:
+    return round(float(number) * _UNITS.get(unit.lower(), 1))
+
+
+def _is_of_host(run: Run) -> bool:
+    return run.device != "cpu" and _OF_HOST.search(run.asked_for) is not None
+
+
+def _left(recording: Recording) -> dict[str, int]:
+    """Return the counters read where the run ended."""
+    rows = [window.table("sample") for window in recording.named(OUT_OF_MEMORY)]
+    return {recording.strings[int(row["counter"])]: int(row["value"]) for row in rows[-1]} if rows else {}
+
+
+def _live(recording: Recording, left: Mapping[str, int]) -> tuple[Mapping[str, int] | None, int | None, bool]:
+    """Return what was live by category, what is not told apart, and whether the memory window told all of it."""
+    window = _open_window(recording)
+    if window is not None:
+        return _by_category(recording, of_device(recording, window)), 0, True
+    there = [of_device(recording, each) for each in recording.named(OUT_OF_MEMORY)]
+    if not there or not len(there[-1].table("allocation")):
+        return None, None, False
+    return *_by_owner(recording, there[-1], left), False
+
+
+def _open_window(recording: Recording) -> Window | None:
+    """Return the memory window in which the run ended, None where it ended in another one."""
+    others = [window for window in recording.windows if window.name != OUT_OF_MEMORY]
+    if not others or others[-1].name != MEMORY or others[-1].state != "cut short" or not has_events(others[-1]):
+        return None
+    return others[-1]
+
+
+def _by_category(recording: Recording, window: Window) -> dict[str, int]:
+    """Return the categories as they were when the allocation failed; what the failure frees comes after it."""
+    worked = account(recording, _with_last_owners(recording, window))
+    row = _row_of_failure(worked, recording.run.asked_for)
+    sizes = {category: sum(int(worked.series(role)[row]) for role in roles) for category, roles in CATEGORIES.items()}
+    return sizes | {"rounding": int(worked.levels.rounding_bytes[row])}
+
+
+def _row_of_failure(worked: Account, said: str) -> int:
+    """Return the last event before the failure: where the allocator says what it had, that many bytes were live.
+
+    Else it is the last allocation that succeeded, and what was freed between it and the failure counts as live.
+    """
+    levels = worked.levels
+    last = int(np.searchsorted(levels.sequence, worked.blocks.start).max(initial=0))
+    told = _ALLOCATED.search(said)
+    if told is None:
+        return last
+    live = (levels.known_bytes + levels.rounding_bytes)[last:]
+    near = np.flatnonzero(np.abs(live - _size(told[1], told[2])) <= _size(_HALF_A_DIGIT, told[2]))
+    return last + int(near[0]) if len(near) else last
+
+
+def _with_last_owners(recording: Recording, window: Window) -> Window:
+    """Return a memory window with the owners read after it: of the step that failed it has none."""
+    last = [of_device(recording, each).table("owner").copy() for each in recording.named(OUT_OF_MEMORY)][-1:]
+    for rows in last:
+        rows["sequence"] = 1 + max(
+            int(window.table(kind)["sequence"].max(initial=0)) for kind in ("allocation", "owner")
+        )
+    owners = np.concatenate([window.table("owner"), *last])
+    return replace(window, tables={**window.tables, "owner": owners})
+
+
+def _by_owner(recording: Recording, window: Window, left: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """Return what owners name of what exists, by category, and the rest of what the allocator counts."""
+    blocks, _ = lifetimes(window.table("allocation"))
+    named = owned(blocks, window.table("owner"))
+    sizes = {
+        category: int(blocks.size_bytes[np.isin(named.role, roles)].sum())
+        for category, roles in CATEGORIES.items()
+        if category != "unknown"
+    }
+    sizes["rounding"] = int(blocks.rounding_bytes.sum())
+    listed = int(blocks.size_bytes.sum()) + sizes["rounding"]
+    total = max(listed, left.get(ALLOCATOR_ALLOCATED, listed))
+    if recording.run.device != "cpu":
+        sizes["workspace"] += total - listed  # of libraries, which are cleared before the blocks are listed
+    return sizes, total - sum(sizes.values())
+
+
+def _batch_size(recording: Recording) -> int | None:
+    """Return the samples of a step: as told, else what the last step consumed."""
+    run = recording.run
+    if run.batch_size is not None or run.unit != "samples":
+        return run.batch_size
+    units: list[float] = [float(each) for window in recording.windows for each in window.table("step")["units"][-1:]]
+    return int(units[-1]) if units and units[-1] >= 1 else None
+
+
+def _with_estimate(found: PostMortem, run: Run) -> PostMortem:
+    fits = _estimate(found, run)
+    return found if fits is None else replace(found, fitting_batch=fits, found_by=ESTIMATED)
+
+
+def _estimate(found: PostMortem, run: Run) -> int | None:
+    """Return the largest batch by proportion: what grows with the batch, in what is left beside what does not.
+
+    What was live when it failed is not all a step needs: no larger batch fits.
+    """
+    if not found.batch_size or found.live is None or found.live_bytes is None or found.asked_bytes is None:
+        return None
+    if found.free_bytes is None:
+        return None
+    fixed_now = sum(found.live[category] for category in FIXED)
+    growing = found.live_bytes + found.asked_bytes - fixed_now
+    room = found.live_bytes + (found.cache_bytes or 0) + found.free_bytes - max(fixed_now, _fixed_bytes(run))
+    fits = min(int(found.batch_size * room / growing), found.batch_size - 1) if growing > 0 else 0
+    return fits if fits >= 1 else None
+
+
+def _fixed_bytes(run: Run) -> int:
+    """Return what weights, their gradients and the known optimizers' state take once all of it is there."""
+    sizes = {item.name: _bytes(item) for item in run.parameters}
+    gradients = sum(_bytes(item) for item in run.parameters if item.trainable)
+    states = sum(
+        (state_arrays(optimizer) or 0) * sizes.get(name, 0)
+        for optimizer in run.optimizers
+        for name in optimizer.parameters
+    )
+    return sum(sizes.values()) + gradients + states
+
+
+def _bytes(parameter: Parameter) -> int:
+    return math.prod(parameter.shape) * parameter.item_bytes
+
+
+def _why_no_batch(found: PostMortem) -> str:
+    if not found.batch_size:
+        return NO_BATCH
+    if found.room_bytes is not None:
+        return NONE_FITS
+    if found.live is None or found.asked_bytes is None or found.free_bytes is None:
+        return "what was live, asked for and left is not known"
+    return NO_ROOM

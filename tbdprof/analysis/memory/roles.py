@@ -1,0 +1,194 @@
+"""What each block of memory is for: the one place where memory is classified, for every framework.
+
+Every rule is positive, it names what it saw; no rule is "otherwise". What no rule claims is unknown. In order:
+
+1.  An owner named the block while it lived: weight, buffer, gradient, optimizer state, library workspace, input (an
+    input only if it was not made inside the forward pass: what one network hands to the next is a feature map).
+2.  It was made by a memory planner: planned.
+3.  It was there before the window, and is a tensor: kept from step to step, dynamic.
+4.  It lived through two ends of steps: dynamic if it was a tensor, workspace if it never was (a library keeps it).
+5.  It was made and freed within one innermost operator: workspace (temporary if it was a tensor, compiled if a
+    compiler made the operator).
+6.  By the phase it was made in. Update: dynamic. Recomputation: recomputed. Backward: gradient if the accumulation
+    into a gradient freed it, compiled inside a compiled region, else gradient map. Forward: cast if it is a weight in
+    another data type, else feature map. Outside: input if it was there when the next forward pass began and
+    was not made between an update and the end of its step, else dynamic.
+    Where several threads train at once, the ends of steps in 4 are those of the turns of the thread that made it
+    (`turns`), the forward pass in 6 is that thread's, and what it makes after its update is for its next turn.
+7.  No block was reported, but on more than one thread the framework's own total rose within one outermost operator and
+    was back after it: workspace, of the operator's worker threads. (What stays in the total is unknown.)
+
+Source of the categories: seed 003, section III-D-3; what that leaves open is decided in the README.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.analysis.memory.blocks import BEFORE, Blocks, Bools, Ints
+from tbdprof.analysis.memory.turns import NO_TURNS, Turns
+from tbdprof.analysis.spans import SpanTree
+from tbdprof.facts.records import Operation, Phase, Role, SpanKind, Table
+
+Roles = NDArray[np.uint8]
+
+CATEGORIES: dict[str, tuple[Role, ...]] = {
+    "weights": (Role.WEIGHT, Role.BUFFER, Role.CAST),
+    "weight_gradients": (Role.GRADIENT,),
+    "feature_maps": (
+        Role.FEATURE_MAP,
+        Role.GRADIENT_MAP,
+        Role.RECOMPUTED,
+        Role.INPUT,
+        Role.PLANNED,
+    ),
+    "workspace": (Role.WORKSPACE, Role.TEMPORARY, Role.COMPILED),
+    "dynamic": (Role.OPTIMIZER_STATE, Role.DYNAMIC),
+    "unknown": (Role.UNKNOWN,),
+}
+
+# Where several owners name one block, the later in this order wins: a tied or aliased storage counts once.
+PRECEDENCE = (
+    Role.INPUT,
+    Role.WORKSPACE,
+    Role.OPTIMIZER_STATE,
+    Role.GRADIENT,
+    Role.BUFFER,
+    Role.WEIGHT,
+)
+KEPT_MARKS = 2  # ends of steps a block must live through to count as kept; a loop variable lives through one
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """Which owner record names each block: its role (UNKNOWN: none) and the record's index (-1: none)."""
+
+    role: Roles
+    record: Ints
+
+
+def owned(blocks: Blocks, owners: Table) -> Owned:
+    """Join owners with the blocks that lived at their address when they were read."""
+    role = np.full(len(blocks), Role.UNKNOWN, np.uint8)
+    record = np.full(len(blocks), -1, np.int64)
+    place = blocks.find(owners["address"], owners["sequence"])
+    for claim in PRECEDENCE:
+        chosen = np.flatnonzero((owners["role"] == claim) & (place >= 0))
+        role[place[chosen]] = claim
+        record[place[chosen]] = chosen
+    return Owned(role, record)
+
+
+def classify(blocks: Blocks, named: Owned, tree: SpanTree, marks: Ints, own: Turns = NO_TURNS) -> Roles:
+    """Return the role of every block; `marks` are the sequences at which steps ended, `own` the turns of threads."""
+    made = tree.index(blocks.span)
+    phase = tree.phase(made)
+    # A framework with workers of its own allocates in these: a phase is of the thread that asked.
+    maker = np.where(made >= 0, tree.rows["thread"][made], blocks.thread)
+    role = _by_phase(blocks, named, tree, made, phase, _outside(blocks, maker, tree, marks, own))
+    common = _common_operator(blocks, tree, made, phase)
+    role = np.where(common >= 0, _workspace(blocks, tree, common), role)
+    kept = _crossings(blocks, maker, marks, own) >= KEPT_MARKS
+    role = np.where(kept, np.where(blocks.was_tensor == 0, Role.WORKSPACE, Role.DYNAMIC), role)
+    existing = blocks.start == BEFORE
+    role = np.where(existing, np.where(blocks.was_tensor == 1, Role.DYNAMIC, Role.UNKNOWN), role)
+    role = np.where(_is(tree, made, "operation", Operation.PLANNED), Role.PLANNED, role)
+    believed = (named.role != Role.UNKNOWN) & ~((named.role == Role.INPUT) & _made_inside(tree, made, phase))
+    return np.where(believed, named.role, role).astype(np.uint8)
+
+
+def _is(tree: SpanTree, rows: Ints, column: str, value: int) -> Bools:
+    matches: Bools = (rows >= 0) & (tree.rows[column][np.maximum(rows, 0)] == value)
+    return matches
+
+
+def _made_inside(tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Bools:
+    """Tell which blocks a network made itself; between networks only where layers are told can one be sure."""
+    layers = tree.rows["kind"] == SpanKind.LAYER
+    inside: Bools = ~np.isin(phase, (Phase.OUTSIDE, Phase.DATA))
+    if layers.any():
+        inside &= ~((phase == Phase.FORWARD) & ~tree.any_above(made, layers))
+    return inside
+
+
+def _crossings(blocks: Blocks, maker: Ints, marks: Ints, own: Turns) -> Ints:
+    steps = np.searchsorted(marks, blocks.end) - np.searchsorted(marks, blocks.start)
+    return np.where(own.of(maker), own.crossed(maker, blocks.start, blocks.end), steps)
+
+
+def _common_operator(blocks: Blocks, tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Ints:
+    """Return the innermost operator a block was both made and freed in; recomputed maps do not belong to backward."""
+    operators = tree.rows["kind"] == SpanKind.OPERATOR
+    found = tree.nearest(made, operators, inside=blocks.end, thread=blocks.free_thread)
+    return np.where((found >= 0) & (tree.phase(found) == phase), found, -1)
+
+
+def _workspace(blocks: Blocks, tree: SpanTree, common: Ints) -> Roles:
+    compiled = tree.any_above(common, tree.rows["operation"] == Operation.COMPILED)
+    temporary = np.where(blocks.was_tensor == 1, Role.TEMPORARY, Role.WORKSPACE)
+    return np.where(compiled, Role.COMPILED, temporary).astype(np.uint8)
+
+
+def _by_phase(
+    blocks: Blocks, named: Owned, tree: SpanTree, made: Ints, phase: NDArray[np.uint8], outside: Roles
+) -> Roles:
+    accumulated = tree.any_above(tree.index(blocks.free_span), tree.rows["operation"] == Operation.ACCUMULATE)
+    compiled = tree.any_above(made, tree.rows["operation"] == Operation.COMPILED)
+    backward = np.where(accumulated, Role.GRADIENT, np.where(compiled, Role.COMPILED, Role.GRADIENT_MAP))
+    forward = np.where(_casts_weight(blocks, named, tree, made), Role.CAST, Role.FEATURE_MAP)
+    return np.select(
+        [
+            phase == Phase.UPDATE,
+            phase == Phase.RECOMPUTE,
+            phase == Phase.BACKWARD,
+            phase == Phase.FORWARD,
+        ],
+        [
+            np.full(len(blocks), Role.DYNAMIC),
+            np.full(len(blocks), Role.RECOMPUTED),
+            backward,
+            forward,
+        ],
+        outside,
+    ).astype(np.uint8)
+
+
+def _outside(blocks: Blocks, maker: Ints, tree: SpanTree, marks: Ints, own: Turns) -> Roles:
+    """Return the role of each block if it was made outside training."""
+    apart = own.of(maker)
+    given = _there_at_forward(blocks, tree)
+    for thread in own.ends:
+        given = np.where(maker == thread, _there_at_forward(blocks, tree, thread), given)
+    given &= apart | ~_made_after_update(blocks, tree, marks)
+    return np.where(given, Role.INPUT, Role.DYNAMIC).astype(np.uint8)
+
+
+def _casts_weight(blocks: Blocks, named: Owned, tree: SpanTree, made: Ints) -> Bools:
+    cast = tree.nearest(made, (tree.rows["operation"] == Operation.CAST) & (tree.rows["operand"] > 0))
+    if not (cast >= 0).any():
+        return np.zeros(len(blocks), bool)
+    source = blocks.find(tree.rows["operand"][np.maximum(cast, 0)], np.maximum(blocks.start, 0))
+    weight = named.role[np.maximum(source, 0)] == Role.WEIGHT
+    of_weight: Bools = (cast >= 0) & (source >= 0) & weight
+    return of_weight
+
+
+def _made_after_update(blocks: Blocks, tree: SpanTree, marks: Ints) -> Bools:
+    """Tell which blocks were made between a step's update and its end, as an averaged copy of the weights is."""
+    updates = (tree.rows["kind"] == SpanKind.PHASE) & (tree.rows["phase"] == Phase.UPDATE)
+    begins = np.append(BEFORE, np.sort(tree.rows["first_sequence"][updates]))
+    ends = np.append(BEFORE, marks)
+    latest_update = begins[np.searchsorted(begins, blocks.start, side="right") - 1]
+    after: Bools = latest_update > ends[np.searchsorted(ends, blocks.start, side="right") - 1]
+    return after
+
+
+def _there_at_forward(blocks: Blocks, tree: SpanTree, thread: int | None = None) -> Bools:
+    """Tell which blocks were there when the next forward pass began, of one thread or of any."""
+    begins = (tree.rows["kind"] == SpanKind.PHASE) & (tree.rows["phase"] == Phase.FORWARD)
+    if thread is not None:
+        begins &= tree.rows["thread"] == thread
+    forwards = np.append(np.sort(tree.rows["first_sequence"][begins]), np.iinfo(np.int64).max)
+    there: Bools = forwards[np.searchsorted(forwards, blocks.start)] < blocks.end
+    return there

@@ -1,0 +1,168 @@
+"""The wall time of the counted steps, cut wherever anything begins or ends, and each piece given to one phase.
+
+A piece belongs to the phase of the kernel that runs, where none does of the one that ran last; where kernels of two
+phases run at once, to a phase of training before loading and outside, and else to the one that began last. Where
+threads of a CPU are in several phases of training at once, these share the piece by how many are in each: so the phases
+of several threads that train add up to the step, too. Then:
+
+- "data" is the time before a step's first forward kernel, and from the end of an update, of a backward pass or of
+  something outside to the next forward kernel: loading data and whatever else precedes forward. So is time in the
+  framework's data loader while nothing else runs.
+- "other" is what ran outside and was not followed by a forward pass, and what comes after a step's last kernel.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.analysis.kernels.executions import Kernels
+from tbdprof.analysis.memory.blocks import Bools, Ints
+from tbdprof.facts.records import Operation, Phase
+
+PHASES = ("data", "forward", "backward", "recompute", "update", "other")
+DATA, OTHER = PHASES.index("data"), PHASES.index("other")
+
+_TRAINING = (Phase.FORWARD, Phase.BACKWARD, Phase.RECOMPUTE, Phase.UPDATE)
+_NOTHING = 255  # no kernel runs, or none ran yet in this step
+_PLACE_OF = {phase: PHASES.index(phase.name.lower()) for phase in _TRAINING}
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One entry a piece of the steps' wall time; the pieces add up to it."""
+
+    length_ns: Ints
+    phase: NDArray[np.uint8]  # index in PHASES
+    busy: Bools  # at least one kernel runs
+    waiting: Bools  # in a call of the host that waits for the device
+    loading: Bools  # in the framework's data loader, or one of its operators: nothing of training runs
+    only_copies: Bools  # copies from the device or to it run and nothing else
+    only_communication: Bools
+
+    def total_ns(self, chosen: Bools) -> int:
+        """Return the length of the chosen pieces together."""
+        return int(self.length_ns[chosen].sum())
+
+
+def timeline(kernels: Kernels) -> Timeline:
+    """Cut the counted steps into pieces."""
+    edges = _edges(kernels)
+    at = edges[:-1]
+    step = np.searchsorted(kernels.step_start_ns, at, side="right") - 1
+    step[at >= (kernels.step_start_ns + kernels.step_ns)[step]] = -1
+    label = np.where(step >= 0, _labels(kernels, edges), _NOTHING).astype(np.uint8)
+    asking = _running(edges, kernels.data_start_ns, kernels.data_end_ns)
+    phase = _phases(label, step, asking)
+    busy, inside = label != _NOTHING, step >= 0
+    piece, phase, length = _divided(kernels, edges, phase)
+    inside = inside[piece]
+    communicates = kernels.operation == Operation.COMMUNICATION
+    copies, communication = (_only(kernels, edges, each) & busy for each in (kernels.crosses, communicates))
+    return Timeline(
+        length_ns=length[inside],
+        phase=phase[inside],
+        busy=busy[piece][inside],
+        waiting=_running(edges, kernels.wait_start_ns, kernels.wait_end_ns)[piece][inside],
+        loading=((label == Phase.DATA) | (asking & ~busy))[piece][inside],
+        only_copies=copies[piece][inside],
+        only_communication=communication[piece][inside],
+    )
+
+
+def _divided(kernels: Kernels, edges: Ints, phase: NDArray[np.uint8]) -> tuple[Ints, NDArray[np.uint8], Ints]:
+    """Return the pieces, one that threads in several phases share once for each; the phases; and the lengths."""
+    length = np.diff(edges)
+    trains = np.isin(kernels.phase, _TRAINING)
+    threads = np.unique(kernels.thread_or_stream[trains]) if kernels.device == "cpu" else ()
+    if len(threads) < 2:
+        return np.arange(len(length)), phase, length
+    count = np.zeros((len(length), len(_TRAINING)), np.int64)
+    for thread in threads:
+        label = _labels(kernels, edges, trains & (kernels.thread_or_stream == thread))
+        for place, each in enumerate(_TRAINING):
+            count[:, place] += label == each
+    several = (count > 0).sum(axis=1) > 1
+    count[~several] = 0
+    count[~several, 0] = 1  # stays as it is
+    upto = length[:, None] * np.cumsum(count, axis=1) // count.sum(axis=1, keepdims=True)
+    part = np.diff(upto, axis=1, prepend=0)
+    piece, column = np.nonzero(count)
+    places = np.array([_PLACE_OF[each] for each in _TRAINING], np.uint8)
+    return piece, np.where(several[piece], places[column], phase[piece]), part[piece, column]
+
+
+def _edges(kernels: Kernels) -> Ints:
+    begins = kernels.step_start_ns
+    times = (kernels.start_ns, kernels.end_ns, kernels.data_start_ns, kernels.data_end_ns)
+    waits = (kernels.wait_start_ns, kernels.wait_end_ns)
+    edges = np.concatenate([*times, *waits, begins, begins + kernels.step_ns])
+    edges.sort()
+    kept: Ints = edges[np.append(True, edges[1:] > edges[:-1])]
+    first, last = np.searchsorted(kept, [begins[0], begins[-1] + kernels.step_ns[-1]])
+    return kept[first : last + 1]
+
+
+def _running(edges: Ints, start_ns: Ints, end_ns: Ints) -> Bools:
+    """Tell in which pieces at least one of some intervals runs."""
+    size = len(edges)
+    change = np.bincount(np.searchsorted(edges, start_ns), minlength=size + 1)
+    change -= np.bincount(np.searchsorted(edges, np.maximum(end_ns, start_ns)), minlength=size + 1)
+    running: Bools = np.cumsum(change)[: size - 1] > 0
+    return running
+
+
+def _labels(kernels: Kernels, edges: Ints, of: Bools | None = None) -> NDArray[np.uint8]:
+    """Return the phase of what runs in each piece, of some kernels or of all, _NOTHING where nothing does."""
+    label = np.full(len(edges) - 1, _NOTHING, np.uint8)
+    inside = kernels.start_ns < edges[-1]  # by a clock that is off, a GPU can begin when the last step is over
+    inside = inside if of is None else inside & of
+    for phases in ((Phase.OUTSIDE, Phase.DATA), _TRAINING):  # the later goes before the earlier
+        began_last = np.full(len(label), -1)
+        for phase in phases:
+            chosen = (kernels.phase == phase) & (kernels.end_ns > kernels.start_ns) & inside
+            if not chosen.any():
+                continue
+            start, end = kernels.start_ns[chosen], kernels.end_ns[chosen]
+            began = np.full(len(edges), -1)
+            places = np.searchsorted(edges, start)
+            began[places] = places
+            began = np.maximum.accumulate(began)[:-1]
+            wins = _running(edges, start, end) & (began > began_last)
+            label[wins], began_last[wins] = phase, began[wins]
+    return label
+
+
+def _only(kernels: Kernels, edges: Ints, chosen: Bools) -> Bools:
+    """Tell in which pieces chosen kernels run and no others do."""
+    if not chosen.any():
+        return np.zeros(len(edges) - 1, bool)
+    mine, others = (_running(edges, kernels.start_ns[each], kernels.end_ns[each]) for each in (chosen, ~chosen))
+    return mine & ~others
+
+
+def _phases(label: NDArray[np.uint8], step: Ints, asking: Bools) -> NDArray[np.uint8]:
+    """Return the index in PHASES of each piece."""
+    busy = label != _NOTHING
+    before = label[_last_at(busy | (np.diff(step, prepend=-2) != 0))]
+    ahead = _ahead(label, np.isin(label, _TRAINING), step)
+    to_forward = ahead == Phase.FORWARD
+    phase = np.full(len(label), OTHER, np.uint8)
+    for each, place in _PLACE_OF.items():
+        phase[before == each] = place
+    phase[~busy & (_ahead(label, busy, step) == _NOTHING)] = OTHER
+    outside = (label == Phase.OUTSIDE) | (~busy & (before != Phase.FORWARD))
+    phase[(to_forward & outside) | (label == Phase.DATA) | (asking & ~busy)] = DATA
+    return phase
+
+
+def _last_at(chosen: Bools) -> Ints:
+    """Return the place of the last chosen one at or before each."""
+    return np.maximum.accumulate(np.where(chosen, np.arange(len(chosen)), 0))
+
+
+def _ahead(label: NDArray[np.uint8], chosen: Bools, step: Ints) -> NDArray[np.uint8]:
+    """Return the label of the first chosen piece at or after each within its step, _NOTHING: none."""
+    last = len(label) - 1
+    place = last - _last_at(chosen[::-1])[::-1]
+    return np.where(chosen[place] & (step[place] == step), label[place], _NOTHING).astype(np.uint8)

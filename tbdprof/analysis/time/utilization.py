@@ -1,0 +1,128 @@
+"""How busy the device is and how much of its peak it reaches: equations 1 and 2 of seed 003.
+
+The FLOPs are analytic: the model's products (bias and per-element arithmetic left out, nothing that is recomputed),
+counted from what the operators were given, over the time in which any kernel ran. A value above 1 is possible and told
+as it is: an algorithm may do fewer operations than the definition (Winograd's), or the peak's probe was disturbed.
+
+A GPU's peak holds at its highest clock. Where the clock was sampled in the kernels windows, the utilization of the peak
+at that clock is told beside it: of what the device could have done at the speed it really ran.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tbdprof.analysis.kernels.executions import Kernels
+from tbdprof.analysis.time.step_time import StepTime
+from tbdprof.analysis.time.throughput import Throughput
+from tbdprof.facts.records import Run
+
+FP32 = "fp32"
+ANALYTIC = "analytic"  # the level of figures worked out from the operators' definitions
+
+
+@dataclass(frozen=True, slots=True)
+class AtClock:
+    """The same FLOPs over what the device could have done at the clock that was measured."""
+
+    value: float
+    clock_hz: float  # the mean over the kernels windows
+    peak_clock_hz: float  # the one the peak holds for
+
+
+@dataclass(frozen=True, slots=True)
+class Flop:
+    """FLOPs over what the device could have done while it was active."""
+
+    value: float | None
+    level: str  # "analytic": from the operators' definitions
+    precision: str
+    coverage: float  # share of the kernels' time whose kernels have products that were counted
+    peak_flops_per_s: float
+    peak_source: str
+    bound: float | None  # the speed-up a value of 1 would bring
+    at_clock: AtClock | None = None  # None: the peak was measured, or the clock was not
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """How busy the device is, and how well it is used while it is."""
+
+    busy: float | None  # busy time a step in the kernels windows over the time of a step in the clean ones
+    busy_in_window: float
+    flop: Flop | None  # in the precision of most of the run's products
+    fp32: Flop | None  # None unless that is FP32
+    flops_per_sample: float | None  # of the model's products, forward and backward
+    flops_per_step: float
+    precision: str | None = None  # of most of the model's products; without any the run's, as it was told
+    flops_per_unit: Mapping[str, float] = field(default_factory=dict)  # by each unit that was counted
+
+
+def utilization(kernels: Kernels, spent: StepTime, throughput: Throughput | None, run: Run) -> Utilization:
+    """Return the utilization of the device over the counted steps."""
+    total = float(round(kernels.model_flops.sum()))  # whole, what kernels share of it is not
+    flop = _flop(kernels, total, spent.busy, run)
+    busy_seconds = spent.busy * spent.step_seconds
+    samples = samples_counted(kernels, run)
+    return Utilization(
+        busy=None if throughput is None else busy_seconds / throughput.step_seconds,
+        busy_in_window=spent.busy,
+        flop=flop,
+        fp32=flop if flop is not None and flop.precision == FP32 else None,
+        flops_per_sample=total / samples if samples and total else None,
+        flops_per_step=total / kernels.steps,
+        flops_per_unit=flops_per_unit(total, kernels, run),
+        precision=precision_of(kernels, run),
+    )
+
+
+def at_clock(found: Utilization, run: Run, clock_hz: float | None) -> Utilization:
+    """Return the utilization with what it is at a clock, where the peak's own is known."""
+    peak_clock_hz = None if run.peaks is None else run.peaks.clock_hz
+    flop = found.flop
+    if flop is None or flop.value is None or not clock_hz or not peak_clock_hz:
+        return found
+    told = replace(flop, at_clock=AtClock(flop.value * peak_clock_hz / clock_hz, clock_hz, peak_clock_hz))
+    return replace(found, flop=told, fp32=None if found.fp32 is None else told)
+
+
+def precision_of(kernels: Kernels, run: Run) -> str | None:
+    """Return the precision of most of the products, without any the run's; None: nobody told."""
+    told = kernels.precision >= 0
+    if not (kernels.model_flops[told] > 0).any():
+        return run.precision
+    return kernels.strings[int(np.bincount(kernels.precision[told], kernels.model_flops[told]).argmax())]
+
+
+def flops_per_unit(total: float, kernels: Kernels, run: Run) -> dict[str, float]:
+    """Return the FLOPs of each unit of work that was counted; padding is no work, but its FLOPs are in them."""
+    counted = {run.unit: kernels.units, **kernels.other_units}
+    return {unit: total / units for unit, units in counted.items() if units and total}
+
+
+def samples_counted(kernels: Kernels, run: Run) -> float | None:
+    """Return how many samples the counted steps consumed, None: no samples were counted, and no batch size is known."""
+    if run.unit in ("samples", run.sample_unit):
+        return kernels.units
+    if run.sample_unit in kernels.other_units:
+        return kernels.other_units[run.sample_unit]
+    return None if run.batch_size is None else float(run.batch_size * kernels.steps)
+
+
+def _flop(kernels: Kernels, total: float, busy: float, run: Run) -> Flop | None:
+    precision = precision_of(kernels, run)
+    if run.peaks is None or precision is None or precision not in run.peaks.flops_per_s or not total:
+        return None
+    peak = run.peaks.flops_per_s[precision]
+    active_seconds = busy * float(kernels.step_ns.sum()) / 1e9
+    value = total / (peak * active_seconds) if active_seconds else None
+    return Flop(
+        value=value,
+        level=ANALYTIC,
+        precision=precision,
+        coverage=kernels.share(kernels.has_products),
+        peak_flops_per_s=peak,
+        peak_source=run.peaks.sources.get(precision, ""),
+        bound=1 / value if value else None,
+    )

@@ -1,0 +1,155 @@
+"""What bounds the run: the largest share of a step, said in one sentence with its number, and what to try first.
+
+Every instant of a step has one share:
+
+- communication, copies (of a GPU, from it or to it): they run while nothing else does;
+- data: the framework's data loader, and what of the time before forward no kernel runs in; where the loop told that its
+  clean steps wait longer for batches, that (a watched step is slower, and its batch was made meanwhile);
+- launching: no kernel runs though forward, backward or update has begun; and kernels so short that what they take is
+  the cost of asking for them;
+- compute, memory: kernels above and below the ridge of the roofline; where the bytes or the peaks are not known, by
+  operation: products are bound by arithmetic, all that is done element by element by memory;
+- uncounted: kernels of which none of this is known;
+- other: what runs before forward and after the last of training's kernels, and the time after that.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbdprof.analysis.kernels.executions import PRODUCTS, Kernels
+from tbdprof.analysis.kernels.groups import ridge
+from tbdprof.analysis.kernels.sums import by_precision
+from tbdprof.analysis.memory.blocks import Bools
+from tbdprof.analysis.time.timeline import DATA, PHASES, Timeline
+from tbdprof.facts.records import Operation, Peaks, Phase
+
+# A kernel shorter than this is bound by its launch. A GPU takes some 5 µs to be asked for one; an operator on the CPU
+# that has nothing to do takes 2 to 13 µs under torch's profiler (tried), so at this length half of it is not the work.
+SHORT_NS = {"gpu": 10_000, "cpu": 20_000}
+
+BY_ELEMENT = (
+    *(Operation.CAST, Operation.ACCUMULATE, Operation.EMBEDDING, Operation.NORMALIZATION, Operation.ACTIVATION),
+    *(Operation.POOLING, Operation.SOFTMAX, Operation.LOSS, Operation.ELEMENTWISE, Operation.REDUCTION),
+    *(Operation.OPTIMIZER, Operation.COPY),
+)
+BOUNDS = ("data", "launching", "copies", "communication", "compute", "memory", "uncounted", "other")
+ALWAYS = ("data", "launching", "compute", "memory")  # shown even where they are 0
+TRAINING = tuple(PHASES.index(name) for name in ("forward", "backward", "recompute", "update"))
+
+SENTENCES = {
+    "data": "{share} of the step goes to the next batch, before forward",
+    "launching": "{share} of the step goes to asking for kernels: gaps between them, and kernels shorter than {short}",
+    "copies": "{share} of the step copies while nothing else runs",
+    "communication": "{share} of the step waits for other processes or devices",
+    "compute": "{share} of the step is in kernels that arithmetic limits, such as matrix products and convolutions",
+    "memory": "{share} of the step is in kernels that reading and writing memory limits",
+    "uncounted": "{share} of the step is in kernels of which is not known what limits them",
+    "other": "{share} of the step goes to what is neither loading nor forward, backward or update",
+}
+WAITING = "{share} of a clean step waits for the next batch"
+ADVICE = {
+    "data": (
+        "load ahead of the training loop: more loader workers, prefetching, pinned memory",
+        "make a batch cheaper: decode and augment ahead of time, or cache what does not change",
+    ),
+    "launching": (
+        "give each operator more to do: a larger batch, fewer and larger layers, fused or foreach operators",
+        "take Python out of the way: compile or hybridize the model, record the step once and replay it",
+    ),
+    "copies": ("copy from pinned memory while kernels run, and keep what is used again on the device",),
+    "communication": ("overlap communication with backward: larger buckets, fewer and later reductions",),
+    "compute": (
+        "see which of the longest kernels are below the average utilization, and why",
+        "compute less or cheaper: a lower precision where the device has units for it",
+    ),
+    "memory": (
+        "fuse what is done element by element with its neighbours: compile the model, use fused operators",
+        "move fewer bytes: a lower precision, in-place activations, another data layout",
+    ),
+    "uncounted": ("see which they are: tbdprof kernels FILE",),
+    "other": ("do metrics, logging, saving and other models less often, or beside the training",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What bounds the run. `shares` add up to 1: of the step, by what each instant of it went to."""
+
+    bound_by: str
+    share: float
+    sentence: str
+    advice: tuple[str, ...]
+    shares: Mapping[str, float]
+
+
+def verdict(kernels: Kernels, course: Timeline, peaks: Peaks | None, starved: float | None = None) -> Verdict:
+    """Return what takes the largest share of a step; `starved` is the share of clean steps that waits for batches."""
+    shares = _shares(kernels, course, peaks)
+    waits = starved or 0.0
+    of_clean = waits > shares["data"]
+    if of_clean:
+        shares = _with_waiting(shares, waits)
+    bound = max((name for name in BOUNDS if name in shares), key=lambda name: shares[name])
+    share, short = f"{100 * shares[bound]:.0f} %", f"{short_ns(kernels) // 1000} µs"
+    words = WAITING if bound == "data" and of_clean else SENTENCES[bound]
+    sentence = f"bound by {bound}: {words.format(share=share, short=short)}"
+    return Verdict(bound, shares[bound], sentence, ADVICE[bound], shares)
+
+
+def _with_waiting(shares: Mapping[str, float], starved: float) -> dict[str, float]:
+    """Return the shares of a clean step: beside its waiting all else shrinks alike."""
+    left = (1 - starved) / (1 - shares["data"])
+    return {name: starved if name == "data" else share * left for name, share in shares.items()}
+
+
+def short_ns(kernels: Kernels) -> int:
+    """Return the length below which a kernel counts as launching."""
+    return SHORT_NS["cpu" if kernels.device == "cpu" else "gpu"]
+
+
+def _shares(kernels: Kernels, course: Timeline, peaks: Peaks | None) -> dict[str, float]:
+    """Divide the steps; kernels that run at once divide the time in which any runs by their own times."""
+    wall = int(course.length_ns.sum())
+    apart = {"communication": course.only_communication}
+    if kernels.device != "cpu":
+        apart["copies"] = course.only_copies
+    left = ~np.any([*apart.values()], axis=0)
+    data = course.loading | ((course.phase == DATA) & ~course.busy)
+    trained = np.isin(course.phase, TRAINING) & ~data
+    shares = {
+        "data": course.total_ns(left & data) / wall,
+        "launching": course.total_ns(left & trained & ~course.busy) / wall,
+        **{name: course.total_ns(pieces) / wall for name, pieces in apart.items()},
+        "other": course.total_ns(left & ~data & ~trained) / wall,
+    }
+    for name, share in _kinds(kernels, peaks).items():
+        shares[name] = shares.get(name, 0.0) + share * course.total_ns(left & course.busy & trained) / wall
+    return {name: share for name, share in shares.items() if share or name in ALWAYS}
+
+
+def _kinds(kernels: Kernels, peaks: Peaks | None) -> dict[str, float]:
+    """Return the shares of the own time of training's kernels by what limits each, without what is told apart."""
+    told_apart = (kernels.operation == Operation.COMMUNICATION) | kernels.crosses
+    chosen = ~np.isin(kernels.phase, (Phase.OUTSIDE, Phase.DATA)) & ~told_apart
+    own = np.where(chosen, kernels.own_ns, 0)
+    short = own < short_ns(kernels)
+    compute = is_limited_by_compute(kernels, peaks)
+    known = np.isin(kernels.operation, (*PRODUCTS, *BY_ELEMENT)) | np.isfinite(kernels.flops)
+    total = max(int(own.sum()), 1)
+    return {
+        "launching": float(own[short].sum() / total),
+        "compute": float(own[~short & known & compute].sum() / total),
+        "memory": float(own[~short & known & ~compute].sum() / total),
+        "uncounted": float(own[~short & ~known].sum() / total),
+    }
+
+
+def is_limited_by_compute(kernels: Kernels, peaks: Peaks | None) -> Bools:
+    """Tell which kernels are above the ridge; where that is not known, which compute products."""
+    ridges = by_precision(kernels, lambda precision, product: ridge(peaks, precision, product=product))
+    least_flops = ridges * kernels.moved_bytes
+    above: Bools = kernels.flops >= least_flops
+    unknown = np.isnan(kernels.flops) | np.isnan(least_flops)
+    return np.where(unknown, np.isin(kernels.operation, PRODUCTS), above)

@@ -1,0 +1,104 @@
+"""How far a run is, on stderr: a live line on a terminal, a plain line a phase elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from tbdprof.loop.plan import NO_STEPS
+
+PLAIN_EVERY_S = 10.0
+
+
+class LiveProgress:
+    """Phase, step and rate of a run, redrawn in place; a context manager."""
+
+    def __init__(self) -> None:
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[count]}"),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+        )
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._progress.add_task("prepare", total=None, count="", rate="")
+        self._phase = "prepare"
+        self._rate = _Rate()
+
+    def __enter__(self) -> "LiveProgress":
+        """Begin to draw."""
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Clear what was drawn."""
+        self._progress.stop()
+
+    def __call__(self, phase: str, step: int, of: int | None) -> None:
+        """Show how far the phase is."""
+        total = of or None  # a bar of no steps would be full
+        if phase != self._phase:
+            self._progress.reset(self._task, total=total, description=phase)
+            self._phase = phase
+        count = "" if of == NO_STEPS else f"{step}/{'?' if of is None else of}"
+        rate = self._rate.text(phase, step)
+        self._progress.update(self._task, completed=step, total=total, count=count, rate=rate)
+
+
+class PlainProgress:
+    """A line when a phase begins, and one now and then while it lasts; a context manager."""
+
+    def __init__(self) -> None:
+        self._rate = _Rate()
+        self._phase = ""
+        self._said = 0.0
+
+    def __enter__(self) -> "PlainProgress":
+        """Say nothing yet."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Say nothing more."""
+
+    def __call__(self, phase: str, step: int, of: int | None) -> None:
+        """Say how far the phase is, if it is new or the last line is a while ago."""
+        rate, now = self._rate.text(phase, step), time.monotonic()
+        if phase == self._phase and now - self._said < PLAIN_EVERY_S:
+            return
+        self._phase, self._said = phase, now
+        total = "" if of is None else f" of {of}"
+        count = "" if of == NO_STEPS else f": step {step}{total} {rate}".rstrip()
+        sys.stderr.write(f"tbdprof: {phase}{count}\n")
+        sys.stderr.flush()
+
+
+class _Rate:
+    """Steps per second since the phase began."""
+
+    def __init__(self) -> None:
+        self._phase = ""
+        self._begun = 0.0
+        self._first = 0
+
+    def text(self, phase: str, step: int) -> str:
+        """Return the rate as text, empty while there is none."""
+        now = time.monotonic()
+        if phase != self._phase or step < self._first:
+            self._phase, self._begun, self._first = phase, now, step
+        if step == self._first or now == self._begun:
+            return ""
+        return f"{(step - self._first) / (now - self._begun):.2f} steps/s"

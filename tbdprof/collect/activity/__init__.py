@@ -1,0 +1,1 @@
+"""What ran on a GPU when, by CUPTI's activity records."""

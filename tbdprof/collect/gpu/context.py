@@ -1,0 +1,194 @@
+"""What a context and a framework's libraries take of a device's memory: measured by processes that do nothing else.
+
+Beneath what a framework's allocator holds lie the driver's own memory, the context with the code loaded into it, and
+what the framework's libraries ask the driver for themselves. No counter tells these apart in a training process: a
+fresh process makes the device's primary context alone, a second one computes something small in the framework, and
+NVML tells what the device has in use before and after.
+"""
+
+import ctypes
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tbdprof.collect import fresh
+from tbdprof.collect.gpu import nvml_card
+from tbdprof.errors import UnavailableError
+from tbdprof.facts.counters import DEVICE_TOTAL, DEVICE_USED, OTHERS_USED, PROCESS_USED
+
+CONTEXT, LIBRARIES = "memory.driver_context", "memory.libraries"
+LIMIT_S = 60
+DRIVER_FILES = (Path("/proc/driver/nvidia"), Path("/dev/nvidiactl"))
+OTHERS_MOVED_BYTES = 64 << 20  # more than this between the two accounts: another process came, went or grew
+_DRIVER_ONLY = "tbdprof.collect.gpu.context"
+_OF_FRAMEWORK: Mapping[str, str] = {
+    "torch": "tbdprof.hooks.on_torch.context",
+    "mxnet": "tbdprof.hooks.on_mxnet.context",
+}
+
+Ask = Callable[[str, int, float], Mapping[str, Any]]  # as `fresh.ask`
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was found, None with its reason in `missing`: bytes of the device's memory."""
+
+    device_bytes: int | None = None
+    used_before_bytes: int | None = None  # by the driver and by other processes
+    others_before_bytes: int | None = None  # by other processes
+    context_bytes: int | None = None
+    libraries_bytes: int | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, int | None]:
+        """Return what was found by the names it has in a `Run`."""
+        return {name: size for name, size in asdict(self).items() if name != "missing"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a fresh process told: NVML's used figure before and after, its own and others', what an allocator holds."""
+
+    total: int
+    before: int
+    after: int
+    process: int | None
+    others: int | None
+    held: int
+
+    def own_bytes(self) -> int:
+        """Return what the process took besides its allocator's; raises UnavailableError where that cannot be told."""
+        grown = self.after - self.before
+        own = self.process if self.process and abs(self.process - grown) > OTHERS_MOVED_BYTES else grown
+        if own <= self.held:
+            raise UnavailableError("the device's memory in use did not grow: another process gave some back meanwhile")
+        return own - self.held
+
+
+def has_driver(files: Iterable[Path] = DRIVER_FILES) -> bool:
+    """Tell whether an NVIDIA driver is there to be asked."""
+    return any(file.exists() for file in files)
+
+
+def measure(index: int, framework: str, ask: Ask = fresh.ask) -> Taken:
+    """Measure what a context and what a framework's libraries take of a device; takes seconds, and raises nothing."""
+    missing: dict[str, str] = {}
+    try:
+        told = _told(ask, _DRIVER_ONLY, index)
+        context = told.own_bytes()
+    except UnavailableError as error:
+        return Taken(missing={CONTEXT: str(error), LIBRARIES: str(error)})
+    libraries = None
+    try:
+        libraries = max(0, _told(ask, _module(framework), index).own_bytes() - context)
+    except UnavailableError as error:
+        missing[LIBRARIES] = str(error)
+    return Taken(told.total, told.before, told.others, context, libraries, missing)
+
+
+def _module(framework: str) -> str:
+    if framework not in _OF_FRAMEWORK:
+        raise UnavailableError(f"not measured for {framework}")
+    return _OF_FRAMEWORK[framework]
+
+
+def _told(ask: Ask, module: str, index: int) -> _Told:
+    try:
+        return _Told(**ask(module, index, LIMIT_S))
+    except TypeError as error:
+        raise UnavailableError(f"a process that was to measure it told something else: {error}") from error
+
+
+def main(index: int) -> None:
+    """Print, as JSON, what this process takes of a device by making its primary context."""
+    sys.stdout.write(around(index, lambda: _make_context(index)) + "\n")
+
+
+def around(index: int, work: Callable[[], int], cuda: Any = None, nvml: Any = None) -> str:
+    """Do some work on a device, which returns what an allocator holds afterwards, and tell as JSON what it took.
+
+    Raises UnavailableError where driver or NVML do not tell; `cuda` and `nvml` stand in for their libraries.
+    """
+    card = nvml_card.open_card(index, nvml, cuda)
+    try:
+        before = dict(nvml_card.memory(card))
+        held = work()
+        after = dict(nvml_card.memory(card))
+        listed = _by_process(card)
+    except card.faults as error:
+        raise UnavailableError(f"the NVIDIA driver does not tell the device's memory: {error}") from error
+    finally:
+        nvml_card.shut(card.nvml)
+    told = _Told(
+        total=int(before[DEVICE_TOTAL]),
+        before=int(before[DEVICE_USED]),
+        after=int(after[DEVICE_USED]),
+        process=listed.get(PROCESS_USED),
+        others=listed.get(OTHERS_USED),
+        held=held,
+    )
+    return json.dumps(asdict(told))
+
+
+def _by_process(card: nvml_card.Card) -> Mapping[str, int]:
+    with suppress(UnavailableError, *card.faults):
+        return {counter: int(size) for counter, size in nvml_card.processes(card)}
+    return {}
+
+
+def _make_context(index: int, cuda: Any = None) -> int:
+    cuda = _driver(cuda)
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    _check(cuda.cuDeviceGet(ctypes.byref(device), index))
+    _check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+    _check(cuda.cuCtxSetCurrent(context))
+    _check(cuda.cuCtxSynchronize())
+    return 0
+
+
+def free_and_total_bytes(index: int, cuda: Any = None) -> tuple[int, int]:
+    """Return what the driver can still give of a device's memory, and all there is; makes a context where none is.
+
+    Raises UnavailableError where the driver does not tell.
+    """
+    cuda = _driver(cuda)
+    device, free, total = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_size_t()
+    try:
+        _check(cuda.cuInit(0))
+        _check(cuda.cuDeviceGet(ctypes.byref(device), index))
+        with _in_context(cuda, device):
+            _check(cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)))
+    except AttributeError as error:
+        raise UnavailableError(f"the CUDA driver lacks a function: {error}") from error
+    return free.value, total.value
+
+
+@contextmanager
+def _in_context(cuda: Any, device: ctypes.c_int) -> Iterator[None]:
+    """Have the device's primary context be this thread's while the block runs."""
+    context = ctypes.c_void_p()
+    _check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+    try:
+        _check(cuda.cuCtxPushCurrent_v2(context))
+        try:
+            yield
+        finally:
+            cuda.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+    finally:
+        cuda.cuDevicePrimaryCtxRelease_v2(device)
+
+
+def _driver(cuda: Any) -> Any:
+    try:
+        return ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
+    except OSError as error:
+        raise UnavailableError(f"there is no CUDA driver: {error}") from error
+
+
+def _check(status: int) -> None:
+    if status:
+        raise UnavailableError(f"the CUDA driver refuses: error {status}")

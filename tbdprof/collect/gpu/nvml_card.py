@@ -1,0 +1,236 @@
+"""One device as NVML, the driver's management library, knows it, and what it answers at an instant.
+
+NVML tells most of a whole card; of an instance of a divided one (MIG) it tells memory, processes and GPM figures alone.
+What is asked here raises what NVML raises: the sampler asks each question by itself, and keeps the reason of a refusal.
+"""
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tbdprof.collect.gpu import cuda_driver
+from tbdprof.collect.gpu.cuda_driver import Identity
+from tbdprof.errors import UnavailableError
+from tbdprof.facts import counters
+
+INSTANT = -1
+AVERAGED_NS = (
+    1_000_000_000  # nvmlDeviceGetPowerUsage: "averaged over 1 sec interval" on Ampere (except GA100) and newer
+)
+LAST_INSTANT = (8, 0)  # compute capability of GA100, the last for which that call gives the power of an instant
+# c_nvmlValue_t by nvmlValueType_t, in its order.
+VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+
+Figures = Iterator[tuple[str, float]]  # counter and value
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Whom to ask: `instance` is what the process computes on, `whole` the card it is on; mostly they are the same."""
+
+    nvml: Any  # pynvml, or what stands in for it
+    instance: Any
+    whole: Any
+    gpu_instance: int | None = None  # number of the GPU instance of a divided card, None: it is not divided
+
+    @property
+    def faults(self) -> tuple[type[Exception], ...]:
+        """Return what a question may raise: a refusal, a function pynvml or the driver lacks, another layout."""
+        return (*faults(self.nvml), TypeError, ValueError, ctypes.ArgumentError)
+
+
+def faults(nvml: Any) -> tuple[type[Exception], ...]:
+    """Return what asking NVML raises where the driver refuses, or pynvml knows no such function."""
+    return (nvml.NVMLError, AttributeError, OSError)
+
+
+def open_card(index: int, nvml: Any = None, cuda: Any = None) -> Card:
+    """Begin to use NVML for a device by the framework's number; `nvml` and `cuda` stand in for the libraries.
+
+    Raises UnavailableError, and then nothing is left open.
+    """
+    nvml = _pynvml() if nvml is None else nvml
+    identity = cuda_driver.identity(index, cuda)
+    try:
+        nvml.nvmlInit()
+    except faults(nvml) as error:
+        raise UnavailableError(f"the NVIDIA driver does not answer: {error}") from error
+    try:
+        return _find(nvml, identity)
+    except faults(nvml) as error:
+        shut(nvml)
+        raise UnavailableError(f"the NVIDIA driver does not tell about this device: {error}") from error
+    except UnavailableError:
+        shut(nvml)
+        raise
+
+
+def shut(nvml: Any) -> None:
+    """End the use of NVML."""
+    with suppress(*faults(nvml)):
+        nvml.nvmlShutdown()
+
+
+def _pynvml() -> Any:
+    try:
+        import pynvml
+    except ImportError as error:
+        raise UnavailableError(f"nvidia-ml-py is not installed: {error}") from error
+    return pynvml
+
+
+def _find(nvml: Any, identity: Identity) -> Card:
+    """Return the device of an identifier; the order of NVML's numbers is not that of CUDA's."""
+    with suppress(nvml.NVMLError):
+        return _undivided(nvml, nvml.nvmlDeviceGetHandleByUUID(f"GPU-{identity.uuid}"))
+    with suppress(nvml.NVMLError):
+        handle = nvml.nvmlDeviceGetHandleByUUID(f"MIG-{identity.uuid}")
+        whole = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+        return Card(nvml, handle, whole, int(nvml.nvmlDeviceGetGpuInstanceId(handle)))
+    if identity.bus_id is None:
+        raise UnavailableError(f"the NVIDIA driver knows no device {identity.uuid}")
+    return _undivided(nvml, nvml.nvmlDeviceGetHandleByPciBusId(identity.bus_id))
+
+
+def _undivided(nvml: Any, handle: Any) -> Card:
+    divided = False
+    with suppress(*faults(nvml)):  # cards that cannot be divided refuse the question
+        divided = bool(nvml.nvmlDeviceGetMigMode(handle)[0])
+    if divided:
+        raise UnavailableError("the card is divided (MIG), and CUDA does not tell which instance this process has")
+    return Card(nvml, handle, handle)
+
+
+def energy(card: Card) -> Figures:
+    """Tell the energy since the driver was loaded."""
+    yield counters.ENERGY, card.nvml.nvmlDeviceGetTotalEnergyConsumption(card.whole) / 1e3
+
+
+def sm_clock(card: Card) -> Figures:
+    """Tell the clock of the multiprocessors."""
+    yield counters.SM_CLOCK, card.nvml.nvmlDeviceGetClockInfo(card.whole, card.nvml.NVML_CLOCK_SM) * 1e6
+
+
+def most_sm_clock(card: Card) -> Figures:
+    """Tell the highest clock of the multiprocessors."""
+    yield counters.SM_CLOCK_MAX, card.nvml.nvmlDeviceGetMaxClockInfo(card.whole, card.nvml.NVML_CLOCK_SM) * 1e6
+
+
+def memory_clock(card: Card) -> Figures:
+    """Tell the clock of the memory."""
+    yield counters.MEMORY_CLOCK, card.nvml.nvmlDeviceGetClockInfo(card.whole, card.nvml.NVML_CLOCK_MEM) * 1e6
+
+
+def clock_reasons(card: Card) -> Figures:
+    """Tell why the clocks are not higher; drivers before 535 know the call by its older name."""
+    nvml = card.nvml
+    try:
+        bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(card.whole)
+    except (nvml.NVMLError, AttributeError):
+        bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(card.whole)
+    yield counters.THROTTLE, float(bits)
+
+
+def temperature(card: Card) -> Figures:
+    """Tell the temperature of the chip; the older call goes with CUDA 14, the newer is not in older drivers."""
+    nvml = card.nvml
+    try:
+        celsius = nvml.nvmlDeviceGetTemperatureV(card.whole, nvml.NVML_TEMPERATURE_GPU)
+    except (nvml.NVMLError, AttributeError):
+        celsius = nvml.nvmlDeviceGetTemperature(card.whole, nvml.NVML_TEMPERATURE_GPU)
+    yield counters.TEMPERATURE, float(celsius)
+
+
+def memory(card: Card) -> Figures:
+    """Tell the memory there is, what is used, and what the driver keeps where it tells that apart."""
+    nvml = card.nvml
+    try:
+        told = nvml.nvmlDeviceGetMemoryInfo(card.instance, version=nvml.nvmlMemory_v2)
+        yield counters.DEVICE_RESERVED, float(told.reserved)
+    except (nvml.NVMLError, AttributeError):
+        told = nvml.nvmlDeviceGetMemoryInfo(card.instance)
+    yield counters.DEVICE_TOTAL, float(told.total)
+    yield counters.DEVICE_USED, float(told.used)
+
+
+def processes(card: Card) -> Figures:
+    """Tell what this process and the others use; raises UnavailableError where the driver's list does not tell it."""
+    used = _by_process(card)
+    own = os.getpid()
+    if own not in used:
+        raise UnavailableError(
+            f"the driver lists {len(used)} processes on the device, and none under this one's number: "
+            "in a container they have others"
+        )
+    if None in used.values():
+        raise UnavailableError("the driver does not tell how much memory each process uses")
+    yield counters.PROCESS_USED, float(used.pop(own) or 0)
+    yield counters.OTHERS_USED, float(sum(filter(None, used.values())))
+
+
+def _by_process(card: Card) -> dict[int, int | None]:
+    """Return the bytes of each process, None: not told; one that computes and draws is listed twice, with the same."""
+    nvml = card.nvml
+    try:
+        listed = list(nvml.nvmlDeviceGetComputeRunningProcesses_v3(card.instance))
+    except (nvml.NVMLError, AttributeError):
+        listed = list(nvml.nvmlDeviceGetComputeRunningProcesses_v2(card.instance))
+    with suppress(*faults(nvml)):  # no process draws on most of these cards, and an instance refuses the question
+        listed += nvml.nvmlDeviceGetGraphicsRunningProcesses_v3(card.instance)
+    return {int(each.pid): each.usedGpuMemory for each in listed}
+
+
+class Power:
+    """The power a card draws: of an instant where the driver tells it, else over the last second."""
+
+    def __init__(self, card: Card) -> None:
+        self._card = card
+        self._tells_instant = True
+        self._length_ns: int | None = None
+
+    def read(self, now_ns: int) -> tuple[float, int]:
+        """Return watts, and since when they are the average (-1: they are of an instant)."""
+        if self._tells_instant:
+            watts = self._instant()
+            if watts is not None:
+                return watts, INSTANT
+            self._tells_instant = False
+        watts = self._card.nvml.nvmlDeviceGetPowerUsage(self._card.whole) / 1e3
+        length = self._averaged_ns()
+        return watts, now_ns - length if length else INSTANT
+
+    def _instant(self) -> float | None:
+        nvml = self._card.nvml
+        try:
+            (told,) = nvml.nvmlDeviceGetFieldValues(self._card.whole, [nvml.NVML_FI_DEV_POWER_INSTANT])
+        except self._card.faults:
+            return None
+        if told.nvmlReturn or not 0 <= told.valueType < len(VALUES):
+            return None
+        return float(getattr(told.value, VALUES[told.valueType])) / 1e3 or None
+
+    def _averaged_ns(self) -> int:
+        if self._length_ns is None:
+            capability = tuple(self._card.nvml.nvmlDeviceGetCudaComputeCapability(self._card.whole))
+            self._length_ns = AVERAGED_NS if capability > LAST_INSTANT else 0
+        return self._length_ns
+
+
+# What is asked about an instant, by the path under which `missing` has the reason of a refusal.
+EACH_TICK: Mapping[str, Callable[[Card], Figures]] = {
+    "energy.counter": energy,
+    "device.sm_clock": sm_clock,
+    "device.memory_clock": memory_clock,
+    "device.clock_reasons": clock_reasons,
+}
+MEMORY: Mapping[str, Callable[[Card], Figures]] = {
+    "memory.device_used": memory,
+    "memory.process_used": processes,
+}
+SLOWLY: Mapping[str, Callable[[Card], Figures]] = {
+    "device.temperature": temperature,
+    "device.sm_clock.max": most_sm_clock,
+}

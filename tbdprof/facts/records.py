@@ -1,0 +1,345 @@
+"""The kinds of fact a recording holds.
+
+Hooks and collectors report these and nothing else; every conclusion is drawn in `tbdprof.analysis`. Events come by the
+hundred thousand, so each kind is one numpy structured dtype and a window holds one array a kind; text is interned in
+`Strings` and stands in the arrays as its index (-1: none). A time is `time.monotonic_ns()` of the recorded process.
+
+`sequence` is the order in which *one* mechanism reported its events: allocations, frees, owners, spans and step ends of
+a window share it, and nothing is ever joined by comparing clocks.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Table = NDArray[np.void]
+Tables = Mapping[str, Table]
+
+
+class SpanKind(IntEnum):
+    """What a span of time stands for; spans nest within a thread."""
+
+    PHASE = 0
+    LAYER = 1
+    OPERATOR = 2
+
+
+class Phase(IntEnum):
+    """The part of a training step in which something ran."""
+
+    OUTSIDE = 0  # none of the others: loading data, logging, the user's own code
+    FORWARD = 1
+    BACKWARD = 2
+    RECOMPUTE = 3  # forward operators run again during backward (activation checkpointing)
+    UPDATE = 4  # the optimizer's step
+    DATA = 5  # the framework's own data loader, where it says so
+
+
+class Operation(IntEnum):
+    """The vocabulary every hook translates its operators into."""
+
+    OTHER = 0
+    CAST = 1  # a change of data type; `operand` tells the storage that was read
+    ACCUMULATE = 2  # adds a gradient to the one that is there
+    COMPILED = 3  # a region a compiler made, whose inside is not seen
+    PLANNED = 4  # a pool laid out ahead by a memory planner for forward and backward maps
+    CONVOLUTION = 5
+    MATMUL = 6  # products of matrices, dense layers among them
+    ATTENTION = 7  # in one operator; attention made of matrix products and a softmax is those
+    RECURRENT = 8  # LSTM, GRU and plain cells in one operator
+    EMBEDDING = 9
+    NORMALIZATION = 10
+    ACTIVATION = 11
+    POOLING = 12
+    SOFTMAX = 13
+    LOSS = 14
+    ELEMENTWISE = 15  # arithmetic on each element, dropout among it
+    REDUCTION = 16
+    OPTIMIZER = 17
+    COPY = 18  # copies, fills and changes of layout
+    COMMUNICATION = 19  # between processes or devices
+    BOOKKEEPING = 20  # memory asked for, let go or looked at in another shape: no arithmetic, and nothing moved
+
+
+class AllocationKind(IntEnum):
+    """What happened to a block of memory."""
+
+    FREED = 0
+    ALLOCATED = 1
+    EXISTING = 2  # was there when the window began
+
+
+class KernelKind(IntEnum):
+    """What a device was busy with."""
+
+    KERNEL = 0
+    COPY = 1
+    SET = 2  # memory filled with one value
+
+
+class Role(IntEnum):
+    """What a block of memory is for (DESIGN.md section 5; the first five groups are seed 003's categories)."""
+
+    WEIGHT = 0
+    BUFFER = 1
+    CAST = 2
+    GRADIENT = 3
+    FEATURE_MAP = 4
+    GRADIENT_MAP = 5
+    RECOMPUTED = 6
+    INPUT = 7
+    PLANNED = 8
+    WORKSPACE = 9
+    TEMPORARY = 10
+    COMPILED = 11
+    OPTIMIZER_STATE = 12
+    DYNAMIC = 13
+    UNKNOWN = 14
+
+
+SPAN = np.dtype(
+    [
+        ("id", "i8"),  # unique in its window
+        ("parent", "i8"),  # id of the enclosing span on the same thread, -1: none
+        ("kind", "u1"),  # SpanKind
+        ("phase", "u1"),  # Phase
+        ("operation", "u1"),  # Operation; OTHER for phases and layers
+        ("name", "i4"),  # operator or layer name (layers: dotted path, "" is the root)
+        ("thread", "i8"),
+        ("start_ns", "i8"),
+        ("end_ns", "i8"),
+        (
+            "first_sequence",
+            "i8",
+        ),  # an event e lies inside if first_sequence < e < last_sequence, same thread
+        ("last_sequence", "i8"),
+        (
+            "forward",
+            "i8",
+        ),  # the framework's number of the forward operator this one is, or is the gradient of; -1
+        ("shapes", "i4"),  # text: JSON list of the input shapes
+        ("operand", "u8"),  # CAST only: storage address of the first input, 0: not told
+        ("work", "i4"),  # text: what it computes, a `tbdprof.facts.work.Work`; -1: not told
+    ]
+)
+
+KERNEL = np.dtype(
+    [
+        ("name", "i4"),
+        ("kind", "u1"),  # KernelKind
+        ("device", "i4"),  # text: "cuda:0"
+        ("stream", "i8"),
+        ("launch_ns", "i8"),  # when the host asked for it, -1: not told
+        ("start_ns", "i8"),
+        ("end_ns", "i8"),
+        ("span", "i8"),  # innermost span that launched it, -1: none
+        ("grid", "i4"),  # text: JSON list of three, -1: not told
+        ("block", "i4"),
+        ("registers", "i4"),  # a thread, -1: not told
+        ("shared_bytes", "i8"),  # a block, -1: not told
+        ("moved_bytes", "i8"),  # copies and sets, -1: not told
+        ("thread", "i8"),  # of the host, that launched it, -1: not told
+        ("graph", "i8"),  # the captured graph it is a node of, -1: none
+    ]
+)
+
+ALLOCATION = np.dtype(
+    [
+        ("sequence", "i8"),
+        ("kind", "u1"),  # AllocationKind
+        ("device", "i4"),  # text: "cpu", "cuda:0"
+        ("thread", "i8"),
+        ("address", "u8"),
+        ("requested_bytes", "i8"),  # a freed row repeats what was allocated; -1: not told
+        ("allocated_bytes", "i8"),  # -1: not told
+        ("time_ns", "i8"),
+        ("span", "i8"),  # innermost span this happened in, -1: none
+        ("was_tensor", "i1"),  # 1: was seen as a tensor, 0: never was, -1: not told
+        ("shape", "i4"),  # text: JSON shape of the tensor, -1: not told
+        (
+            "total_bytes",
+            "i8",
+        ),  # the framework's own running total for the device after this event, -1: none kept
+    ]
+)
+
+OWNER = np.dtype(
+    [
+        ("sequence", "i8"),  # read at this point of the order
+        ("device", "i4"),
+        ("address", "u8"),  # of the storage, not of a view into it
+        ("bytes", "i8"),  # of the storage
+        ("role", "u1"),  # Role
+        ("name", "i4"),  # parameter name; optimizer state: "parameter name/slot"
+        ("shape", "i4"),  # text: JSON shape
+    ]
+)
+
+STEP = np.dtype(
+    [
+        ("index", "i8"),  # counted from the start of the run, warm-up included
+        ("block", "i8"),  # steps of one block lie between two synchronizations
+        ("start_ns", "i8"),
+        ("end_ns", "i8"),
+        ("units", "f8"),  # units of work consumed (images, tokens, seconds of audio)
+        ("last_sequence", "i8"),  # order at the end of the step, -1: no mechanism was on
+    ]
+)
+
+STEP_COUNT = np.dtype(
+    [
+        ("step", "i8"),  # index of the step
+        ("kind", "u1"),  # tbdprof.facts.consumed.StepCountKind
+        ("name", "i4"),  # text: the unit, or what has the length
+        ("value", "f8"),
+    ]
+)
+
+SAMPLE = np.dtype(
+    [
+        ("counter", "i4"),  # text: one of `tbdprof.facts.counters`
+        ("device", "i4"),
+        ("time_ns", "i8"),
+        ("value", "f8"),
+        ("start_ns", "i8"),  # the value is of the time from here to `time_ns`; -1: of that instant
+    ]
+)
+
+COUNT = np.dtype(
+    [
+        ("kernel", "i8"),  # place among the kernels of the window
+        ("counter", "i4"),  # text: one of `tbdprof.facts.counters`
+        ("value", "f8"),
+    ]
+)
+
+KINDS: Mapping[str, np.dtype[np.void]] = {
+    "span": SPAN,
+    "allocation": ALLOCATION,
+    "owner": OWNER,
+    "step": STEP,
+    "step_count": STEP_COUNT,
+    "sample": SAMPLE,
+    "kernel": KERNEL,
+    "count": COUNT,
+}
+
+
+class Strings:
+    """Interned text: each text once, known by its index."""
+
+    def __init__(self, texts: tuple[str, ...] = ()) -> None:
+        self._texts = list(texts)
+        self._index = {text: index for index, text in enumerate(self._texts)}
+
+    def add(self, text: str) -> int:
+        """Return the index of a text, interning it when it is new."""
+        index = self._index.setdefault(text, len(self._texts))
+        if index == len(self._texts):
+            self._texts.append(text)
+        return index
+
+    def __getitem__(self, index: int) -> str:
+        """Return the text of an index; -1 is the empty text."""
+        return self._texts[index] if index >= 0 else ""
+
+    def __len__(self) -> int:
+        """Return how many texts there are."""
+        return len(self._texts)
+
+    def since(self, count: int) -> list[str]:
+        """Return the texts added after the first `count`."""
+        return self._texts[count:]
+
+
+def table(kind: str, rows: Sequence[tuple[object, ...]]) -> Table:
+    """Return rows, each in the order of the kind's fields, as that kind's array; fields left out at the end are -1."""
+    fields = len(KINDS[kind].names or ())
+    return np.array([(*row, *(-1,) * (fields - len(row))) for row in rows], dtype=KINDS[kind])
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One weight or buffer of the model, each storage once however often it is tied."""
+
+    name: str
+    shape: tuple[int, ...]
+    item_bytes: int
+    trainable: bool
+    is_buffer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """An optimizer and the trainable parameters it updates, by name.
+
+    `kind` is one of sgd, adam, adamw, rmsprop, or the framework's own name of another; `settings` has what decides its
+    state's size: momentum, amsgrad, centered, and `scalar_bytes`, the step counter some frameworks keep a parameter.
+    """
+
+    kind: str
+    parameters: tuple[str, ...]
+    settings: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """The most a device can do, each figure with where it is from."""
+
+    flops_per_s: Mapping[str, float]  # by precision: fp32, tf32, fp64, bf16, fp16, fp8
+    bytes_per_s: float | None  # of its memory
+    sources: Mapping[str, str]  # by precision, "vector " and precision, and "memory"
+    clock_hz: float | None = None  # the clock the figures hold for, None: they were measured
+    vector_flops_per_s: Mapping[str, float] | None = None  # without tensor cores, None: alike
+
+    def of(self, precision: str, *, product: bool) -> float | None:
+        """Return the FLOP/s of products, or of what is done element by element, which no tensor core does."""
+        told = self.flops_per_s if product or self.vector_flops_per_s is None else self.vector_flops_per_s
+        return told.get(precision)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is true of the whole run; the recorder replaces it as more becomes known."""
+
+    model: str
+    framework: str
+    framework_version: str = ""
+    device: str = "cpu"
+    device_name: str = ""
+    threads: int = 0
+    cores: float = 0.0  # cores the process may use: affinity and quota
+    affinity_cores: float = 0.0  # cores it may run on, without the quota
+    batch_size: int | None = None
+    precision: str | None = None
+    precision_flags: Mapping[str, str] = field(default_factory=dict)
+    runs_ahead: bool = False  # the framework goes on while what it was asked for is still to be done, on a CPU too
+    seed: int | None = None
+    options: Mapping[str, str | int] = field(default_factory=dict)
+    unit: str = "samples"
+    sample_unit: str = "samples"  # the unit that is one sample of the data set
+    script: str | None = None  # name without its path
+    started: str = ""  # ISO 8601, UTC
+    tbdprof_version: str = ""
+    parameters: tuple[Parameter, ...] = ()
+    optimizers: tuple[Optimizer, ...] = ()
+    peaks: Peaks | None = None  # None: `missing` says why, or nobody asked
+    watched_since: str = ""  # "before the first allocation", or why not since then
+    independent_total: str | None = None  # None: kept by the framework since before the model; else why there is none
+    settled: bool | None = None  # None: nothing was judged
+    settled_by: str = ""
+    whole_run_peak_bytes: int | None = None
+    device_bytes: int | None = None  # memory of the device, as its driver tells it
+    context_bytes: int | None = None  # what a process that only makes a context takes of it
+    libraries_bytes: int | None = None  # what it takes besides once the framework computed something small in it
+    used_before_bytes: int | None = None  # what the driver and other processes took of it before the run
+    others_before_bytes: int | None = None  # what other processes took of that, None: the driver does not tell
+    asked_for: str = ""  # what the allocator said where the run ended out of memory
+    batch_peaks: Mapping[str, int] = field(default_factory=dict)  # by batch size: what processes took that tried it
+    batch_room_bytes: int | None = None  # what was there for them to take
+    fitting_batch: int | None = None  # the largest batch that was seen to fit after the run ended out of memory
+    complete: bool = False
+    ended_by: str = "it never started"  # why it is not complete, empty where it is

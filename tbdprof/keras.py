@@ -1,0 +1,89 @@
+"""Profile Keras's own loop: a callback for `fit`."""
+
+import atexit
+import gc
+import weakref
+from typing import Any
+
+import keras
+
+from tbdprof.loop.own_loop import profile, unattended
+from tbdprof.loop.profiler import Profiler
+
+BATCHES = "batches"
+
+
+class TbdprofCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Profiles a `fit`, each batch a step.
+
+        model.fit(x, y, callbacks=[tbdprof.TbdprofCallback(output="fit.tbd")])
+
+    Args:
+        profiler: one that is running, whose `with` encloses the `fit`; without it one is made, of the model, with
+            `options`, which is stopped and printed at the end of the `fit`.
+        batch_size: samples a batch; without it throughput is in batches.
+        prints: whether the report of the callback's own profiler is printed.
+        options: those of `tbdprof.profile`.
+
+    Where Keras runs several batches at once (`steps_per_execution`), these are a step together. A `fit` that raises
+    does not tell its callbacks: the callback's own profiler is stopped when the exception was handled, or another
+    profiler begins.
+    """
+
+    def __init__(
+        self, profiler: Profiler | None = None, *, batch_size: int | None = None, prints: bool = True, **options: Any
+    ) -> None:
+        super().__init__()
+        self.profiler = profiler
+        self._is_own = profiler is None
+        self._batch_size = batch_size
+        self._prints = prints
+        self._options = options
+        self._first = 0
+
+    def on_train_begin(self, logs: object = None) -> None:
+        """Begin, unless the profiler runs already."""
+        if not self._is_own:
+            return
+        count = {"unit": BATCHES} if self._batch_size is None else {"batch_size": self._batch_size}
+        self.profiler = profile(self.model, **{**count, **self._options})
+        self.profiler.start()
+        unattended.add(self.profiler)
+        atexit.register(self.profiler.stop)
+        for run in _runs_of(self):
+            weakref.finalize(run, _leave, self.profiler).atexit = False
+
+    def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
+        """Keep where an execution begins."""
+        self._first = batch
+
+    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+        """End a step of as many batches as were run together."""
+        if self.profiler is not None:
+            self.profiler.step(self._units(batch - self._first + 1))
+
+    def on_train_end(self, logs: object = None) -> None:
+        """Stop the callback's own profiler and print its report."""
+        if self._is_own and self.profiler is not None:
+            _leave(self.profiler)
+            if self._prints:
+                print(self.profiler)  # noqa: T201 - what it is for
+
+    def _units(self, batches: int) -> float | None:
+        """Return what is counted; of a profiler that runs, steps where no batch size is told."""
+        if self._batch_size is not None:
+            return float(batches * self._batch_size)
+        return float(batches) if self._is_own else None
+
+
+def _leave(profiler: Profiler) -> None:
+    """Stop a callback's own profiler, which does nothing where it was stopped."""
+    unattended.discard(profiler)
+    atexit.unregister(profiler.stop)
+    profiler.stop()
+
+
+def _runs_of(callback: keras.callbacks.Callback) -> list[Any]:
+    """Return the list of callbacks that each `fit` of this callback's makes for itself: it goes when the `fit` goes."""
+    lists = [each for each in gc.get_objects() if issubclass(type(each), keras.callbacks.CallbackList)]
+    return [each for each in lists if any(known is callback for known in each.callbacks)]

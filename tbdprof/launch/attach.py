@@ -1,0 +1,220 @@
+"""Attach to a process of an unchanged script, as told by the environment variable `TBDPROF_ATTACH`.
+
+Watching begins when the script imports a framework; it costs a script that imports none nothing. A training step is
+taken to end where an optimizer's step ends; where several optimizers step, the first one's steps count.
+
+The order passes to the processes that a launcher starts, until one of them takes an optimizer step: that one removes
+the order's token, which only one can do, and is recorded. The others are left alone from their own first step on.
+"""
+
+import atexit
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from tbdprof.errors import TbdprofError
+
+if TYPE_CHECKING:
+    from tbdprof.hooks import FrameworkHook
+    from tbdprof.loop.profiler import Profiler
+
+VARIABLE = "TBDPROF_ATTACH"
+WITHIN = {"keras": "tensorflow"}  # imports the framework itself, which is not whole before it is
+ROOT = Path(__file__).parents[2]
+
+
+def attach() -> None:
+    """Follow the environment's order, unless a process is recorded already or another one of this node is meant."""
+    order = json.loads(os.environ[VARIABLE])
+    if not Path(order["token"]).exists() or os.environ.get("LOCAL_RANK", "0") != "0":
+        withdraw(order)
+        return
+    wanted = order["frameworks"]
+    sys.meta_path.insert(0, ImportWatcher(wanted, lambda framework: Attachment(order, framework)))
+
+
+def withdraw(order: dict[str, Any]) -> None:
+    """Leave the environment as it would be without tbdprof: processes started from now on are left alone."""
+    os.environ.pop(VARIABLE, None)
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if order["startup"] in entries:
+        entries.remove(order["startup"])
+        os.environ["PYTHONPATH"] = os.pathsep.join(entries)
+        if not entries:
+            del os.environ["PYTHONPATH"]
+
+
+class Attachment:
+    """Watches one framework, and makes its profiler at the first optimizer step."""
+
+    def __init__(self, order: dict[str, Any], framework: str) -> None:
+        with _own_packages():
+            from tbdprof.hooks import Setting, load
+
+            self._hook: FrameworkHook = load(framework)
+        self._order = order
+        self._framework = framework
+        self._setting = Setting()
+        self._profiler: Profiler | None = None
+        self._first_optimizer = 0
+        self._pid = os.getpid()
+        self._hook.set_environment(self._setting)
+
+    def imported(self) -> None:
+        """Begin to watch, now that the framework is there."""
+        try:
+            self._hook.prepare(self._setting)
+        except TbdprofError as error:
+            _unwatched(error)
+            return
+        self._hook.watch([], [])
+        self._hook.on_update(self._stepped)
+        atexit.register(self._ended)
+
+    def close(self) -> None:
+        """Detach, and have nothing left to do at the process's end."""
+        atexit.unregister(self._ended)
+        self._hook.close()
+
+    def _stepped(self, optimizer: object) -> None:
+        try:
+            self._count(optimizer)
+        except TbdprofError as error:
+            _unwatched(error)
+            self.close()
+
+    def _count(self, optimizer: object) -> None:
+        if self._profiler is not None:
+            if id(optimizer) == self._first_optimizer:
+                self._profiler.step()
+        elif self._is_first():
+            self._first_optimizer = id(optimizer)
+            self._profiler = self._new_profiler()
+            self._profiler.start()
+        else:
+            self.close()
+
+    def _is_first(self) -> bool:
+        """Tell whether no other process has taken an optimizer step before; from now on none is waited for."""
+        withdraw(self._order)
+        try:
+            Path(self._order["token"]).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _ended(self) -> None:
+        if os.getpid() != self._pid:  # a forked child ends: ending the parent's profiler in it would hang
+            return
+        if self._profiler is None:
+            self._hook.close()
+        else:
+            failure = getattr(sys, "last_value", None)  # what the script raised, with its frames
+            self._profiler.stop("the script ended first", failure)
+            if isinstance(failure, KeyboardInterrupt):
+                _end_by_interrupt()
+
+    def _new_profiler(self) -> "Profiler":
+        from tbdprof.loop import instruments
+        from tbdprof.loop.own_loop import new_run, script_name
+        from tbdprof.loop.plan import plan_for
+        from tbdprof.loop.profiler import Profiler
+
+        name = script_name() or "script"
+        with _own_packages():
+            run = new_run(name, self._framework, script=name)
+        device = self._hook.facts().device
+        found = instruments.of(device, self._framework)
+        plan = plan_for(device, windows=found.windows, **self._order["schedule"])
+        return Profiler(self._hook, run, plan, path=Path(self._order["path"]), instruments=found)
+
+
+def _end_by_interrupt() -> None:
+    """Have the process still end by SIGINT, as Python does after an interrupt that nobody caught.
+
+    Python notes such an interrupt where the code of a string or file ends by it, and forgets it with the next such
+    code that runs. While a recording ends some does: `namedtuple` evaluates a string. So the note is written again.
+    """
+    with suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
+
+
+class ImportWatcher(MetaPathFinder):
+    """Notices that a framework is imported: something is done before, and something after it."""
+
+    def __init__(self, frameworks: Sequence[str], begin: Callable[[str], Attachment]) -> None:
+        self._frameworks = frameworks
+        self._begin = begin
+        self._under_way: set[str] = set()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a framework as ever; whether it is only looked for, its module's execution will tell."""
+        framework = WITHIN.get(fullname, fullname)
+        if framework not in self._frameworks or framework in self._under_way:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            self._follow(framework, spec.loader)
+        return spec
+
+    def _follow(self, framework: str, loader: Loader) -> None:
+        """Begin when the loader makes its module, not yet among the imported, and watch once it is executed."""
+        create, execute = loader.create_module, loader.exec_module
+        begun: list[Attachment] = []
+
+        def begin_and_create(spec: ModuleSpec) -> ModuleType | None:
+            begun[:] = self._attachments(framework)
+            self._under_way.add(framework)
+            return create(spec)
+
+        def execute_and_watch(module: ModuleType) -> None:
+            del loader.create_module, loader.exec_module
+            try:
+                execute(module)
+            except BaseException:
+                for attachment in begun:
+                    attachment.close()
+                raise
+            finally:
+                self._under_way.discard(framework)
+            for attachment in begun:
+                if framework in sys.modules and self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    attachment.imported()
+                else:  # one framework imported another, which is watched now, or did without the one expected
+                    attachment.close()
+
+        loader.create_module = begin_and_create  # type: ignore[method-assign]
+        loader.exec_module = execute_and_watch  # type: ignore[method-assign]
+
+    def _attachments(self, framework: str) -> list[Attachment]:
+        """Return one to a framework, none where another one is being watched or this one cannot be."""
+        try:
+            return [self._begin(framework)] if self in sys.meta_path else []
+        except (ImportError, TbdprofError) as error:
+            _unwatched(error)
+            return []
+
+
+@contextmanager
+def _own_packages() -> Iterator[None]:
+    """Let what tbdprof needs and the script's Python lacks be found where tbdprof is; all else is found as ever."""
+    sys.path.append(str(ROOT))
+    try:
+        yield
+    finally:
+        if str(ROOT) in sys.path:
+            del sys.path[-1 - sys.path[::-1].index(str(ROOT))]
+
+
+def _unwatched(error: Exception) -> None:
+    sys.stderr.write(f"tbdprof: {error}; the script goes on unwatched\n")

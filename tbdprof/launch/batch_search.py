@@ -1,0 +1,238 @@
+"""The largest batch of a model of the suite that fits, found by fresh processes after a run ended out of memory.
+
+Each takes a few steps at one size and tells what it took of the memory there was, whoever asked for it: allocator with
+its cache and rounding, context, libraries. What two small batches took gives a line, a + c × batch; the largest batch
+on it below the room that was there, less a margin for what is not linear, is then tried itself. Where small batches
+foretell too much, for what each sample takes is hidden in what any batch takes, a smaller one gives the next line.
+"""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tbdprof import suite
+from tbdprof.collect import fresh, host
+from tbdprof.collect.gpu import context, cuda_driver
+from tbdprof.errors import UnavailableError
+from tbdprof.facts.recording import load as load_recording
+from tbdprof.facts.recording import save
+from tbdprof.facts.windows import MEMORY
+from tbdprof.hooks import FrameworkHook, Setting, load
+from tbdprof.loop.own_loop import listed, new_run
+from tbdprof.loop.plan import Plan
+from tbdprof.loop.profiler import Profiler
+from tbdprof.suite.workload import Config
+
+MARGIN = 0.03  # of the room
+PLAN = Plan(warmup=1, windows=(MEMORY,), memory_steps=3)
+LIMIT_S = 200.0  # after which no trial begins
+TRIAL_S = 100.0  # of one
+MOST_TRIALS = 3  # after the first ones
+MODULE = "tbdprof.launch.batch_search"
+STATUS = Path("/proc/self/status")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a trial at one batch size told: `took_bytes` is None where that did not fit."""
+
+    took_bytes: int | None
+    room_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What trials found: the largest batch that was seen to fit, None with a reason, and what each that fitted took."""
+
+    batch_size: int | None
+    peaks: Mapping[int, int]
+    room_bytes: int | None
+    reason: str | None = None
+
+
+Attempt = Callable[[int], Trial]  # may raise UnavailableError
+
+
+def search(failed: int, attempt: Attempt, clock: Callable[[], float] = time.monotonic, limit_s: float = LIMIT_S) -> Fit:
+    """Return the largest batch below a failed one that is found to fit within some time."""
+    trials = _Trials(failed, attempt, clock, clock() + limit_s)
+    try:
+        for size in _first_sizes(failed):
+            if not trials.run(size):
+                break
+        while not trials.peaks and trials.failed > 1:
+            trials.run(max(1, trials.failed // 4))
+        _approach(trials)
+    except UnavailableError as error:
+        trials.reason = str(error)
+    if not trials.largest:
+        return Fit(None, {}, trials.room_bytes, trials.reason or "no batch that was tried fits")
+    return Fit(trials.largest, trials.peaks, trials.room_bytes)
+
+
+def _first_sizes(failed: int) -> list[int]:
+    """Return the sizes tried first: an eighth and a quarter of the batch that failed, most below a small one."""
+    few = {1, failed // 2, min(failed - 1, 4)}
+    return sorted(size for size in (few if failed < 8 else {failed // 8, failed // 4}) if 0 < size < failed)
+
+
+def _approach(trials: "_Trials") -> None:
+    """Try what a line foretells until that fits; where it cannot hold, a smaller batch gives the next line."""
+    for _ in range(MOST_TRIALS):
+        foretold = trials.foretold()
+        size = trials.between() if foretold is None else foretold
+        if size <= trials.largest:
+            return
+        if trials.run(size) and foretold is not None:
+            return
+
+
+class _Trials:
+    """The trials so far."""
+
+    def __init__(self, failed: int, attempt: Attempt, clock: Callable[[], float], until: float) -> None:
+        self._attempt, self._clock, self._until = attempt, clock, until
+        self.peaks: dict[int, int] = {}
+        self.failed = failed  # the smallest that did not fit
+        self.room_bytes: int | None = None
+        self.reason: str | None = None
+
+    @property
+    def largest(self) -> int:
+        """Return the largest batch that fitted, 0 where none did."""
+        return max(self.peaks, default=0)
+
+    def run(self, size: int) -> bool:
+        """Try a batch size; tell whether it fits."""
+        if self._clock() > self._until:
+            raise UnavailableError("the time for trials was over")
+        trial = self._attempt(size)
+        self.room_bytes = trial.room_bytes
+        if trial.took_bytes is None:
+            self.failed = min(size, self.failed)
+        else:
+            self.peaks[size] = trial.took_bytes
+        return trial.took_bytes is not None
+
+    def foretold(self) -> int | None:
+        """Return the largest batch on the line through the two largest that fitted.
+
+        None where there is no line, or where it foretells a batch that did not fit.
+        """
+        if len(self.peaks) < 2 or self.room_bytes is None:
+            return None
+        (small, first), (large, last) = sorted(self.peaks.items())[-2:]
+        if last <= first:
+            return large  # of larger ones nothing is foretold
+        slope = (last - first) / (large - small)
+        found = large + int((self.room_bytes * (1 - MARGIN) - last) / slope)
+        return found if found < self.failed else None
+
+    def between(self) -> int:
+        """Return a batch between what fits and what does not: half of that, the middle where half is known to fit."""
+        half = self.failed // 2
+        return half if half > self.largest else (self.largest + self.failed) // 2
+
+
+def keep(fit: Fit, path: Path) -> None:
+    """Add to a recording what was found; raises TbdprofError where the file cannot be read or written."""
+    recording = load_recording(path)
+    recording.run = replace(
+        recording.run,
+        batch_peaks={str(size): took for size, took in sorted(fit.peaks.items())},
+        batch_room_bytes=fit.room_bytes,
+        fitting_batch=fit.batch_size,
+    )
+    if fit.reason is not None:
+        recording.missing["post_mortem.fitting_batch"] = fit.reason
+    aside = path.with_name(f"{path.name}.new")
+    save(recording, aside, force=True)
+    aside.replace(path)
+
+
+def in_fresh_processes(model: str, framework: str, threads: int, config: Config) -> Attempt:
+    """Return an attempt that trains a model in a process of its own."""
+    order = {
+        "model": model,
+        "framework": framework,
+        "threads": threads,
+        "device": config.device,
+        "precision": config.precision,
+        "seed": config.seed,
+        "options": dict(config.options),
+        "data": None if config.data is None else str(config.data),
+    }
+
+    def attempt(batch_size: int) -> Trial:
+        return Trial(**fresh.ask(MODULE, order | {"batch_size": batch_size}, TRIAL_S))
+
+    return attempt
+
+
+def main(order: Mapping[str, Any]) -> None:
+    """Train a model for a few steps as ordered, and print as JSON what that took of the memory there was."""
+    hook = load(order["framework"])
+    hook.prepare(Setting(order["device"], order["threads"], order["precision"], order["seed"]))
+    room = _Room(hook.facts().device)
+    took: int | None = None
+    try:
+        _train(hook, order)
+        took = room.taken_bytes()
+    except Exception as error:  # each framework has classes of its own
+        if hook.out_of_memory(error) is None:
+            raise
+    sys.stdout.write(json.dumps({"took_bytes": took, "room_bytes": room.bytes}) + "\n")
+
+
+def _train(hook: FrameworkHook, order: Mapping[str, Any]) -> None:
+    """Train as a run does: a memory window has more in the host's memory than other steps."""
+    config = suite.configure(
+        suite.find(order["model"]),
+        batch_size=order["batch_size"],
+        device=order["device"],
+        precision=order["precision"],
+        seed=order["seed"],
+        options=order["options"],
+        data=None if order["data"] is None else Path(order["data"]),
+    )
+    workload = suite.build(order["model"], order["framework"], config)
+    hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))
+    profiler = Profiler(hook, new_run(order["model"], order["framework"], unit="samples"), PLAN)
+    profiler.start()
+    while profiler.active:
+        profiler.step(workload.step())
+
+
+class _Room:
+    """The memory there is when this is made, and what was taken of it since at the most."""
+
+    def __init__(self, device: str) -> None:
+        self._index = None if device == "cpu" else cuda_driver.index_of(device)
+        self._peak, self._now = ("VmPeak", "VmSize") if _limits_addresses() else ("VmHWM", "VmRSS")
+        self._before = _status_bytes(self._now)
+        self.bytes = host.available_memory_bytes() if self._index is None else _free_bytes(self._index)
+
+    def taken_bytes(self) -> int:
+        """Return the most that was taken; an allocator of a GPU keeps what it had."""
+        if self._index is None:
+            return _status_bytes(self._peak) - self._before
+        return self.bytes - _free_bytes(self._index)
+
+
+def _limits_addresses() -> bool:
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def _status_bytes(name: str) -> int:
+    """Return what the kernel tells of this process's memory."""
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024
+
+
+def _free_bytes(index: int) -> int:
+    return context.free_and_total_bytes(index)[0]

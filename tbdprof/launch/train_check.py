@@ -1,0 +1,63 @@
+"""Show that a model of the suite learns: train it on small generated data, and judge it on held-out data.
+
+Not profiled: the framework is prepared as for a run, and nothing watches.
+"""
+
+import importlib
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from tbdprof import hooks, suite
+from tbdprof.errors import UsageError
+from tbdprof.launch.suite_run import prepared, threads
+from tbdprof.loop.plan import Progress, silent
+from tbdprof.suite.learning import Check, Checked, Setting
+from tbdprof.suite.workload import Config, Learner, Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to check, and how."""
+
+    model: str
+    framework: str
+    device: str = "auto"
+    threads: int | None = None
+    seed: int = 0
+    steps: int | None = None
+
+
+def run(request: Request, progress: Progress = silent) -> Checked:
+    """Carry out a model's check.
+
+    Raises UsageError for what cannot be checked as asked, UnavailableError for a framework or device that is not there,
+    DeviceMemoryError when the training runs out of memory.
+    """
+    spec = suite.find(request.model)
+    suite.check_framework(spec, request.framework)
+    check = find(spec)
+    setting = hooks.Setting(request.device, threads(request.threads), seed=request.seed, follows=False)
+    with prepared(request.framework, setting) as hook:
+        facts = hook.facts()
+        learned = check.run(
+            lambda config: _build(spec, request.framework, config),
+            Setting(device=facts.device, seed=request.seed, steps=request.steps),
+            lambda step, of: progress("training", step, of),
+        )
+    return Checked(
+        request.model, request.framework, facts.framework_version, facts.device, facts.threads, request.seed, learned
+    )
+
+
+def find(spec: Spec) -> Check:
+    """Return a model's check, from its folder's `learning`; raises UsageError where it has none."""
+    name = f"{suite.__name__}.{spec.name}.learning"
+    if find_spec(name) is None:
+        raise UsageError(f"{spec.name} has no check of its training: suite/{spec.name}/learning.py is to hold a CHECK")
+    check: Check = importlib.import_module(name).CHECK
+    return check
+
+
+def _build(spec: Spec, framework: str, config: Config) -> Learner:
+    workload: Learner = suite.build(spec.name, framework, config)  # type: ignore[assignment]
+    return workload

@@ -1,0 +1,194 @@
+"""Profile anyone's own training loop: find the framework, attach its hook, hand out a profiler."""
+
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+from tbdprof.collect import host
+from tbdprof.errors import UsageError
+from tbdprof.facts.recording import claim
+from tbdprof.facts.records import Run
+from tbdprof.hooks import FRAMEWORKS, FrameworkHook, Setting, load
+from tbdprof.loop import instruments
+from tbdprof.loop.instruments import Instruments
+from tbdprof.loop.plan import Plan, plan_for
+from tbdprof.loop.profiler import Profiler
+
+_prepared: dict[str, FrameworkHook] = {}
+unattended: weakref.WeakSet[Profiler] = weakref.WeakSet()  # of loops that do not say when they end by an exception
+
+
+class OwnLoopProfiler(Profiler):
+    """Joins the framework when the loop begins, and not before."""
+
+    def __init__(self, hook: FrameworkHook, run: Run, joining: "Joining", path: Path | None) -> None:
+        super().__init__(hook, run, Plan(), path=path)
+        self._joining = joining
+
+    def start(self) -> None:
+        """Join the framework and begin with the warm-up; what a loop left running is stopped."""
+        for left in list(unattended):
+            left.stop()
+        unattended.clear()
+        try:
+            self._plan, self._instruments = self._joining(self._hook, self.recording.run.framework)
+            super().start()
+        except BaseException:
+            self._hook.close()
+            raise
+
+
+class DisabledProfiler(Profiler):
+    """A profiler that records nothing; `step` returns at once."""
+
+    def start(self) -> None:
+        """Record why there will be nothing."""
+        self._recorder.update(ended_by="profiling was disabled")
+        for result in ("memory", "throughput"):
+            self.recording.missing[result] = "profiling was disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """What to watch, for how long."""
+
+    models: list[object]
+    optimizers: list[object]
+    is_prepared: bool
+    schedule: Mapping[str, int | None]
+
+    def __call__(self, hook: FrameworkHook, framework: str) -> tuple[Plan, Instruments]:
+        """Have the hook watch, and return the plan and the instruments for its device."""
+        if not self.is_prepared:
+            hook.attach()
+        hook.watch(self.models, self.optimizers)
+        device = hook.facts().device
+        found = instruments.of(device, framework)
+        return plan_for(device, windows=found.windows, **self.schedule), found  # type: ignore[arg-type]
+
+
+def prepare(framework: str) -> None:
+    """Watch a framework from its first allocation on; call it before the framework is imported.
+
+    The next `profile` then knows everything that was allocated before it. Raises UnavailableError where the framework
+    is not there.
+    """
+    hook = load(framework)
+    hook.prepare(Setting())
+    _prepared[framework] = hook
+
+
+def profile(
+    models: object | Sequence[object] = (),
+    optimizers: object | Sequence[object] = (),
+    *,
+    framework: str | None = None,
+    warmup: int | Literal["auto"] = "auto",
+    max_warmup: int | None = None,
+    steps: int | None = None,
+    repeat: int = 1,
+    unit: str = "samples",
+    batch_size: int | None = None,
+    name: str | None = None,
+    output: str | Path | None = None,
+    force: bool = False,
+    enabled: bool = True,
+) -> Profiler:
+    """Return a profiler for the loop it encloses.
+
+        with tbdprof.profile(model, optimizer) as prof:
+            for images, labels in batches:
+                train(images, labels)
+                prof.step(len(images))
+        print(prof)  # the report
+
+    Args:
+        models: a torch module, Gluon block, Keras model or TensorFlow module, a list of them, or nothing: then
+            root modules are found as they are used. A compiled Keras model's optimizer is taken with it.
+        optimizers: a torch or Keras optimizer or Gluon trainer, a list of them, or nothing.
+        framework: needed only where neither models nor the imported modules tell.
+        warmup: steps before the first window; "auto" waits until the loop has settled.
+        max_warmup: steps after which an "auto" warm-up gives up; by default about 22 on a CPU, 200 on a GPU.
+        steps: steps of each clean window, by default 10 on a CPU, 50 (and 10 seconds) on a GPU.
+        repeat: how many times the windows are recorded.
+        unit: what `step` counts, in the plural.
+        batch_size: samples a step, where `step` counts something else.
+        name: what the report calls the run; by default the model's class.
+        output: a file to record into while the loop runs; `Profiler.save` writes one afterwards.
+        force: overwrite that file.
+        enabled: False makes this a no-op.
+
+    Raises UsageError where the framework cannot be told or the output exists.
+    """
+    models, optimizers = listed(models), listed(optimizers)
+    _check_schedule(warmup, max_warmup, steps, repeat)
+    chosen = framework or _framework_of([*models, *optimizers], required=enabled)
+    run = new_run(name or _name_of(models), chosen, unit=unit, batch_size=batch_size, script=script_name())
+    if not enabled:
+        return DisabledProfiler(load(chosen), run, Plan())
+    path = None if output is None else Path(output)
+    if path is not None:
+        claim(path, force=force)
+    waits = None if warmup == "auto" else int(warmup)
+    schedule = {"warmup": waits, "max_warmup": max_warmup, "steps": steps, "repeat": repeat}
+    prepared = _prepared.pop(chosen, None)
+    joining = Joining(models, optimizers, prepared is not None, schedule)
+    return OwnLoopProfiler(prepared or load(chosen), run, joining, path)
+
+
+def new_run(model: str, framework: str, **facts: object) -> Run:
+    """Return a run as it is known at its start."""
+    try:
+        release = version("tbdprof")
+    except PackageNotFoundError:  # a bare checkout
+        release = "unreleased"
+    return Run(
+        model=model,
+        framework=framework,
+        cores=host.usable_cores(),
+        affinity_cores=float(host.affinity_cores()),
+        started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        tbdprof_version=release,
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+def script_name() -> str | None:
+    """Return the name of the running script without its path, None where there is none."""
+    return Path(sys.argv[0]).name or None if sys.argv else None
+
+
+def listed(things: object | Sequence[object]) -> list[object]:
+    """Return one thing, several or None as a list."""
+    if things is None:
+        return []
+    return list(things) if isinstance(things, list | tuple) else [things]
+
+
+def _check_schedule(warmup: int | str, max_warmup: int | None, steps: int | None, repeat: int) -> None:
+    if warmup != "auto" and not (isinstance(warmup, int) and warmup >= 0):
+        raise UsageError(f'warmup is {warmup!r}: give "auto" or a number of steps, 0 or more')
+    for name, value in (("max_warmup", max_warmup), ("steps", steps), ("repeat", repeat)):
+        if value is not None and value < 1:
+            raise UsageError(f"{name} is {value}: give a number of 1 or more")
+
+
+def _framework_of(things: Sequence[object], *, required: bool) -> str:
+    """Return the framework the things' classes come from, else the one that is imported."""
+    roots = {base.__module__.partition(".")[0] for thing in things for base in type(thing).__mro__}
+    found = [name for name in FRAMEWORKS if name in roots] or [name for name in FRAMEWORKS if name in sys.modules]
+    if len(found) == 1 or (found and not required):
+        return found[0]
+    if not required:
+        return FRAMEWORKS[0]
+    seen = f"{' and '.join(found)} are both there" if found else "no model, no optimizer, and no framework imported"
+    raise UsageError(f"cannot tell which framework to profile ({seen}): pass framework={' or '.join(FRAMEWORKS)}")
+
+
+def _name_of(models: Sequence[object]) -> str:
+    return " + ".join(type(model).__name__ for model in models) or script_name() or "own loop"

@@ -1,0 +1,49 @@
+"""What a loop had in memory where it ended out of memory, recorded as a window of its own.
+
+The window is a memory window that no step was taken in: what exists, who owns what of it, and how much the allocator
+and the device had left. The loop's failure holds the step's frames, so that what was live then is live still.
+"""
+
+import time
+
+import numpy as np
+
+from tbdprof.collect import host
+from tbdprof.errors import TbdprofError, UnavailableError
+from tbdprof.facts.counters import DEVICE_FREE
+from tbdprof.facts.recorder import Recorder
+from tbdprof.facts.records import Strings, Tables, table
+from tbdprof.facts.windows import MEMORY, OUT_OF_MEMORY
+from tbdprof.hooks import FrameworkHook
+
+
+def record(error: BaseException | None, hook: FrameworkHook, recorder: Recorder) -> None:
+    """Record what there is in memory, if an error means out of memory; whatever cannot be read is left out."""
+    said = None if error is None else hook.out_of_memory(error)
+    if said is None:
+        return
+    recorder.update(asked_for=said)
+    recording = recorder.recording
+    try:
+        with recorder.window(OUT_OF_MEMORY) as window:
+            recorder.append(window, _what_is_there(hook, recording.strings))
+    except Exception as problem:  # each framework has classes of its own
+        if not isinstance(problem, TbdprofError | RuntimeError | MemoryError) and hook.out_of_memory(problem) is None:
+            raise
+        recording.missing["post_mortem.live"] = str(problem).partition("\n")[0] or type(problem).__name__
+
+
+def _what_is_there(hook: FrameworkHook, strings: Strings) -> Tables:
+    on_host = hook.facts().device == "cpu"
+    available = host.available_memory_bytes() if on_host else 0
+    try:
+        hook.start(MEMORY)
+    except UnavailableError:  # what it needs cannot be had any more
+        hook.start(OUT_OF_MEMORY)
+    hook.stop()
+    tables = dict(hook.drain(strings).tables)
+    if on_host:
+        place = (strings.add(DEVICE_FREE), strings.add("cpu"))
+        read = table("sample", [(*place, time.monotonic_ns(), available)])
+        tables["sample"] = np.concatenate([read, tables.get("sample", read[:0])])
+    return tables

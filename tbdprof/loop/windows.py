@@ -1,0 +1,199 @@
+"""The windows of a run, one after another: a generator that is sent the units of each step as it ends.
+
+    warm-up → clean → memory → clean → kernels → clean
+
+Only the edges of windows and blocks wait for the device. In a clean window nothing watches; throughput comes from there
+alone. In a memory window the framework's hook reports allocations and owners, in a kernels window operators with what
+they compute.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack
+
+from tbdprof.errors import UnavailableError
+from tbdprof.facts.consumed import Consumed
+from tbdprof.facts.recorder import Recorder
+from tbdprof.facts.recording import Window
+from tbdprof.facts.records import Tables, table
+from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED, WARMUP
+from tbdprof.hooks import FrameworkHook
+from tbdprof.loop import collecting, steady
+from tbdprof.loop.instruments import Instruments
+from tbdprof.loop.plan import MINIMUM_WARMUP, Plan, Progress
+
+Course = Generator[None, Consumed, None]
+StepRow = tuple[int, int, int, int, float, int]
+CountRow = tuple[int, int, int, float]
+
+
+class Stages:
+    """Takes a loop's steps through the windows of a plan, and records what is seen there."""
+
+    def __init__(
+        self,
+        hook: FrameworkHook,
+        plan: Plan,
+        instruments: Instruments,
+        recorder: Recorder,
+        *,
+        progress: Progress,
+        clock: Callable[[], int],
+        pause: Callable[[], None],
+    ) -> None:
+        self._hook = hook
+        self._plan = plan
+        self._instruments = instruments
+        self._recorder = recorder
+        self._progress = progress
+        self._clock = clock
+        self._pause = pause
+        self.steps = 0  # taken so far
+        self._block = 0
+        self._counts: list[CountRow] = []  # of the steps whose rows are not written yet
+
+    def course(self) -> Course:
+        """Go from the warm-up to the last window; each step sends what it consumed."""
+        yield from self._warm_up()
+        tell_facts(self._hook, self._recorder)
+        for name in self._plan.windows * self._plan.repeat:
+            yield from self._clean() if name == CLEAN else self._watched(name)
+
+    def _warm_up(self) -> Course:
+        plan, first = self._plan, self.steps
+        times: list[float] = []
+        with self._recorder.window(WARMUP) as window:
+            while not self._warm(times, self.steps - first):
+                total = plan.warmup if plan.warmup is not None else plan.max_warmup
+                rows = yield from self._warmup_block(window, first, total)
+                times.append((rows[-1][3] - rows[0][2]) / len(rows))
+        asked = plan.warmup is not None
+        self._recorder.update(
+            settled=None if asked else steady.is_settled(times),
+            settled_by=f"{plan.warmup} steps, as asked" if asked else steady.METHOD,
+        )
+
+    def _warm(self, times: Sequence[float], steps: int) -> bool:
+        plan = self._plan
+        if plan.warmup is not None:
+            return steps >= plan.warmup
+        if steps >= MINIMUM_WARMUP and steady.is_settled(times):
+            return True
+        if plan.max_warmup is not None:
+            return steps >= plan.max_warmup
+        return len(times) >= 2 * steady.BLOCKS and steps >= plan.patience
+
+    def _warmup_block(self, window: Window, first: int, total: int | None) -> Generator[None, Consumed, list[StepRow]]:
+        """Take whole periods until a while has passed, at least one and never more than the total of the warm-up."""
+        plan, rows = self._plan, list[StepRow]()
+        self._hook.synchronize()
+        begun = self._clock()
+        while not rows or (
+            self.steps - first != total
+            and (
+                len(rows) % plan.period
+                or (len(rows) < plan.warmup_block_steps and self._clock() - begun < plan.warmup_block_s * 1e9)
+            )
+        ):
+            rows.append((yield from self._take_step("warm-up", first, total)))
+        self._end_block(window, rows)
+        return rows
+
+    def _clean(self) -> Course:
+        plan, begun, first = self._plan, self._clock(), self.steps
+        collectors = self._instruments.collectors
+        with self._recorder.window(CLEAN) as window, collecting.on(collectors, window, self._recorder):
+            while self.steps - first < plan.steps or self._clock() - begun < plan.clean_s * 1e9:
+                self._hook.synchronize()
+                rows = list[StepRow]()
+                while len(rows) < plan.block_steps:
+                    rows.append((yield from self._take_step(CLEAN, first, plan.steps)))
+                self._end_block(window, rows)
+
+    def _watched(self, name: str) -> Course:
+        """Record a window of memory or kernels, which waits at the ends of its blocks."""
+        steps, block_steps = self._plan.watched(name)
+        try:
+            self._pause()
+            self._hook.synchronize()
+            self._hook.start(KERNELS if name == SAMPLED else name)
+        except UnavailableError as error:
+            self._recorder.recording.missing[name] = str(error)
+            return
+        first, rows = self.steps, list[StepRow]()
+        with self._recorder.window(name) as window:
+            try:
+                with collecting.on(self._instruments.collectors, window, self._recorder):
+                    while self.steps - first < steps:
+                        row = yield from self._take_step(name, first, steps)
+                        ends_block = (self.steps - first) % block_steps == 0
+                        if name == MEMORY:
+                            self._pause()  # owners are read while nothing changes them
+                        if ends_block:
+                            self._hook.synchronize()
+                        self._hook.mark_step()
+                        rows.append((*row[:3], self._clock(), *row[4:]))
+                        self._block += ends_block
+            finally:
+                self._block += bool(rows) and rows[-1][1] == self._block
+                with ExitStack() as ends:
+                    ends.callback(self._drain, window, rows)
+                    ends.callback(self._hook.stop)
+                    self._pause()
+
+    def _drain(self, window: Window, rows: Sequence[StepRow]) -> None:
+        drained = self._hook.drain(self._recorder.recording.strings)
+        missing = _of_sampled(drained.missing) if window.name == SAMPLED else drained.missing
+        self._recorder.recording.missing.update(missing)
+        tables = self._step_tables(rows)
+        steps = tables["step"]
+        known = min(len(steps), len(drained.marks))  # none where another profiler took the window's events
+        steps["last_sequence"][:known] = drained.marks[:known]
+        self._recorder.append(window, {**tables, **drained.tables})
+
+    def _take_step(self, phase: str, first: int, total: int | None) -> Generator[None, Consumed, StepRow]:
+        self._progress(phase, self.steps - first, total)
+        begun = self._clock()
+        consumed = yield
+        ended = self._clock()
+        text = self._recorder.recording.strings.add
+        self._counts += ((self.steps, int(kind), text(name), value) for kind, name, value in consumed.counts())
+        self.steps += 1
+        return (self.steps - 1, self._block, begun, ended, consumed.units, -1)
+
+    def _end_block(self, window: Window, rows: list[StepRow]) -> None:
+        """Wait for the block's work, and let its last step end there."""
+        self._hook.synchronize()
+        tables = self._step_tables(rows)
+        tables["step"]["end_ns"][-1] = self._clock()
+        self._block += 1
+        self._recorder.append(window, tables)
+
+    def _step_tables(self, rows: Sequence[StepRow]) -> Tables:
+        """Return some steps with what was counted of them; counts of steps that were dropped are dropped too."""
+        kept = {row[0] for row in rows}
+        counts = [row for row in self._counts if row[0] in kept]
+        self._counts.clear()
+        steps = {"step": table("step", list[tuple[object, ...]](rows))}
+        return steps | ({"step_count": table("step_count", list[tuple[object, ...]](counts))} if counts else {})
+
+
+def tell_facts(hook: FrameworkHook, recorder: Recorder) -> None:
+    """Record what a framework knows of the run by now."""
+    facts = hook.facts()
+    recorder.update(
+        framework_version=facts.framework_version,
+        device=facts.device,
+        device_name=facts.device_name,
+        threads=facts.threads,
+        parameters=tuple(facts.parameters),
+        optimizers=tuple(facts.optimizers),
+        precision_flags=dict(facts.precision_flags),
+        runs_ahead=facts.runs_ahead,
+        independent_total=hook.independent_total,
+        watched_since=hook.watched_since,
+    )
+
+
+def _of_sampled(missing: Mapping[str, str]) -> dict[str, str]:
+    """Rename a hook's reasons: to it a sampled window is a kernels window more, of which they would speak else."""
+    return {SAMPLED if name == "kernels" else f"{name} ({SAMPLED})": reason for name, reason in missing.items()}

@@ -1,0 +1,161 @@
+"""The part of the machine-readable report that says where the time goes."""
+
+from dataclasses import asdict
+from typing import Any
+
+from tbdprof.analysis.device.levels import of_device
+from tbdprof.analysis.device.traced import Traced
+from tbdprof.analysis.kernels.groups import Group
+from tbdprof.analysis.kernels.layers import LayerTime
+from tbdprof.analysis.kernels.low_utilization import LowUtilization
+from tbdprof.analysis.summary import Summary
+from tbdprof.analysis.time.step_time import StepTime
+from tbdprof.analysis.time.throughput import CpuUtilization
+from tbdprof.analysis.time.utilization import Flop
+from tbdprof.analysis.time.verdict import Verdict
+from tbdprof.facts.records import Peaks
+from tbdprof.report.json_parts import sampled
+from tbdprof.report.terminal_parts.kernel_tables import headroom, peak_of
+
+IDLE = ("total", "data_wait", "launching", "synchronization", "copies", "communication")
+
+Json = dict[str, Any]
+
+
+def utilization(summary: Summary) -> Json:
+    """Return how much of the device, its floating-point units and the host was used."""
+    found = summary.utilization
+    return {
+        "device_busy": _busy(summary),
+        "fp32_flop": _flop(None if found is None else found.fp32),
+        **sampled.pipes(summary.sampled, of_device(summary.device)),
+        "cpu": _cpu(summary.cpu),
+        "mfu": _flop(None if found is None else found.flop),
+    }
+
+
+def time(found: StepTime | None) -> Json | None:
+    """Return a step of the kernels windows by phase, and the shares of it in which the device idled."""
+    if found is None:
+        return None
+    return {
+        "step_s": found.step_seconds,
+        "phases": {
+            phase.name: {"seconds": phase.seconds, "busy_seconds": phase.busy_seconds, "share": phase.share}
+            for phase in found.phases
+        },
+        "idle": {name: getattr(found.idle, name) for name in IDLE},
+        "covered": found.covered,
+        "kernels_per_step": found.kernels,
+        "kernel_mean_s": found.kernel_seconds,
+    }
+
+
+def records(found: Traced | None) -> Json | None:
+    """Return how well a GPU's kernels were told of."""
+    return None if found is None else {"lost": found.lost, "clock_residual_s": found.residual_ns / 1e9}
+
+
+def layers(found: tuple[LayerTime, ...] | None) -> list[Json] | None:
+    """Return own times of each layer, per step; the layer null is what ran in none."""
+    if found is None:
+        return None
+    return [
+        {
+            "layer": layer.layer,
+            "forward_seconds": layer.forward_seconds,
+            "backward_seconds": layer.backward_seconds,
+            "other_seconds": layer.other_seconds,
+            "share": layer.share,
+            "flops": layer.flops,
+            "utilization": layer.utilization,
+            "calls": layer.calls,
+        }
+        for layer in found
+    ]
+
+
+def kernels(found: tuple[Group, ...] | None, peaks: Peaks | None) -> list[Json] | None:
+    """Return the kernels by name and phase, longest first, with their place under the roofline."""
+    return None if found is None else [_group(group, peaks) for group in found]
+
+
+def low_utilization(found: LowUtilization | None, peaks: Peaks | None) -> Json | None:
+    """Return the kernels below the average utilization (tables V and VI of seed 003), and those without a count."""
+    if found is None:
+        return None
+    return {
+        "average": found.average,
+        "covered": found.covered,
+        "rows": [_group(group, peaks) for group in found.rows],
+        "uncounted": [_group(group, peaks) for group in found.uncounted],
+    }
+
+
+def verdict(found: Verdict | None) -> Json | None:
+    """Return what binds the run, the number that says so, and what to try."""
+    if found is None:
+        return None
+    return {
+        "bound_by": found.bound_by,
+        "share": found.share,
+        "sentence": found.sentence,
+        "advice": list(found.advice),
+        "shares": dict(found.shares),
+    }
+
+
+def _busy(summary: Summary) -> Json:
+    found = summary.utilization
+    if found is None:
+        return {"value": None, "in_window": None, "level": None}
+    level = "kernels" if summary.recording.run.device.startswith("cuda") else "operators"
+    return {"value": found.busy, "in_window": found.busy_in_window, "level": level}
+
+
+def _flop(found: Flop | None) -> Json:
+    if found is None:
+        told = ("value", "level", "precision", "coverage", "peak_flops", "peak_source", "bound", "at_clock")
+        return dict.fromkeys(told)
+    return {
+        "value": found.value,
+        "level": found.level,
+        "precision": found.precision,
+        "coverage": found.coverage,
+        "peak_flops": found.peak_flops_per_s,
+        "peak_source": found.peak_source,
+        "bound": found.bound,
+        "at_clock": None if found.at_clock is None else asdict(found.at_clock),
+    }
+
+
+def _cpu(found: CpuUtilization | None) -> Json:
+    return {
+        "value": None if found is None else found.process,
+        "others": None if found is None else found.others,
+        "cores": None if found is None else found.cores,
+        "affinity_cores": None if found is None else found.affinity_cores,
+    }
+
+
+def _group(group: Group, peaks: Peaks | None) -> Json:
+    return {
+        "name": group.name,
+        "operator": group.operator,
+        "operation": group.operation,
+        "phase": group.phase,
+        "layers": list(group.layers),
+        "calls": group.calls,
+        "seconds": group.seconds,
+        "share": group.share,
+        "utilization": group.utilization,
+        "precision": group.precision,
+        "peak_flops": peak_of(group, peaks),
+        "flops": group.flops,
+        "moved_bytes": group.moved_bytes,
+        "flops_per_byte": group.intensity,
+        "flops_per_s": group.flops_per_s,
+        "bytes_per_s": group.bytes_per_s,
+        "limit": group.limit,
+        "headroom": headroom(group, peaks),
+    }

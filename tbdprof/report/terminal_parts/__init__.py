@@ -1,0 +1,1 @@
+"""The parts of the terminal's report, one subject each."""

@@ -1,0 +1,71 @@
+"""How the run was measured, what does not hold, and what is missing: whether to believe the rest."""
+
+from collections.abc import Iterable, Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from tbdprof.analysis.summary import Summary
+from tbdprof.analysis.time.throughput import Overhead
+from tbdprof.facts.units import percent_text
+from tbdprof.facts.windows import WARMUP
+from tbdprof.report.terminal_parts.overview import unmeasured
+from tbdprof.report.terminal_parts.tables import sheet
+
+SETTLED = {True: "settled after", False: "NEVER SETTLED after", None: "not judged:"}
+
+
+def view(summary: Summary) -> RenderableType:
+    """Return the lines on warm-up and on the cost of watching."""
+    return sheet((label, Text(line)) for label, line in _rows(summary))
+
+
+def notes(summary: Summary) -> list[RenderableType]:
+    """Return what is wrong with the run, and what is missing and was not mentioned above; a reason is given once."""
+    run = summary.recording.run
+    broken = [] if run.complete else [f"incomplete: {run.ended_by}"]
+    broken += [f"lost: {window}" for window in summary.lost_windows]
+    if summary.memory is not None:
+        broken += [f"does not hold: {line}" for line in summary.memory.violations]
+    if summary.sampled is not None:
+        broken += [f"does not hold: {line}" for line in summary.sampled.violations]
+    return [*(Text(line, style="red") for line in broken), *map(Text, _missing(summary))]
+
+
+def _rows(summary: Summary) -> Iterator[tuple[str, str]]:
+    run = summary.recording.run
+    warmup = sum(len(window.table("step")) for window in summary.recording.windows if window.name == WARMUP)
+    method = "" if run.settled is None else f" ({run.settled_by})"
+    yield "warm-up", f"{SETTLED[run.settled]} {warmup} steps{method}"
+    drifted = bool(summary.throughput and summary.throughput.drifted)
+    if summary.memory_overhead is not None:
+        yield "memory window", _cost(summary.memory_overhead, drifted=drifted)
+    if summary.kernels_overhead is not None:
+        yield "kernels window", _cost(summary.kernels_overhead, drifted=drifted)
+    if summary.sampled_overhead is not None:
+        yield "sampled window", _cost(summary.sampled_overhead, drifted=drifted)
+    if summary.step_time is not None:
+        covered = percent_text(summary.step_time.covered)
+        whose = "operators'" if summary.recording.run.device == "cpu" else "kernels'"
+        yield "covered", f"{whose} own times are {covered} of a step of the kernels window"
+    if summary.traced is not None:
+        off = f"the device's times may be off by {summary.traced.residual_ns / 1e3:.1f} µs"
+        yield "records", f"{summary.traced.lost or 'none'} of kernels and copies lost; {off}"
+
+
+def _cost(overhead: Overhead, *, drifted: bool) -> str:
+    if overhead.interval is None:
+        return f"cost {overhead.ratio:.3f} times a clean step (too few blocks for an interval)"
+    low, high = overhead.interval
+    cost = f"{overhead.ratio:.3f} [{low:.3f}, {high:.3f}] times a clean step"
+    if drifted or overhead.is_wide:
+        return f"cost cannot be told: {cost}, {'and the run drifted' if drifted else 'too wide an interval'}"
+    return f"cost {cost}{' (not distinguishable from none)' if low <= 1 <= high else ''}"
+
+
+def _missing(summary: Summary) -> Iterable[str]:
+    told, by_reason = unmeasured(summary), dict[str, list[str]]()
+    for name, reason in summary.missing_now.items():
+        if reason not in told:
+            by_reason.setdefault(reason, []).append(name)
+    return [f"missing {', '.join(names)}: {reason}" for reason, names in by_reason.items()]

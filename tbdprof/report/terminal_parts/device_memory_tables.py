@@ -1,0 +1,105 @@
+"""The device's memory from the driver up, and what a run had where it ended out of memory."""
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from tbdprof.analysis.memory.device_memory import AGREES, DeviceMemory, Layer
+from tbdprof.analysis.memory.post_mortem import TRIED, PostMortem
+from tbdprof.analysis.summary import Summary
+from tbdprof.facts.units import bytes_text, percent_text
+from tbdprof.report.terminal_parts.tables import Column, plain, sheet, title_of
+
+LAYERS = (Column("layer", "word"), Column("size"), Column("of the device"), Column("source", "text"))
+LIVE = (Column("live", "word"), Column("size"), Column("share"))
+NOT_APART = "feature maps and others (not told apart outside a memory window)"
+EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+
+
+def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
+    """Return the table of the device's memory, nothing on a CPU; it is the same in full."""
+    found = summary.device_memory
+    return [] if found is None else [_stack(found)]
+
+
+def post_mortem(summary: Summary) -> list[RenderableType]:
+    """Return what a run had where it ended out of memory, nothing for another run."""
+    found = summary.post_mortem
+    if found is None:
+        return []
+    parts: list[RenderableType] = [Text("out of memory", style="bold red"), Text(found.said)]
+    parts.append(sheet((label, Text(line)) for label, line in _ending(found, summary.missing)))
+    return [Group(*parts), *([_live(found)] if found.live else [])]
+
+
+def _stack(found: DeviceMemory) -> RenderableType:
+    total = found.total_bytes
+    rows = [(each.name, each.size_bytes, each.source) for each in found.layers]
+    if found.unexplained_bytes is not None:
+        rows.append(("unexplained", found.unexplained_bytes, "in use as the driver tells it, without the above"))
+    if total is not None and found.used_bytes is not None:
+        rows.append(("free", total - found.used_bytes, "and what the driver keeps for itself"))
+    cells = [(name, bytes_text(size), percent_text(size / total) if total else "", told) for name, size, told in rows]
+    title = title_of(f"Memory of {found.device} as a whole, from the bottom")
+    return Group(title, plain(LAYERS, cells), *_below(found))
+
+
+def _below(found: DeviceMemory) -> Iterator[Text]:
+    if found.explained is not None and found.used_bytes is not None:
+        told = f"the layers are {percent_text(found.explained)} of {bytes_text(found.used_bytes)} in use (NVML)"
+        apart = "" if found.agrees else f": more than {percent_text(AGREES)} apart"
+        yield Text(told + apart, style="" if found.agrees else "red")
+    if found.beneath is not None and found.beneath not in found.layers:
+        yield Text(_beneath(found, found.beneath))
+    if found.cache_at_end_bytes is not None:
+        kept = "" if found.fragments_bytes is None else f", {bytes_text(found.fragments_bytes)} of it in pieces"
+        yield Text(f"allocator cache at the end of a step: {bytes_text(found.cache_at_end_bytes)}{kept}")
+    if found.private_bytes:
+        yield Text(f"reserved for captured graphs and other pools of their own: {bytes_text(found.private_bytes)}")
+
+
+def _beneath(found: DeviceMemory, here: Layer) -> str:
+    """Tell context and libraries as measured in the process that trained, beside those measured apart."""
+    told = f"{here.name}, as measured in this process: {bytes_text(here.size_bytes)} ({here.source})"
+    if found.context_bytes is None:
+        return told
+    return f"{told}; measured apart: {bytes_text(found.context_bytes + (found.libraries_bytes or 0))}"
+
+
+def _ending(found: PostMortem, missing: dict[str, str]) -> Iterator[tuple[str, str]]:
+    if found.asked_bytes is not None:
+        yield "asked for", bytes_text(found.asked_bytes)
+    if found.free_bytes is not None:
+        there = "" if found.capacity_bytes is None else f" of {bytes_text(found.capacity_bytes)}"
+        yield "free", f"{bytes_text(found.free_bytes)}{there}"
+    if found.cache_bytes is not None:
+        yield "could be let go", _cache(found)
+    if found.is_fragmented:
+        yield "fragmented", f"as much was there in pieces: set {EXPANDABLE} before torch is imported"
+    yield "a batch that fits", _batch(found, missing)
+
+
+def _cache(found: PostMortem) -> str:
+    pieces = "" if found.fragments_bytes is None else f", {bytes_text(found.fragments_bytes)} more is in pieces"
+    size = found.releasable_bytes if found.releasable_bytes is not None else found.cache_bytes
+    return f"{bytes_text(size or 0)} of the allocator's cache{pieces}"
+
+
+def _batch(found: PostMortem, missing: dict[str, str]) -> str:
+    if found.fitting_batch is None:
+        return f"not known: {missing.get('post_mortem.fitting_batch', 'nothing was tried')}"
+    if found.found_by != TRIED:
+        return f"at most about {found.fitting_batch} of {found.batch_size}: an estimate, by proportion of what was live"
+    took = found.peaks.get(found.fitting_batch)
+    room = "" if took is None or found.room_bytes is None else f": {bytes_text(took)} of {bytes_text(found.room_bytes)}"
+    return f"--batch-size {found.fitting_batch}, tried in a process of its own{room}"
+
+
+def _live(found: PostMortem) -> RenderableType:
+    total = found.live_bytes or 0
+    rows = [(name.replace("_", " "), size) for name, size in (found.live or {}).items() if size]
+    if found.others_bytes:
+        rows.append((NOT_APART, found.others_bytes))
+    cells = [(name, bytes_text(size), percent_text(size / total)) for name, size in [*rows, ("total", total)] if total]
+    return Group(title_of("What was live when memory ran out"), plain(LIVE, cells))

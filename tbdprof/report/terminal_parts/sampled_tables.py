@@ -1,0 +1,59 @@
+"""The sampled level for people, kernel by kernel."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+
+from tbdprof.analysis.device.sampled import Sampled, SampledKernels
+from tbdprof.analysis.summary import Summary
+from tbdprof.facts.units import percent_text, seconds_text
+from tbdprof.report.terminal_parts.kernel_tables import short
+from tbdprof.report.terminal_parts.sampled_text import fp32_text, use_text
+from tbdprof.report.terminal_parts.tables import LEAST_SHOWN, Column, filled, rest_text
+
+COLUMNS = (
+    Column("share"),
+    Column("kernel", "name"),
+    Column("FP32 pipe"),
+    Column("tensor"),
+    Column("memory"),
+    Column("± points"),
+    Column("samples"),
+    Column("not told", "text"),
+)
+SOME = 0.01  # of kernels' time, without a use: worth a line
+
+
+def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
+    """Return the table of kernels by grid and block, in full only: the table of kernels has its figures else."""
+    found = summary.sampled
+    if found is None or not found.kernels or not full:
+        return []
+    shown = [each for each in found.kernels if each.share >= LEAST_SHOWN]
+    rest = found.kernels[len(shown) :]
+    below = [rest_text(len(rest), sum(each.share for each in rest))] if rest else []
+    return [filled("Kernels, sampled", COLUMNS, map(_cells, shown), below=[*below, *_remarks(found)])]
+
+
+def _cells(each: SampledKernels) -> tuple[str, ...]:
+    error = each.use.fp32 or each.use.tensor
+    return (
+        percent_text(each.share),
+        short(each.key[0]),
+        fp32_text(each.use),
+        use_text(each.use.tensor),
+        use_text(each.use.dram),
+        "" if error is None else f"{100 * error.error:.1f}",
+        f"{each.samples}",
+        each.reason or "",
+    )
+
+
+def _remarks(found: Sampled) -> Iterator[str]:
+    yield f"a sample every {seconds_text(found.interval_ns)}; the FP32 pipe takes integer arithmetic too: from – to"
+    offset = found.offset
+    if offset is not None and offset.found_by is not None:
+        yield f"the clock of samples was {seconds_text(abs(offset.shift_ns))} off, by {offset.found_by}"
+    untold = sum(each.share for each in found.kernels if each.reason is not None)
+    if untold >= SOME:
+        yield f"kernels of {percent_text(untold)} of the time are too short or too rare for a figure of their own"

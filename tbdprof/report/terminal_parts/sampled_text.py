@@ -1,0 +1,40 @@
+"""How the use of a device's pipes is written, as it was sampled."""
+
+from tbdprof.analysis.device.sampled import LITE_PART, Estimate, NamedUse, Sampled, Use
+from tbdprof.facts.counters import PM_DRAM, PM_FP32, PM_FP32_LITE, PM_TENSOR
+from tbdprof.facts.units import percent_text
+
+
+def line(found: Sampled) -> str:
+    """Return the use of the pipes over the whole window while kernels ran, empty where none was told."""
+    use = found.while_busy
+    low = LITE_PART * use[PM_FP32_LITE] if PM_FP32_LITE in use else None
+    named = (
+        ("FP32 pipe", _between(low, use.get(PM_FP32))),
+        ("tensor pipe", _between(None, use.get(PM_TENSOR))),
+        ("memory", _between(None, use.get(PM_DRAM))),
+    )
+    told = ", ".join(f"{name} {text}" for name, text in named if text)
+    return f"{told} while busy ({found.samples} samples)" if told else ""
+
+
+def cells(found: NamedUse | None) -> tuple[str, str]:
+    """Return the use of the FP32 and the tensor pipe by the kernels of one name and phase, empty what is not told."""
+    return ("", "") if found is None else (fp32_text(found.use), use_text(found.use.tensor))
+
+
+def fp32_text(use: Use) -> str:
+    """Return the use of the FP32 pipe from its lower bound to its upper one, empty where it was not told."""
+    return _between(None if use.fp32_low is None else use.fp32_low.value, None if use.fp32 is None else use.fp32.value)
+
+
+def use_text(found: Estimate | None) -> str:
+    """Return a use as a percentage, empty where it was not told."""
+    return _between(None, None if found is None else found.value)
+
+
+def _between(low: float | None, high: float | None) -> str:
+    if high is None:
+        return ""
+    told, least = percent_text(high), "" if low is None else percent_text(low)
+    return told if least in ("", told) else f"{least.removesuffix(' %')}–{told}"

@@ -1,0 +1,83 @@
+"""How every table of the terminal report looks, and the words its cells share."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tbdprof.facts.units import percent_text
+
+ABOVE = "! above 100 %: the library does fewer operations than the definition, or the peak was measured too low"
+MARK = " !"
+LEAST_SHOWN = 0.0005  # a share below it is printed as 0.0 %
+
+
+class Column(NamedTuple):
+    """A column and what is in it, which decides who gives way on a narrow terminal.
+
+    "number" (to the right) and "word" stay whole, a "name" is cut short, "text" goes on in the next line.
+    """
+
+    name: str
+    kind: str = "number"
+
+
+def plain(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Table:
+    """Return a table with all its columns and without a title."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name, kind in columns:
+        # rich takes columns away from what may wrap alone; the cells of names then refuse to.
+        justify, whole = "right" if kind == "number" else "left", kind in ("number", "word")
+        table.add_column(name, justify=justify, no_wrap=whole, overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*(_cell(text, column.kind) for text, column in zip(row, columns, strict=True)))
+    return table
+
+
+def _cell(text: str, kind: str) -> Text:
+    return Text(text, no_wrap=True, overflow="ellipsis") if kind == "name" else Text(text)
+
+
+def filled(
+    title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, below: Sequence[str] = ()
+) -> RenderableType:
+    """Return a title and a table, without the columns that are empty in all of them, and lines below it."""
+    cells = list(rows)
+    kept = [place for place, _ in enumerate(columns) if any(row[place] for row in cells)]
+    table = plain([columns[place] for place in kept], [[row[place] for place in kept] for row in cells])
+    marked = [ABOVE] if any(cell.endswith(MARK) for row in cells for cell in row) else []
+    return Group(title_of(title), table, *(Text(line, style="dim") for line in (*below, *marked)))
+
+
+def title_of(title: str) -> Text:
+    """Return a title; that of a rich table would wrap at the table's own width."""
+    return Text(title, style="bold")
+
+
+def sheet(rows: Iterable[tuple[str, RenderableType]]) -> Table:
+    """Return lines that begin with a label."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    for label, value in rows:
+        grid.add_row(Text(label, style="bold"), value)
+    return grid
+
+
+def utilization_text(value: float | None) -> str:
+    """Return a utilization as a percentage, marked where it is above 100 %; empty where there is none."""
+    if value is None:
+        return ""
+    return percent_text(value) + (MARK if value > 1 else "")
+
+
+def layer_text(layer: str | None) -> str:
+    """Return a layer's name as people know it."""
+    return "(not in a layer)" if layer is None else layer or "(model)"
+
+
+def rest_text(count: int, share: float) -> str:
+    """Say what a table left out."""
+    return f"({count} more, {percent_text(share)})"
