@@ -87,7 +87,7 @@ TOO_LARGE = (
 PROCESS = """
 import sys
 from tbdprof import cli, fitting, suite
-from tbdprof.profiler import Profiler
+from tbdprof.loop.profiler import Profiler
 
 suite.__path__.append(sys.argv.pop(1))
 Profiler.find_peaks = lambda profiler: None
@@ -101,8 +101,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tbdprof.recorder import Recorder
-from tbdprof.records import KINDS, Run
+from tbdprof.facts.recorder import Recorder
+from tbdprof.facts.records import KINDS, Run
 
 recorder = Recorder(Run("toy", "torch"), Path("a.tbd"))
 with recorder.window("clean") as window:

@@ -266,7 +266,7 @@ def test_what_lies_beside_tbdprof_is_not_offered_to_the_script(tmp_path: Path):
 def test_an_error_of_tbdprofs_own_ends_the_watching_and_not_the_training():
     breaks = """
 from tbdprof.errors import UnavailableError
-from tbdprof.stages import Stages
+from tbdprof.loop.windows import Stages
 
 def fail(*_):
     raise UnavailableError("the counter is gone")

@@ -549,7 +549,7 @@ def test_training_in_two_threads_is_told_and_ends() -> None:
         [each.join() for each in threads]
         watched.mark_step()
         watched.stop()
-        from tbdprof.records import Strings
+        from tbdprof.facts.records import Strings
         from tbdprof.analysis.blocks import lifetimes
         drained = watched.drain(Strings())
         _, levels = lifetimes(drained.tables["allocation"])
@@ -703,7 +703,7 @@ def test_events_that_contradict_each_other_are_counted_and_told() -> None:
 def test_devices_are_chosen_or_refused_in_one_line(wanted: str, gpus: int, expected: str) -> None:
     printed = run(
         f"""
-        from tbdprof.collect.cuda_driver import Limits
+        from tbdprof.collect.gpu.cuda_driver import Limits
         from tbdprof.errors import TbdprofError, UnavailableError
         from tbdprof.hooks import Setting
         from tbdprof.hooks.on_mxnet import hook

@@ -24,7 +24,7 @@ EVENT = '\n    {\n        "name": "a],[",\n        "ph": "B"\n    }'
 PROGRAM = """
     from tbdprof.hooks import Setting
     from tbdprof.hooks.on_mxnet import hook
-    from tbdprof.records import Strings
+    from tbdprof.facts.records import Strings
     watched = hook()
     watched.set_environment(Setting())
     import sys

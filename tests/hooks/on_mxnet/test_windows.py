@@ -19,7 +19,7 @@ WATCHED = """
     from tbdprof.errors import UnavailableError, UsageError
     from tbdprof.hooks import Setting, slots
     from tbdprof.hooks.on_mxnet import hook
-    from tbdprof.records import Strings
+    from tbdprof.facts.records import Strings
     watched = hook()
     watched.set_environment(Setting())
     import mxnet as mx

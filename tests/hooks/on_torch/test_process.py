@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COUNTED = """
 import json, sys
 from tbdprof.hooks import Setting, load
-from tbdprof.records import Strings
+from tbdprof.facts.records import Strings
 hook = load("torch")
 assert "torch" not in sys.modules
 hook.prepare(Setting(device="cpu", threads=1, seed=5))
@@ -81,7 +81,7 @@ print(json.dumps(changed))
 FORKED = """
 import json, os, sys, torch
 from tbdprof.hooks import load
-from tbdprof.records import Strings
+from tbdprof.facts.records import Strings
 model = torch.nn.Linear(2, 2)
 hook = load("torch")
 hook.attach()
