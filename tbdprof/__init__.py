@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from tbdprof.analysis.summary import summarize as summarize
     from tbdprof.errors import TbdprofError as TbdprofError
     from tbdprof.facts.consumed import Consumed as Consumed
+    from tbdprof.facts.reading import load as load
     from tbdprof.facts.recording import Recording as Recording
-    from tbdprof.facts.recording import load as load
     from tbdprof.keras import TbdprofCallback as TbdprofCallback
     from tbdprof.loop.own_loop import prepare as prepare
     from tbdprof.loop.own_loop import profile as profile

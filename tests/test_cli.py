@@ -14,8 +14,8 @@ import pytest
 from make import MemoryStory
 
 from tbdprof import suite
-from tbdprof.facts import recording as files
 from tbdprof.facts.records import Phase, Role
+from tbdprof.facts.writing import save
 from tbdprof.launch import suite_run
 
 ROOT = Path(__file__).parent.parent
@@ -44,7 +44,7 @@ def recorded(tmp_path: Path) -> Path:
         story.own(weight, Role.WEIGHT, "w")
         story.free(output)
         story.mark()
-    files.save(story.recording(complete=True), tmp_path / "a.tbd")
+    save(story.recording(complete=True), tmp_path / "a.tbd")
     return tmp_path / "a.tbd"
 
 

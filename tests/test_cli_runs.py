@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 import toy as models
 
-from tbdprof.facts.recording import Recording, load
+from tbdprof.facts.reading import load
+from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Role
 from tbdprof.launch import batch_search
 from tbdprof.launch.batch_search import Trial
@@ -86,13 +87,15 @@ TOO_LARGE = (
 )
 PROCESS = """
 import sys
-from tbdprof import cli, fitting, suite
+from tbdprof import suite
+from tbdprof.cli.main import main
+from tbdprof.launch import batch_search
 from tbdprof.loop.profiler import Profiler
 
 suite.__path__.append(sys.argv.pop(1))
 Profiler.find_peaks = lambda profiler: None
-fitting.search = lambda failed, attempt: fitting.Fit(5, {2: 300, 5: 600}, 700)
-cli.main()
+batch_search.search = lambda failed, attempt: batch_search.Fit(5, {2: 300, 5: 600}, 700)
+main()
 """
 DIES_IN_A_COMMIT = """
 import os

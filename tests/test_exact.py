@@ -19,8 +19,10 @@ from tbdprof.collect.gpu.nvidia import Counters
 from tbdprof.collect.ncu.output import Launch
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts import counters
-from tbdprof.facts.recording import Recording, load, save
+from tbdprof.facts.reading import load
+from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run, Strings
+from tbdprof.facts.writing import save
 from tbdprof.launch import counted_step, suite_run
 from tbdprof.launch.suite_run import Request
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tbdprof.facts.recording import load
+from tbdprof.facts.reading import load
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"

@@ -11,14 +11,16 @@ import pytest
 from make import run
 
 from tbdprof.errors import RecordingFormatError
-from tbdprof.facts import recording as files
+from tbdprof.facts.reading import load
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.writing import save
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")  # of SQLite's journals, at their head and after the name of a super-journal
 
 
 def hot(path: Path) -> Path:
     """Leave a recording as a process leaves it that dies amid a commit, with its journal; return the journal."""
-    files.save(files.Recording(run(), [files.Window(0, "clean", "complete")]), path)
+    save(Recording(run(), [Window(0, "clean", "complete")]), path)
     at_work = path.with_name("at-work.tbd")
     shutil.copy(path, at_work)
     connection = sqlite3.connect(at_work, isolation_level=None)
@@ -49,7 +51,7 @@ def test_a_commit_that_was_cut_short_is_undone_on_a_copy(tmp_path: Path):
     journal = hot(path)
     before = path.read_bytes(), journal.read_bytes()
 
-    assert files.load(path).run.model == "toy"
+    assert load(path).run.model == "toy"
     assert (path.read_bytes(), journal.read_bytes()) == before
 
 
@@ -64,7 +66,7 @@ def test_a_journal_that_names_another_file_is_refused_and_the_file_is_still_ther
     name_super_journal(hot(path), str(victim))
 
     with pytest.raises(RecordingFormatError, match="names another file"):
-        files.load(path)
+        load(path)
 
     assert victim.read_text() == "precious"
 
@@ -99,7 +101,7 @@ def test_a_journal_that_is_no_plain_file_of_its_databases_size_is_refused(tmp_pa
             other.write_bytes(plain)
 
     with pytest.raises(RecordingFormatError, match="-journal"):
-        files.load(path)
+        load(path)
 
     if kind == "link":
         assert other.read_bytes() == plain

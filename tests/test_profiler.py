@@ -9,7 +9,7 @@ from fakes import FakeHook, ProgressLog
 from make import run
 
 from tbdprof.errors import UnavailableError, UsageError
-from tbdprof.facts import recording as files
+from tbdprof.facts.reading import load
 from tbdprof.facts.records import Peaks, Role
 from tbdprof.loop.plan import NO_STEPS, Plan
 from tbdprof.loop.profiler import Profiler
@@ -93,7 +93,7 @@ def test_an_exception_in_the_loop_passes_through_and_the_recording_is_kept(tmp_p
     with pytest.raises(ZeroDivisionError):
         loop()
 
-    kept = files.load(tmp_path / "a.tbd")
+    kept = load(tmp_path / "a.tbd")
     assert kept.run.ended_by == "ZeroDivisionError"
     assert [window.state for window in kept.windows] == ["complete", "complete", "cut short"]
     assert hook.calls[-1] == "stop"
@@ -130,12 +130,12 @@ def test_the_file_grows_window_by_window(tmp_path: Path):
         for _ in range(13):
             hook.clock.sleep(0.1)
             prof.step(1)
-            seen.append(files.load(tmp_path / "a.tbd").lost_windows)
+            seen.append(load(tmp_path / "a.tbd").lost_windows)
 
     assert seen[2] == ["clean (window 1)"]
     assert seen[7] == ["memory (window 2)"]
     assert seen[12] == []
-    assert files.load(tmp_path / "a.tbd").run.complete
+    assert load(tmp_path / "a.tbd").run.complete
 
 
 def test_a_file_that_can_no_longer_be_written_costs_the_file_not_the_run(tmp_path: Path):
@@ -156,7 +156,7 @@ def test_saving_afterwards_equals_recording_meanwhile(tmp_path: Path):
         train(prof, hook.clock, 13)
     prof.save(tmp_path / "b.tbd")
 
-    assert str(files.load(tmp_path / "a.tbd").run) == str(files.load(tmp_path / "b.tbd").run)
+    assert str(load(tmp_path / "a.tbd").run) == str(load(tmp_path / "b.tbd").run)
 
 
 def test_the_search_for_the_peak_is_told_before_it_and_only_where_there_is_one():
@@ -228,7 +228,7 @@ def test_steps_may_come_from_another_thread(tmp_path: Path):
         thread.start()
         thread.join()
 
-    assert files.load(tmp_path / "a.tbd").run.complete
+    assert load(tmp_path / "a.tbd").run.complete
     assert prof.recording.missing == {}
 
 

@@ -10,14 +10,16 @@ from make import MemoryStory, parameter, run, same_table, timed_window
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import RecordingFormatError, UsageError
-from tbdprof.facts import recording as files
 from tbdprof.facts.consumed import Consumed
+from tbdprof.facts.reading import load
+from tbdprof.facts.recording import STILL_RUNNING, Recording, Window
 from tbdprof.facts.records import Optimizer, Peaks, Role
+from tbdprof.facts.writing import Writer, claim, save
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
-def sample_recording() -> files.Recording:
+def sample_recording() -> Recording:
     story = MemoryStory()
     story.own(story.allocate(12), Role.WEIGHT, "weiß")
     story.mark()
@@ -34,9 +36,9 @@ def sample_recording() -> files.Recording:
 
 def test_a_recording_reads_back_as_it_was(tmp_path: Path):
     recording = sample_recording()
-    files.save(recording, tmp_path / "a.tbd")
+    save(recording, tmp_path / "a.tbd")
 
-    again = files.load(tmp_path / "a.tbd")
+    again = load(tmp_path / "a.tbd")
 
     assert again.run == recording.run
     assert again.missing == recording.missing
@@ -49,21 +51,21 @@ def test_a_recording_reads_back_as_it_was(tmp_path: Path):
 
 
 def test_parts_appended_to_a_window_are_read_in_order(tmp_path: Path):
-    recording = files.Recording(run(), [files.Window(0, "clean")])
+    recording = Recording(run(), [Window(0, "clean")])
     parts = timed_window(0, "clean", [1.0, 2.0]).table("step")
-    writer = files.Writer(tmp_path / "a.tbd", recording)
+    writer = Writer(tmp_path / "a.tbd", recording)
     writer.append(recording.windows[0], {"step": parts[:1]})
     writer.append(recording.windows[0], {"step": parts[1:]})
     writer.close()
 
-    assert same_table(files.load(tmp_path / "a.tbd").windows[0].table("step"), parts)
+    assert same_table(load(tmp_path / "a.tbd").windows[0].table("step"), parts)
 
 
 def test_an_open_window_is_named_as_lost(tmp_path: Path):
-    recording = files.Recording(run(), [files.Window(0, "clean", "complete"), files.Window(1, "memory")])
-    files.Writer(tmp_path / "a.tbd", recording)  # never closed, as when killed
+    recording = Recording(run(), [Window(0, "clean", "complete"), Window(1, "memory")])
+    Writer(tmp_path / "a.tbd", recording)  # never closed, as when killed
 
-    again = files.load(str(tmp_path / "a.tbd"))
+    again = load(str(tmp_path / "a.tbd"))
 
     assert again.lost_windows == ["memory (window 1)"]
     assert again.named("memory") == []
@@ -74,19 +76,19 @@ def test_a_column_this_version_does_not_know_is_passed_over_and_one_it_misses_re
     tmp_path: Path,
 ):
     path = tmp_path / "a.tbd"
-    files.save(sample_recording(), path)
+    save(sample_recording(), path)
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE column_block SET name = 'colour' WHERE kind = 'allocation' AND name = 'shape'")
         connection.execute("INSERT INTO run VALUES ('mood', '\"fine\"')")
 
-    again = files.load(path)
+    again = load(path)
 
     assert again.windows[0].table("allocation")["shape"].tolist() == [-1]
     assert again.windows[0].table("allocation")["requested_bytes"].tolist() == [12]
 
 
 def damaged(path: Path, how: str) -> None:
-    files.save(sample_recording(), path)
+    save(sample_recording(), path)
     if how == "missing":
         path.unlink()
     elif how == "empty":
@@ -120,7 +122,7 @@ def test_a_file_that_cannot_be_read_says_why_in_one_line(tmp_path: Path, how: st
     damaged(path, how)
 
     with pytest.raises(RecordingFormatError) as caught:
-        files.load(path)
+        load(path)
 
     assert said in str(caught.value)
     assert str(path) in str(caught.value)
@@ -132,15 +134,15 @@ def test_an_existing_file_is_only_overwritten_by_force(tmp_path: Path):
     path.write_text("precious")
 
     with pytest.raises(UsageError, match="--force"):
-        files.save(sample_recording(), path)
+        save(sample_recording(), path)
 
     assert path.read_text() == "precious"
-    files.save(sample_recording(), path, force=True)
-    assert files.load(path).run.model == "toy"
+    save(sample_recording(), path, force=True)
+    assert load(path).run.model == "toy"
 
 
 def test_claiming_a_place_leaves_nothing_behind(tmp_path: Path):
-    files.claim(tmp_path / "a.tbd", force=False)
+    claim(tmp_path / "a.tbd", force=False)
 
     assert list(tmp_path.iterdir()) == []
 
@@ -148,17 +150,17 @@ def test_claiming_a_place_leaves_nothing_behind(tmp_path: Path):
 @pytest.mark.parametrize(("place", "said"), [("nowhere/a.tbd", "No such file"), (".", "is a folder")])
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path, place: str, said: str):
     with pytest.raises(UsageError, match=said):
-        files.claim(tmp_path / place, force=False)
+        claim(tmp_path / place, force=False)
 
 
 def test_nothing_lies_beside_the_file(tmp_path: Path):
-    files.save(sample_recording(), tmp_path / "a.tbd")
+    save(sample_recording(), tmp_path / "a.tbd")
 
     assert [item.name for item in tmp_path.iterdir()] == ["a.tbd"]
 
 
 def test_a_real_recording_of_format_1_still_reads():
-    summary = summarize(files.load(FIXTURES / "format-1.tbd"))
+    summary = summarize(load(FIXTURES / "format-1.tbd"))
 
     memory = summary.memory
     assert memory is not None
@@ -172,7 +174,7 @@ def test_a_real_recording_of_format_1_still_reads():
 
 
 def test_a_real_recording_of_format_2_still_reads():
-    summary = summarize(files.load(FIXTURES / "format-2.tbd"))
+    summary = summarize(load(FIXTURES / "format-2.tbd"))
 
     assert summary.memory is not None
     assert summary.utilization is not None
@@ -183,7 +185,7 @@ def test_a_real_recording_of_format_2_still_reads():
 
 
 def test_a_real_recording_of_format_3_still_reads():
-    summary = summarize(files.load(FIXTURES / "format-3.tbd"))
+    summary = summarize(load(FIXTURES / "format-3.tbd"))
 
     assert summary.memory is not None
     assert summary.utilization is not None
@@ -203,7 +205,7 @@ def test_what_a_step_consumed_is_there_again_after_reading(tmp_path: Path):
             hook.clock.sleep(0.1)
             prof.step(Consumed(90, also={"sentences": 4}, padding={"tokens": 10}, lengths={"source": 30}))
 
-    kept = files.load(tmp_path / "a.tbd")
+    kept = load(tmp_path / "a.tbd")
     for window, again in zip(prof.recording.windows, kept.windows, strict=True):
         rows = window.table("step_count")
         assert len(rows) == 3 * len(window.table("step")) > 0
@@ -212,13 +214,13 @@ def test_what_a_step_consumed_is_there_again_after_reading(tmp_path: Path):
 
 
 def test_a_file_from_before_some_facts_were_told_reads_as_without_them(tmp_path: Path):
-    files.save(sample_recording(), tmp_path / "a.tbd")
+    save(sample_recording(), tmp_path / "a.tbd")
     with closing(sqlite3.connect(tmp_path / "a.tbd")) as connection, connection:
         connection.execute("UPDATE run SET value = json_remove(value, '$.vector_flops_per_s') WHERE key = 'peaks'")
         connection.execute("DELETE FROM run WHERE key = 'runs_ahead'")
         assert connection.total_changes == 2
 
-    told = files.load(tmp_path / "a.tbd").run
+    told = load(tmp_path / "a.tbd").run
 
     assert told.peaks is not None
     assert told.peaks.of("bf16", product=False) == told.peaks.of("bf16", product=True) == 4e12
@@ -226,15 +228,15 @@ def test_a_file_from_before_some_facts_were_told_reads_as_without_them(tmp_path:
 
 
 def test_a_run_that_was_going_on_when_its_process_died_was_killed(tmp_path: Path):
-    files.Writer(tmp_path / "a.tbd", files.Recording(run(ended_by=files.STILL_RUNNING)))
+    Writer(tmp_path / "a.tbd", Recording(run(ended_by=STILL_RUNNING)))
 
-    assert files.load(tmp_path / "a.tbd").run.ended_by == "the process was killed"
+    assert load(tmp_path / "a.tbd").run.ended_by == "the process was killed"
 
 
 def test_a_file_without_its_facts_is_damaged(tmp_path: Path):
-    files.save(sample_recording(), tmp_path / "a.tbd")
+    save(sample_recording(), tmp_path / "a.tbd")
     with sqlite3.connect(tmp_path / "a.tbd") as connection:
         connection.execute("DELETE FROM run")
 
     with pytest.raises(RecordingFormatError, match="is damaged"):
-        files.load(tmp_path / "a.tbd")
+        load(tmp_path / "a.tbd")

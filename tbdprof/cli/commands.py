@@ -15,7 +15,8 @@ from click.core import ParameterSource
 from tbdprof.analysis.summary import summarize
 from tbdprof.cli.progress import LiveProgress, PlainProgress
 from tbdprof.errors import TbdprofError, UsageError
-from tbdprof.facts.recording import Recording, load
+from tbdprof.facts.reading import load
+from tbdprof.facts.recording import Recording
 from tbdprof.loop.plan import silent
 from tbdprof.report import json_report, terminal
 from tbdprof.suite.workload import SWITCH

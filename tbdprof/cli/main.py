@@ -221,7 +221,7 @@ def doctor(device: str, as_json: bool) -> None:
 
 
 def _load(file: Path) -> "Recording":
-    from tbdprof.facts.recording import load
+    from tbdprof.facts.reading import load
 
     return load(file)
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tbdprof.facts.recording import Recording, Window, Writer
+from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Run, Tables
+from tbdprof.facts.writing import Writer
 
 
 class Recorder:

@@ -123,7 +123,7 @@ class Attachment:
 
     def _new_profiler(self) -> "Profiler":
         from tbdprof.loop import instruments
-        from tbdprof.loop.own_loop import new_run, script_name
+        from tbdprof.loop.new_run import new_run, script_name
         from tbdprof.loop.plan import plan_for
         from tbdprof.loop.profiler import Profiler
 

@@ -19,11 +19,11 @@ from tbdprof import suite
 from tbdprof.collect import fresh, host
 from tbdprof.collect.gpu import context, cuda_driver
 from tbdprof.errors import UnavailableError
-from tbdprof.facts.recording import load as load_recording
-from tbdprof.facts.recording import save
+from tbdprof.facts.reading import load as load_recording
 from tbdprof.facts.windows import MEMORY
+from tbdprof.facts.writing import save
 from tbdprof.hooks import FrameworkHook, Setting, load
-from tbdprof.loop.own_loop import listed, new_run
+from tbdprof.loop.new_run import listed, new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import Profiler
 from tbdprof.suite.workload import Config

@@ -17,9 +17,11 @@ from tbdprof import suite
 from tbdprof.collect import ncu
 from tbdprof.collect.gpu import cuda_driver, nvidia
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
-from tbdprof.facts.recording import Recording, Window, load, save
+from tbdprof.facts.reading import load
+from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Run, Tables
 from tbdprof.facts.windows import COUNTED
+from tbdprof.facts.writing import save
 from tbdprof.hooks import Setting
 from tbdprof.hooks import load as load_hook
 from tbdprof.launch import suite_run

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TextIO
 
 from tbdprof.errors import UsageError
-from tbdprof.facts.recording import claim
+from tbdprof.facts.writing import claim
 from tbdprof.hooks import FRAMEWORKS
 from tbdprof.launch.attach import VARIABLE
 

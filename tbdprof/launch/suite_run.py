@@ -14,12 +14,13 @@ from tbdprof.collect.gpu import context
 from tbdprof.collect.gpu.context import Taken
 from tbdprof.errors import DataError, DeviceMemoryError, TbdprofError, UsageError
 from tbdprof.facts.counters import DATA_WAIT
-from tbdprof.facts.recording import Recording, claim
+from tbdprof.facts.recording import Recording
 from tbdprof.facts.units import bytes_text
+from tbdprof.facts.writing import claim
 from tbdprof.hooks import FrameworkHook, Setting, load
 from tbdprof.launch import batch_search
 from tbdprof.loop import instruments
-from tbdprof.loop.own_loop import listed, new_run
+from tbdprof.loop.new_run import listed, new_run
 from tbdprof.loop.plan import NO_STEPS, Plan, Progress, plan_for, silent
 from tbdprof.loop.profiler import Profiler
 from tbdprof.suite import datasets, loading

@@ -4,18 +4,16 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
-from tbdprof.collect import host
 from tbdprof.errors import UsageError
-from tbdprof.facts.recording import claim
 from tbdprof.facts.records import Run
+from tbdprof.facts.writing import claim
 from tbdprof.hooks import FRAMEWORKS, FrameworkHook, Setting, load
 from tbdprof.loop import instruments
 from tbdprof.loop.instruments import Instruments
+from tbdprof.loop.new_run import listed, new_run, script_name
 from tbdprof.loop.plan import Plan, plan_for
 from tbdprof.loop.profiler import Profiler
 
@@ -139,35 +137,6 @@ def profile(
     prepared = _prepared.pop(chosen, None)
     joining = Joining(models, optimizers, prepared is not None, schedule)
     return OwnLoopProfiler(prepared or load(chosen), run, joining, path)
-
-
-def new_run(model: str, framework: str, **facts: object) -> Run:
-    """Return a run as it is known at its start."""
-    try:
-        release = version("tbdprof")
-    except PackageNotFoundError:  # a bare checkout
-        release = "unreleased"
-    return Run(
-        model=model,
-        framework=framework,
-        cores=host.usable_cores(),
-        affinity_cores=float(host.affinity_cores()),
-        started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        tbdprof_version=release,
-        **facts,  # type: ignore[arg-type]
-    )
-
-
-def script_name() -> str | None:
-    """Return the name of the running script without its path, None where there is none."""
-    return Path(sys.argv[0]).name or None if sys.argv else None
-
-
-def listed(things: object | Sequence[object]) -> list[object]:
-    """Return one thing, several or None as a list."""
-    if things is None:
-        return []
-    return list(things) if isinstance(things, list | tuple) else [things]
 
 
 def _check_schedule(warmup: int | str, max_warmup: int | None, steps: int | None, repeat: int) -> None:

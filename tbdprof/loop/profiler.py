@@ -15,9 +15,10 @@ from tbdprof.analysis.summary import Summary, summarize
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.consumed import Consumed
 from tbdprof.facts.recorder import Recorder
-from tbdprof.facts.recording import STILL_RUNNING, Recording, save
+from tbdprof.facts.recording import STILL_RUNNING, Recording
 from tbdprof.facts.records import Run
 from tbdprof.facts.windows import KERNELS
+from tbdprof.facts.writing import save
 from tbdprof.hooks import FrameworkHook
 from tbdprof.loop import collecting, post_mortem
 from tbdprof.loop.instruments import Instruments

@@ -24,9 +24,11 @@ from pathlib import Path
 import numpy as np
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.facts.recording import Recording, Window, load, save
+from tbdprof.facts.reading import load
+from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import KINDS, AllocationKind, Operation, Peaks, Phase, Role, Run, SpanKind, Strings, Table
 from tbdprof.facts.work import Work, text
+from tbdprof.facts.writing import save
 
 RECORDS = 1_000_000
 BOUND_BYTES = 500_000_000

@@ -21,7 +21,7 @@ from tbdprof import suite
 from tbdprof.analysis.time.time_blocks import mean_interval, of_windows
 from tbdprof.collect.host import usable_cores
 from tbdprof.hooks import FrameworkHook, Setting, load
-from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import Profiler
 from tbdprof.suite.workload import Workload

@@ -17,7 +17,7 @@ from tbdprof.collect import fresh
 from tbdprof.collect.gpu import context
 from tbdprof.collect.gpu.context import CONTEXT, LIBRARIES, Taken, measure
 from tbdprof.errors import UnavailableError
-from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.new_run import new_run
 
 MIB = 1 << 20
 

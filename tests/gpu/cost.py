@@ -26,7 +26,7 @@ from tbdprof.facts.windows import SAMPLED
 from tbdprof.hooks import Setting, load
 from tbdprof.launch import suite_run
 from tbdprof.loop.instruments import Instruments
-from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import Profiler
 

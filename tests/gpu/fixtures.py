@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tbdprof.facts.recording import Recording, Window, save
+from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Strings, Table
+from tbdprof.facts.writing import save
 
 MOST_BYTES = 300_000
 TEXTS: Mapping[str, tuple[str, ...]] = {

@@ -131,7 +131,7 @@ def waiting(wait_s: float = 0.012) -> Net:
 def suite_net(name: str, batch_size: int, precision: str) -> Net:
     """Return a model of the suite."""
     from tbdprof import suite
-    from tbdprof.loop.own_loop import listed
+    from tbdprof.loop.new_run import listed
 
     sizes = {"batch_size": setting.size(batch_size, 2), "options": setting.IMAGE}
     config = suite.configure(suite.find(name), device=DEVICE, precision=setting.precision(precision), **sizes)

@@ -9,11 +9,12 @@ from gpu.setting import DEVICE
 
 from tbdprof.analysis.summary import Summary
 from tbdprof.collect.gpu import context
-from tbdprof.facts.recording import Recording, load
+from tbdprof.facts.reading import load
+from tbdprof.facts.recording import Recording
 from tbdprof.hooks import Setting
 from tbdprof.launch import suite_run
 from tbdprof.loop import instruments
-from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import Profiler
 

@@ -7,7 +7,8 @@ import pytest
 from judges.process import Run
 
 from tbdprof.analysis.memory.breakdown import Memory, measure
-from tbdprof.facts.recording import Recording, Window, load
+from tbdprof.facts.reading import load
+from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import AllocationKind, Role, Table
 
 LARGEST = 65536  # bytes of the loop's largest block

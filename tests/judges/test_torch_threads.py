@@ -7,7 +7,8 @@ from judges.process import Json, Outcome, Run
 
 from tbdprof.analysis.memory.account import Account, account, of_device
 from tbdprof.analysis.memory.breakdown import measure
-from tbdprof.facts.recording import Recording, Window, load
+from tbdprof.facts.reading import load
+from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import AllocationKind, Phase, Role, SpanKind, Table
 
 LOOPS = ("together", "three_large", "paused")

@@ -10,7 +10,7 @@ from report.test_reporters import FULL, explained, nulls, profiled
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.analysis.time.utilization import Utilization
-from tbdprof.facts.recording import load
+from tbdprof.facts.reading import load
 from tbdprof.report import json_report
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "format-1.tbd"

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tbdprof.analysis.memory.blocks import Ints
-from tbdprof.analysis.time.time_blocks import Floats
+from tbdprof.analysis.arrays import Floats, Ints
 
 REACH_NS = 500_000  # how far the clocks of kernels and of samples may be apart
 _COARSE_NS = 20_000

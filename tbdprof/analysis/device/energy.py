@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tbdprof.analysis.arrays import Floats
 from tbdprof.analysis.device.samples import Bounds, Samples, bounds_of, samples_of
-from tbdprof.analysis.time.time_blocks import Floats, ratio_interval
+from tbdprof.analysis.time.time_blocks import ratio_interval
 from tbdprof.facts.counters import ENERGY, POWER
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.windows import CLEAN

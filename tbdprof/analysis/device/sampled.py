@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from tbdprof.analysis.arrays import Floats, Ints
 from tbdprof.analysis.device.attribution import Intervals, Offset, Solution, calibrated, covered, shares, solve
 from tbdprof.analysis.device.levels import Pipes
 from tbdprof.analysis.device.pm_samples import PmSamples, pm_samples, told
 from tbdprof.analysis.kernels.executions import Kernels, gather
 from tbdprof.analysis.kernels.launches import Key, Launches, by_launch
-from tbdprof.analysis.memory.blocks import Ints
-from tbdprof.analysis.time.time_blocks import Floats
 from tbdprof.facts.counters import (
     PM_BUSY,
     PM_CLOCK,

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tbdprof.analysis.arrays import Floats, Ints
 from tbdprof.analysis.kernels.executions import Kernels
 from tbdprof.analysis.kernels.launches import Key, Launches, by_launch
 from tbdprof.analysis.kernels.matching import matched
-from tbdprof.analysis.memory.blocks import Ints
-from tbdprof.analysis.time.time_blocks import Floats
 from tbdprof.facts import counters
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Peaks, Strings

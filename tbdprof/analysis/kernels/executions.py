@@ -16,13 +16,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from tbdprof.analysis.arrays import Bools, Floats, Ints
 from tbdprof.analysis.kernels.flops import count
 from tbdprof.analysis.kernels.places import Places, of_device, of_operators
 from tbdprof.analysis.kernels.places import Texts as Texts
-from tbdprof.analysis.memory.blocks import Bools, Ints
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.analysis.time.consumption import totals
-from tbdprof.analysis.time.time_blocks import Floats, settled
+from tbdprof.analysis.time.time_blocks import settled
 from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.counters import SYNCHRONIZING
 from tbdprof.facts.recording import Recording, Window

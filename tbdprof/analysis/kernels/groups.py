@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tbdprof.analysis.arrays import Ints
 from tbdprof.analysis.kernels.executions import Kernels, Texts
 from tbdprof.analysis.kernels.sums import Sums, ratio, sums
-from tbdprof.analysis.memory.blocks import Ints
 from tbdprof.facts.records import Operation, Peaks, Phase
 
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tbdprof.analysis.arrays import Floats, Ints
 from tbdprof.analysis.kernels.executions import PRODUCTS, Kernels, Texts
-from tbdprof.analysis.memory.blocks import Ints
-from tbdprof.analysis.time.time_blocks import Floats
 from tbdprof.facts.records import Operation
 
 Key = tuple[str, str, str]  # name, grid and block as they were told

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tbdprof.analysis.arrays import Bools, Floats, Ints
 from tbdprof.analysis.kernels.executions import Kernels
 from tbdprof.analysis.kernels.sums import ratio, sums
-from tbdprof.analysis.memory.blocks import Bools, Ints
-from tbdprof.analysis.time.time_blocks import Floats
 from tbdprof.facts.records import Peaks, Phase
 
 BACKWARD = (Phase.BACKWARD, Phase.RECOMPUTE)

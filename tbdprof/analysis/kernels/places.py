@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.analysis.memory.blocks import Bools, Ints
+from tbdprof.analysis.arrays import Bools, Floats, Ints
 from tbdprof.analysis.spans import SpanTree
-from tbdprof.analysis.time.time_blocks import Floats
 from tbdprof.facts.records import KernelKind, SpanKind, Table
 
 Texts = NDArray[np.int32]

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tbdprof.analysis.arrays import Bools, Floats, Ints
 from tbdprof.analysis.kernels.executions import Kernels
-from tbdprof.analysis.memory.blocks import Bools, Ints
-from tbdprof.analysis.time.time_blocks import Floats
 from tbdprof.facts.records import Peaks
 
 

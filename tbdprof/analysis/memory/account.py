@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tbdprof.analysis.memory.blocks import NEVER, Blocks, Bools, Ints, Levels, in_order, lifetimes, running
+from tbdprof.analysis.arrays import Bools, Ints
+from tbdprof.analysis.memory.blocks import (
+    NEVER,
+    Blocks,
+    Levels,
+    in_order,
+    lifetimes,
+    running,
+)
 from tbdprof.analysis.memory.roles import Owned, Roles, classify, owned
 from tbdprof.analysis.memory.turns import turns
 from tbdprof.analysis.spans import SpanTree

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tbdprof.analysis.arrays import Bools, Ints
 from tbdprof.facts.records import AllocationKind, Table
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 BEFORE = -1  # sequence of what was there when the window began
 NEVER = np.iinfo(np.int64).max  # sequence of the end of what was still there when the window ended

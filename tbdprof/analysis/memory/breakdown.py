@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tbdprof.analysis.arrays import Bools, Ints
 from tbdprof.analysis.memory import identities
 from tbdprof.analysis.memory.account import Account, account, has_events, of_device
-from tbdprof.analysis.memory.blocks import Bools, Ints
 from tbdprof.analysis.memory.holdings import TOP, Holding, by_layer, holdings
 from tbdprof.analysis.memory.roles import CATEGORIES
 from tbdprof.facts.recording import Recording, Window

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.analysis.memory.blocks import BEFORE, Blocks, Bools, Ints
+from tbdprof.analysis.arrays import Bools, Ints
+from tbdprof.analysis.memory.blocks import BEFORE, Blocks
 from tbdprof.analysis.memory.turns import NO_TURNS, Turns
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.records import Operation, Phase, Role, SpanKind, Table

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.memory.blocks import Bools, Ints
+from tbdprof.analysis.arrays import Bools, Ints
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.records import Phase, SpanKind
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tbdprof.analysis.arrays import Floats
 from tbdprof.analysis.time.consumption import counted_in, padding_shares, totals
-from tbdprof.analysis.time.time_blocks import Floats, mean_ratio_interval, of_steps, of_windows, ratio_interval
+from tbdprof.analysis.time.time_blocks import mean_ratio_interval, of_steps, of_windows, ratio_interval
 from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.counters import DATA_WAIT, MACHINE_CPU, PROCESS_CPU
 from tbdprof.facts.recording import Recording, Window

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tbdprof.analysis.arrays import Floats
 from tbdprof.facts.recording import Window
 from tbdprof.facts.records import Table
-
-Floats = NDArray[np.float64]
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tbdprof.analysis.arrays import Bools
 from tbdprof.analysis.kernels.executions import PRODUCTS, Kernels
 from tbdprof.analysis.kernels.groups import ridge
 from tbdprof.analysis.kernels.sums import by_precision
-from tbdprof.analysis.memory.blocks import Bools
 from tbdprof.analysis.time.timeline import DATA, PHASES, Timeline
 from tbdprof.facts.records import Operation, Peaks, Phase
 

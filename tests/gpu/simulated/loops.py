@@ -15,7 +15,7 @@ from torch import nn
 
 from tbdprof.hooks import Setting
 from tbdprof.launch import suite_run
-from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import Profiler
 

@@ -13,7 +13,7 @@ from gpu.simulated import stand_in
 from tbdprof.analysis.memory.post_mortem import PostMortem, examine
 from tbdprof.analysis.summary import Summary, summarize
 from tbdprof.facts.counters import ALLOCATOR_RESERVED
-from tbdprof.facts.recording import load
+from tbdprof.facts.reading import load
 from tbdprof.facts.records import KernelKind, Table
 
 pytestmark = [

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tbdprof.facts.counters import ALLOCATOR_RESERVED
-from tbdprof.facts.recording import load
+from tbdprof.facts.reading import load
 from tbdprof.hooks import FrameworkHook, Setting
 from tbdprof.launch import suite_run
-from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import Profiler
 

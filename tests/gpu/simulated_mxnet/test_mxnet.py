@@ -11,7 +11,7 @@ from gpu.simulated_mxnet import stand_in
 
 from tbdprof.analysis.memory.post_mortem import examine
 from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.facts.recording import load
+from tbdprof.facts.reading import load
 from tbdprof.facts.records import Role, SpanKind
 
 pytestmark = [

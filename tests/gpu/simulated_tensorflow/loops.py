@@ -16,7 +16,7 @@ from tbdprof.facts.records import KernelKind, Phase, SpanKind
 from tbdprof.hooks import Setting, load
 from tbdprof.hooks.on_tensorflow import exhausted
 from tbdprof.loop.instruments import Instruments
-from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import Profiler
 

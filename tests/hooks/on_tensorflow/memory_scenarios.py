@@ -11,7 +11,7 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Phase, Role, SpanKind
 from tbdprof.hooks import Setting, load
-from tbdprof.loop.own_loop import new_run
+from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import Profiler
 

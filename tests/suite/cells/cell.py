@@ -19,7 +19,7 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Peaks, Role
 from tbdprof.hooks import Setting, load
-from tbdprof.loop.own_loop import listed, new_run
+from tbdprof.loop.new_run import listed, new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import Profiler
 from tbdprof.report import json_report

@@ -1,0 +1,43 @@
+"""The format of the file that a run is kept in: one SQLite database, `*.tbd`, and nothing beside it.
+
+Whatever a window recorded is committed in one transaction when the window ends (each block of a clean window by
+itself), so a killed process loses the window it was in and no other. The journal is truncated, never a write-ahead
+log: after `kill -9` the one file alone must be readable.
+
+Events are stored by column: a row of `column_block` is one column of one kind of record in one window, the bytes of
+a little-endian array compressed by zlib. `docs/recording.md` describes the tables; `tbdprof export` writes them plain.
+
+History of the format (`PRAGMA user_version`):
+  1  first: run, missing, window, text, column_block.
+  2  kernels, the work of a span, the device's peaks.
+  3  samples of a stretch of time, counts of single kernels, the thread and the graph that launched a kernel, what a
+     device does without its tensor cores.
+  4  what a step consumed beside the run's own units: other units, padding, lengths; which unit is a sample.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tbdprof.facts.records import KINDS
+
+FORMAT_VERSION = 4
+APPLICATION_ID = 0x54424450  # "TBDP"
+SQLITE_MAGIC = b"SQLite format 3\x00"
+
+SCHEMA = """
+CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE missing (collector TEXT PRIMARY KEY, reason TEXT NOT NULL);
+CREATE TABLE window (ordinal INTEGER PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL);
+CREATE TABLE text (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
+CREATE TABLE column_block (
+    window INTEGER NOT NULL, kind TEXT NOT NULL, part INTEGER NOT NULL, name TEXT NOT NULL,
+    dtype TEXT NOT NULL, rows INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (window, kind, part, name)
+);
+"""
+
+
+def columns(kind: str) -> list[tuple[str, np.dtype[Any]]]:
+    """Return the columns of a kind of record: name and type."""
+    return [(name, KINDS[kind][name]) for name in KINDS[kind].names or ()]

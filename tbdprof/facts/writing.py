@@ -1,0 +1,121 @@
+"""Writes a recording into its file, each window as it ends."""
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from tbdprof.errors import UsageError
+from tbdprof.facts.format import APPLICATION_ID, FORMAT_VERSION, SCHEMA, columns
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import Table, Tables
+
+
+class Writer:
+    """Keeps a file in step with a recording while it grows."""
+
+    def __init__(self, path: Path, recording: Recording) -> None:
+        self.path = path
+        self._recording = recording
+        self._texts = 0
+        path.unlink(missing_ok=True)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._connection.execute("PRAGMA journal_mode = TRUNCATE")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        with self._transaction():
+            for statement in filter(str.strip, SCHEMA.split(";")):
+                self._connection.execute(statement)
+            self._put_state()
+
+    def write_state(self) -> None:
+        """Commit the run and the list of windows, without their events."""
+        with self._transaction():
+            self._put_state()
+
+    def append(self, window: Window, tables: Tables) -> None:
+        """Commit new records of a window."""
+        with self._transaction():
+            self._put_state()
+            for kind, rows in tables.items():
+                self._put_rows(window.ordinal, kind, rows)
+
+    def close(self) -> None:
+        """Commit the last state and close the file, taking away the emptied journal beside it."""
+        self.write_state()
+        self._connection.execute("PRAGMA journal_mode = DELETE")
+        self._connection.close()
+
+    def abandon(self) -> None:
+        """Close the file as it is."""
+        self._connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def _put_state(self) -> None:
+        put = self._connection.executemany
+        run = asdict(self._recording.run)
+        put("REPLACE INTO run VALUES (?, ?)", ((key, json.dumps(value)) for key, value in run.items()))
+        put("REPLACE INTO missing VALUES (?, ?)", self._recording.missing.items())
+        put("REPLACE INTO window VALUES (?, ?, ?)", ((w.ordinal, w.name, w.state) for w in self._recording.windows))
+        new = self._recording.strings.since(self._texts)
+        put("INSERT INTO text VALUES (?, ?)", enumerate(new, self._texts))
+        self._texts += len(new)
+
+    def _put_rows(self, ordinal: int, kind: str, rows: Table) -> None:
+        (part,) = self._connection.execute(
+            "SELECT COALESCE(MAX(part) + 1, 0) FROM column_block WHERE window = ? AND kind = ?",
+            (ordinal, kind),
+        ).fetchone()
+        self._connection.executemany(
+            "INSERT INTO column_block VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                (
+                    ordinal,
+                    kind,
+                    part,
+                    name,
+                    dtype.str,
+                    len(rows),
+                    zlib.compress(rows[name].tobytes(), 1),
+                )
+                for name, dtype in columns(kind)
+            ),
+        )
+
+
+def claim(path: Path, *, force: bool) -> None:
+    """Make sure a new recording can be written at a path; raises UsageError before any work is done."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: give a file name, such as {path / 'run.tbd'}")
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists: choose another name with -o, or overwrite it with --force")
+    try:
+        with path.open("ab"):
+            pass
+        path.unlink()
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}; choose another place with -o") from error
+
+
+def save(recording: Recording, path: Path, *, force: bool = False) -> None:
+    """Write a whole recording to a new file; raises UsageError where it exists or cannot be written."""
+    claim(path, force=force)
+    try:
+        with closing(Writer(path, recording)) as writer:
+            for window in recording.windows:
+                writer.append(window, window.tables)
+    except (sqlite3.Error, OSError) as error:
+        raise UsageError(f"cannot write {path}: {error}") from error

@@ -1,0 +1,39 @@
+"""A run as it is known at its start."""
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tbdprof.collect import host
+from tbdprof.facts.records import Run
+
+
+def new_run(model: str, framework: str, **facts: object) -> Run:
+    """Return a run as it is known at its start."""
+    try:
+        release = version("tbdprof")
+    except PackageNotFoundError:  # a bare checkout
+        release = "unreleased"
+    return Run(
+        model=model,
+        framework=framework,
+        cores=host.usable_cores(),
+        affinity_cores=float(host.affinity_cores()),
+        started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        tbdprof_version=release,
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+def script_name() -> str | None:
+    """Return the name of the running script without its path, None where there is none."""
+    return Path(sys.argv[0]).name or None if sys.argv else None
+
+
+def listed(things: object | Sequence[object]) -> list[object]:
+    """Return one thing, several or None as a list."""
+    if things is None:
+        return []
+    return list(things) if isinstance(things, list | tuple) else [things]
