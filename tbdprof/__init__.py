@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from tbdprof.facts.reading import load as load
     from tbdprof.facts.recording import Recording as Recording
     from tbdprof.keras import TbdprofCallback as TbdprofCallback
-    from tbdprof.loop.own_loop import prepare as prepare
-    from tbdprof.loop.own_loop import profile as profile
-    from tbdprof.loop.profiler import Profiler as Profiler
+    from tbdprof.launch.own_loop import Profiler as Profiler
+    from tbdprof.launch.own_loop import prepare as prepare
+    from tbdprof.launch.own_loop import profile as profile
 
 __all__ = [
     "Consumed",
@@ -29,14 +29,14 @@ __all__ = [
 
 _HOMES = {
     "Consumed": "tbdprof.facts.consumed",
-    "Profiler": "tbdprof.loop.profiler",
+    "Profiler": "tbdprof.launch.own_loop",
     "Recording": "tbdprof.facts.recording",
     "Summary": "tbdprof.analysis.summary",
     "TbdprofCallback": "tbdprof.keras",
     "TbdprofError": "tbdprof.errors",
     "load": "tbdprof.facts.recording",
-    "prepare": "tbdprof.loop.own_loop",
-    "profile": "tbdprof.loop.own_loop",
+    "prepare": "tbdprof.launch.own_loop",
+    "profile": "tbdprof.launch.own_loop",
     "summarize": "tbdprof.analysis.summary",
 }
 

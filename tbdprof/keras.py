@@ -7,8 +7,7 @@ from typing import Any
 
 import keras
 
-from tbdprof.loop.own_loop import profile, unattended
-from tbdprof.loop.profiler import Profiler
+from tbdprof.launch.own_loop import Profiler, profile, unattended
 
 BATCHES = "batches"
 

@@ -21,7 +21,7 @@ from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Role
 from tbdprof.launch import batch_search
 from tbdprof.launch.batch_search import Trial
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.suite.workload import Config
 
 ROOT = Path(__file__).parent.parent
@@ -90,10 +90,10 @@ import sys
 from tbdprof import suite
 from tbdprof.cli.main import main
 from tbdprof.launch import batch_search
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 
 suite.__path__.append(sys.argv.pop(1))
-Profiler.find_peaks = lambda profiler: None
+LoopProfiler.find_peaks = lambda profiler: None
 batch_search.search = lambda failed, attempt: batch_search.Fit(5, {2: 300, 5: 600}, 700)
 main()
 """
@@ -128,7 +128,7 @@ def tbdprof(monkeypatch: pytest.MonkeyPatch, typed: Command, tmp_path: Path) -> 
     """Return a function that runs the command line here, in a folder of its own: exit code, stdout, stderr."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(Profiler, "find_peaks", lambda profiler: None)
+    monkeypatch.setattr(LoopProfiler, "find_peaks", lambda profiler: None)
     return typed
 
 

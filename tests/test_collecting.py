@@ -8,7 +8,7 @@ from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Strings, table
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import WITH_SAMPLED, Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 
 PLAN = Plan(warmup=2, steps=4, memory_steps=3, kernel_steps=3, windows=WITH_SAMPLED)
 
@@ -37,10 +37,10 @@ class FakeCollector:
         self.calls.append("close")
 
 
-def profiled(collector: Collector, steps: int = 40) -> Profiler:
+def profiled(collector: Collector, steps: int = 40) -> LoopProfiler:
     hook = FakeHook(clock=FakeClock())
     instruments = Instruments({"kernels": [collector], "sampled": [collector]}, WITH_SAMPLED, {"else": "not here"})
-    with Profiler(hook, run(), PLAN, clock=hook.clock, instruments=instruments) as prof:
+    with LoopProfiler(hook, run(), PLAN, clock=hook.clock, instruments=instruments) as prof:
         for _ in range(steps):
             hook.clock.sleep(0.1)
             prof.step(8)
@@ -72,7 +72,7 @@ def test_what_was_recorded_is_kept_where_the_loop_fails():
     collector = FakeCollector()
     hook = FakeHook(clock=FakeClock())
     instruments = Instruments({"memory": [collector]})
-    prof = Profiler(hook, run(), PLAN, clock=hook.clock, instruments=instruments)
+    prof = LoopProfiler(hook, run(), PLAN, clock=hook.clock, instruments=instruments)
     prof.start()
     for _ in range(8):
         hook.clock.sleep(0.1)

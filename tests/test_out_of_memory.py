@@ -24,7 +24,7 @@ from tbdprof.launch import batch_search, suite_run
 from tbdprof.launch.batch_search import Fit, Trial, search
 from tbdprof.loop import post_mortem
 from tbdprof.loop.plan import NO_STEPS, Plan, silent
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.suite.workload import Config
 
 ROOM = 1000
@@ -145,7 +145,7 @@ def test_what_was_found_is_kept_in_the_recording(tmp_path: Path) -> None:
 
 
 def profiled(hook: FakeHook, failure: BaseException, steps: int) -> Recording:
-    profiler = Profiler(hook, Run("toy", "torch"), Plan(warmup=1, windows=("memory",)), clock=hook.clock)
+    profiler = LoopProfiler(hook, Run("toy", "torch"), Plan(warmup=1, windows=("memory",)), clock=hook.clock)
 
     def train() -> None:
         with profiler:
@@ -236,7 +236,7 @@ def lose(path: str) -> None:
     """Train a loop of one's own until it fails; in a process in which nobody else has tensors."""
     import torch
 
-    Profiler.find_peaks = lambda profiler: None  # type: ignore[method-assign]
+    LoopProfiler.find_peaks = lambda profiler: None  # type: ignore[method-assign]
     model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)])
     trainer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     profiling = tbdprof.profile(model, trainer, warmup=1, steps=1, output=path)

@@ -8,7 +8,7 @@ from fakes import FakeHook
 
 import tbdprof
 from tbdprof.errors import UsageError
-from tbdprof.loop import own_loop
+from tbdprof.launch import own_loop
 
 
 class OfTorch:
@@ -69,6 +69,18 @@ def test_a_disabled_profiler_does_nothing_and_says_so(tmp_path: Path):
     assert prof.recording.windows == []
     assert prof.summary.missing["throughput"] == "profiling was disabled"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_summary_is_worked_out_again_only_when_more_was_recorded():
+    prof = tbdprof.profile(OwnModel(), enabled=False)
+    first = prof.summary
+
+    assert prof.summary is first
+
+    prof.start()  # records why nothing will be
+
+    assert prof.summary is not first
+    assert prof.summary.missing["throughput"] == "profiling was disabled"
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,14 @@ from fake_loop import WHOLE, profiler, train, windows
 from fakes import FakeHook, ProgressLog
 from make import run
 
+from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.reading import load
 from tbdprof.facts.records import Peaks, Role
+from tbdprof.facts.writing import save
 from tbdprof.loop.plan import NO_STEPS, Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
+from tbdprof.report.terminal import render
 
 
 def test_the_memory_window_is_analysed():
@@ -20,7 +23,7 @@ def test_the_memory_window_is_analysed():
     with prof:
         train(prof, hook.clock, 13)
 
-    memory = prof.summary.memory
+    memory = summarize(prof.recording).memory
     assert memory is not None
     assert memory.allocator_peak_bytes == memory.independent_peak_bytes == 240
     assert memory.roles_at_peak[Role.WEIGHT] == 100
@@ -32,7 +35,7 @@ def test_the_kernels_window_is_analysed():
     with prof:
         train(prof, hook.clock, 20)
 
-    summary = prof.summary
+    summary = summarize(prof.recording)
     assert summary.utilization is not None
     assert summary.utilization.flops_per_step == 2 * 2 * 5**3  # two products of 5 × 5 matrices
     assert summary.utilization.busy_in_window == pytest.approx(1)
@@ -70,8 +73,8 @@ def test_a_loop_that_ends_early_keeps_what_there_is(steps: int, expected: list[t
     assert windows(prof) == expected
     assert not prof.recording.run.complete
     assert hook.closed == 1
-    assert "incomplete" in str(prof)
-    assert (prof.summary.memory is not None) == (steps == 8)
+    assert "incomplete" in render(summarize(prof.recording))
+    assert (summarize(prof.recording).memory is not None) == (steps == 8)
 
 
 def test_a_loop_that_never_steps_says_so():
@@ -79,7 +82,7 @@ def test_a_loop_that_never_steps_says_so():
     with prof:
         pass
 
-    assert "prof.step() was never called" in prof.summary.missing["throughput"]
+    assert "prof.step() was never called" in summarize(prof.recording).missing["throughput"]
 
 
 def test_an_exception_in_the_loop_passes_through_and_the_recording_is_kept(tmp_path: Path):
@@ -107,10 +110,10 @@ def test_without_a_count_of_samples_steps_are_counted():
             hook.clock.sleep(0.5)
             prof.step()
 
-    assert prof.summary.throughput is not None
-    assert prof.summary.throughput.unit == "steps"
-    assert prof.summary.throughput.rate.per_s == pytest.approx(2)
-    assert "throughput.samples_per_s" in prof.summary.missing
+    assert summarize(prof.recording).throughput is not None
+    assert summarize(prof.recording).throughput.unit == "steps"
+    assert summarize(prof.recording).throughput.rate.per_s == pytest.approx(2)
+    assert "throughput.samples_per_s" in summarize(prof.recording).missing
 
 
 def test_the_memory_windows_cost_is_stated():
@@ -118,7 +121,7 @@ def test_the_memory_windows_cost_is_stated():
     with prof:
         train(prof, hook.clock, 13)
 
-    cost = prof.summary.memory_overhead
+    cost = summarize(prof.recording).memory_overhead
     assert cost is not None
     assert cost.ratio == pytest.approx(1.5)
 
@@ -147,21 +150,21 @@ def test_a_file_that_can_no_longer_be_written_costs_the_file_not_the_run(tmp_pat
 
     assert prof.recording.run.complete
     assert "writing the file failed" in prof.recording.missing["file"]
-    assert prof.summary.memory is not None
+    assert summarize(prof.recording).memory is not None
 
 
 def test_saving_afterwards_equals_recording_meanwhile(tmp_path: Path):
     prof, hook = profiler(path=tmp_path / "a.tbd")
     with prof:
         train(prof, hook.clock, 13)
-    prof.save(tmp_path / "b.tbd")
+    save(prof.recording, tmp_path / "b.tbd")
 
     assert str(load(tmp_path / "a.tbd").run) == str(load(tmp_path / "b.tbd").run)
 
 
 def test_the_search_for_the_peak_is_told_before_it_and_only_where_there_is_one():
     hook, log = FakeHook(), ProgressLog()
-    prof = Profiler(hook, run(), Plan(), progress=log, clock=hook.clock)
+    prof = LoopProfiler(hook, run(), Plan(), progress=log, clock=hook.clock)
     prof.find_peaks()
     prof.find_peaks()
 

@@ -210,7 +210,7 @@ def test_what_a_step_consumed_is_there_again_after_reading(tmp_path: Path):
         rows = window.table("step_count")
         assert len(rows) == 3 * len(window.table("step")) > 0
         assert (rows == again.table("step_count")).all()
-    assert summarize(kept).lengths == prof.summary.lengths
+    assert summarize(kept).lengths == summarize(prof.recording).lengths
 
 
 def test_a_file_from_before_some_facts_were_told_reads_as_without_them(tmp_path: Path):

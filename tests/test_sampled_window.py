@@ -8,24 +8,25 @@ import pytest
 from fakes import FakeClock, FakeHook
 from make import run
 
+from tbdprof.analysis.summary import summarize
 from tbdprof.collect.pm.collector import CounterSampler
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.loop import instruments
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import WINDOWS, WITH_SAMPLED, Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report import json_report
 
 FAKE = Path(__file__).parent / "fake_sidecar.py"
 PLAN = Plan(warmup=2, steps=4, memory_steps=3, kernel_steps=3, windows=WITH_SAMPLED)
 
 
-def profiled(mode: str, hook: FakeHook | None = None) -> Profiler:
+def profiled(mode: str, hook: FakeHook | None = None) -> LoopProfiler:
     hook = hook or FakeHook(clock=FakeClock())
     sampler = CounterSampler("cuda:0", command=[sys.executable, str(FAKE), mode])
     own = Instruments({"sampled": [sampler]}, WITH_SAMPLED)
-    with Profiler(hook, run(), PLAN, clock=hook.clock, instruments=own) as prof:
+    with LoopProfiler(hook, run(), PLAN, clock=hook.clock, instruments=own) as prof:
         for _ in range(40):
             hook.clock.sleep(0.1)
             prof.step(8)
@@ -46,7 +47,7 @@ def test_samples_are_kept_with_the_window_they_are_of():
 
 
 def test_the_report_tells_how_many_steps_were_sampled():
-    assert json_report.document(profiled("good").summary)["run"]["steps"]["sampled"] == 3
+    assert json_report.document(summarize(profiled("good").recording))["run"]["steps"]["sampled"] == 3
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_what_a_hook_lacks_in_the_sampled_window_is_not_said_of_the_kernels_wind
     assert prof.recording.missing["sampled"] == "no kernel was told"
     assert prof.recording.missing["else (sampled)"] == "not here"
     assert "kernels" not in prof.recording.missing
-    assert "kernels" not in prof.summary.missing
+    assert "kernels" not in summarize(prof.recording).missing
 
 
 def test_a_gpu_whose_counters_can_be_sampled_has_the_window(monkeypatch: pytest.MonkeyPatch):

@@ -9,11 +9,13 @@ from fake_loop import MEMORY, SHORT, WHOLE, profiler, train, windows
 from fakes import FakeHook, ProgressLog
 from make import run
 
+from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UsageError
 from tbdprof.facts.consumed import Consumed
 from tbdprof.hooks import Drained, Facts
 from tbdprof.loop.plan import Plan, plan_for
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
+from tbdprof.report.terminal import render
 
 
 def test_warmup_then_the_five_windows_then_nothing():
@@ -32,9 +34,9 @@ def test_warmup_then_the_five_windows_then_nothing():
     ]
     assert prof.recording.run.complete
     assert hook.closed == 1
-    assert prof.summary.throughput is not None
-    assert prof.summary.throughput.rate.per_s == pytest.approx(80)
-    assert prof.summary.missing_now == {}
+    assert summarize(prof.recording).throughput is not None
+    assert summarize(prof.recording).throughput.rate.per_s == pytest.approx(80)
+    assert summarize(prof.recording).missing_now == {}
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -44,7 +46,7 @@ def test_whether_a_framework_runs_ahead_is_recorded(ahead: bool):
             return replace(super().facts(), runs_ahead=ahead)
 
     hook = Hook()
-    with Profiler(hook, run(), SHORT, clock=hook.clock) as prof:
+    with LoopProfiler(hook, run(), SHORT, clock=hook.clock) as prof:
         train(prof, hook.clock, 1)
 
     assert prof.recording.run.runs_ahead is ahead
@@ -95,7 +97,7 @@ def test_a_loop_that_never_settles_says_so_and_is_measured_all_the_same():
 
     assert prof.recording.run.settled is False
     assert windows(prof) == [("warmup", "complete", 15), ("clean", "complete", 2)]
-    assert "NEVER SETTLED after 15 steps" in str(prof)
+    assert "NEVER SETTLED after 15 steps" in render(summarize(prof.recording))
 
 
 def test_a_loop_on_a_cpu_that_never_settles_is_let_go_after_at_most_60_steps():
@@ -123,7 +125,7 @@ def test_another_profiler_costs_only_the_memory_window():
         train(prof, hook.clock, 10)
 
     assert [name for name, _, _ in windows(prof)] == ["warmup", "clean", "clean"]
-    assert prof.summary.missing["memory"] == "another profiler is active"
+    assert summarize(prof.recording).missing["memory"] == "another profiler is active"
     assert prof.recording.run.complete
 
 
@@ -138,7 +140,7 @@ def test_windows_can_be_repeated():
 
 def test_progress_is_told_phase_by_phase():
     hook, log = FakeHook(), ProgressLog()
-    prof = Profiler(hook, run(), SHORT, progress=log, clock=hook.clock)
+    prof = LoopProfiler(hook, run(), SHORT, progress=log, clock=hook.clock)
     with prof:
         train(prof, hook.clock, 13)
 
@@ -158,7 +160,7 @@ def test_a_window_whose_marks_were_lost_keeps_its_steps(monkeypatch: pytest.Monk
         train(prof, hook.clock, 13)
 
     assert windows(prof)[2] == ("memory", "complete", 3)
-    assert prof.summary.missing["memory"] == "another profiler took it"
+    assert summarize(prof.recording).missing["memory"] == "another profiler took it"
 
 
 @pytest.mark.parametrize("period", [2, 3, 4])
@@ -175,13 +177,13 @@ def test_every_block_and_window_holds_whole_periods_of_the_data(period: int):
     for name in ("memory", "kernels"):
         (window,) = prof.recording.named(name)
         assert (len(window.table("step")) - 1) % period == 0  # the first one settles
-    assert prof.summary.throughput is not None
-    assert prof.summary.throughput.drifted is False
+    assert summarize(prof.recording).throughput is not None
+    assert summarize(prof.recording).throughput.drifted is False
 
 
 def test_the_loops_own_threads_pause_at_the_edges_of_watched_windows_and_where_owners_are_read():
     hook = FakeHook()
-    prof = Profiler(hook, run(), WHOLE, clock=hook.clock, pause=lambda: hook.calls.append("pause"))
+    prof = LoopProfiler(hook, run(), WHOLE, clock=hook.clock, pause=lambda: hook.calls.append("pause"))
     with prof:
         train(prof, hook.clock, 30)
 
@@ -200,7 +202,7 @@ def test_a_window_is_closed_where_a_thread_of_the_loop_failed():
             raise ZeroDivisionError
 
     hook = FakeHook()
-    prof = Profiler(hook, run(), SHORT, clock=hook.clock, pause=fail)
+    prof = LoopProfiler(hook, run(), SHORT, clock=hook.clock, pause=fail)
     with pytest.raises(ZeroDivisionError), prof:
         train(prof, hook.clock, 30)
 

@@ -23,7 +23,7 @@ from tbdprof.errors import TbdprofError
 
 if TYPE_CHECKING:
     from tbdprof.hooks import FrameworkHook
-    from tbdprof.loop.profiler import Profiler
+    from tbdprof.loop.profiler import LoopProfiler
 
 VARIABLE = "TBDPROF_ATTACH"
 WITHIN = {"keras": "tensorflow"}  # imports the framework itself, which is not whole before it is
@@ -62,7 +62,7 @@ class Attachment:
         self._order = order
         self._framework = framework
         self._setting = Setting()
-        self._profiler: Profiler | None = None
+        self._profiler: LoopProfiler | None = None
         self._first_optimizer = 0
         self._pid = os.getpid()
         self._hook.set_environment(self._setting)
@@ -121,11 +121,11 @@ class Attachment:
             if isinstance(failure, KeyboardInterrupt):
                 _end_by_interrupt()
 
-    def _new_profiler(self) -> "Profiler":
+    def _new_profiler(self) -> "LoopProfiler":
         from tbdprof.loop import instruments
         from tbdprof.loop.new_run import new_run, script_name
         from tbdprof.loop.plan import plan_for
-        from tbdprof.loop.profiler import Profiler
+        from tbdprof.loop.profiler import LoopProfiler
 
         name = script_name() or "script"
         with _own_packages():
@@ -133,7 +133,7 @@ class Attachment:
         device = self._hook.facts().device
         found = instruments.of(device, self._framework)
         plan = plan_for(device, windows=found.windows, **self._order["schedule"])
-        return Profiler(self._hook, run, plan, path=Path(self._order["path"]), instruments=found)
+        return LoopProfiler(self._hook, run, plan, path=Path(self._order["path"]), instruments=found)
 
 
 def _end_by_interrupt() -> None:

@@ -25,7 +25,7 @@ from tbdprof.facts.writing import save
 from tbdprof.hooks import FrameworkHook, Setting, load
 from tbdprof.loop.new_run import listed, new_run
 from tbdprof.loop.plan import Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.suite.workload import Config
 
 MARGIN = 0.03  # of the room
@@ -202,7 +202,7 @@ def _train(hook: FrameworkHook, order: Mapping[str, Any]) -> None:
     )
     workload = suite.build(order["model"], order["framework"], config)
     hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))
-    profiler = Profiler(hook, new_run(order["model"], order["framework"], unit="samples"), PLAN)
+    profiler = LoopProfiler(hook, new_run(order["model"], order["framework"], unit="samples"), PLAN)
     profiler.start()
     while profiler.active:
         profiler.step(workload.step())

@@ -22,7 +22,7 @@ from tbdprof.launch import batch_search
 from tbdprof.loop import instruments
 from tbdprof.loop.new_run import listed, new_run
 from tbdprof.loop.plan import NO_STEPS, Plan, Progress, plan_for, silent
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.suite import datasets, loading
 from tbdprof.suite.workload import Concurrent, Config, Spec, Workload
 
@@ -188,7 +188,7 @@ def _record(
         if isinstance(workload, Concurrent):
             workload.pause()
 
-    profiler = Profiler(hook, facts, plan, path=path, progress=progress, instruments=found, pause=pause)
+    profiler = LoopProfiler(hook, facts, plan, path=path, progress=progress, instruments=found, pause=pause)
     profiler.find_peaks()
     progress(f"build {spec.name}", 0, NO_STEPS)
     workload = suite.build(spec.name, request.framework, config)

@@ -1,4 +1,4 @@
-"""The profiler of any training loop: warm-up until settled, then the windows (`stages`), then nothing.
+"""Records any training loop: warm-up until settled, then the windows (`loop.windows`), then nothing.
 
 After the last window everything that was changed in the framework is back as it was.
 """
@@ -10,27 +10,27 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
-from tbdprof.analysis.summary import Summary, summarize
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.consumed import Consumed
 from tbdprof.facts.recorder import Recorder
 from tbdprof.facts.recording import STILL_RUNNING, Recording
 from tbdprof.facts.records import Run
 from tbdprof.facts.windows import KERNELS
-from tbdprof.facts.writing import save
 from tbdprof.hooks import FrameworkHook
 from tbdprof.loop import collecting, post_mortem
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import NO_STEPS, Plan, Progress, silent
 from tbdprof.loop.windows import Course, Stages, tell_facts
-from tbdprof.report.terminal import render
+
+Self = TypeVar("Self", bound="LoopProfiler")
 
 NEVER_STARTED = Run("", "").ended_by
 STEPS = "steps"
 
 
-class Profiler:
+class LoopProfiler:
     """Profiles the loop that calls `step` after each training step; a context manager.
 
     An exception in the loop passes through unchanged, and what was recorded is kept.
@@ -75,20 +75,7 @@ class Profiler:
         """Return the facts recorded so far."""
         return self._recorder.recording
 
-    @property
-    def summary(self) -> Summary:
-        """Return everything that can be said about what was recorded so far."""
-        return summarize(self.recording)
-
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the recording to a file; raises UsageError where that exists or cannot be written."""
-        save(self.recording, Path(path), force=force)
-
-    def __str__(self) -> str:
-        """Return the report."""
-        return render(self.summary)
-
-    def __enter__(self) -> "Profiler":
+    def __enter__(self: Self) -> Self:
         """Begin with the warm-up."""
         self.start()
         return self

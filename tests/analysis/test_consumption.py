@@ -12,7 +12,7 @@ from make import run
 
 from tbdprof.analysis.summary import Summary, summarize
 from tbdprof.facts.consumed import Consumed
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report import export, terminal
 from tbdprof.report.json_report import document
 
@@ -24,7 +24,7 @@ PLAN = replace(WHOLE, steps=2, period=2)
 
 def summary() -> Summary:
     hook = FakeHook()
-    prof = Profiler(hook, run(unit="tokens", sample_unit="sentences", batch_size=3), PLAN, clock=hook.clock)
+    prof = LoopProfiler(hook, run(unit="tokens", sample_unit="sentences", batch_size=3), PLAN, clock=hook.clock)
     with prof:
         step = 0
         while prof.active:

@@ -11,7 +11,7 @@ from tbdprof.facts.counters import DATA_WAIT
 from tbdprof.facts.recording import Recording
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report import json_report, terminal
 
 PLAN = Plan(warmup=2, steps=10, memory_steps=3)
@@ -22,7 +22,7 @@ def profiled(wait_s: float, *, told: bool = True) -> Recording:
     hook, waited = FakeHook(clock=FakeClock()), [7.0]  # other loops of the process waited before
     counters = {DATA_WAIT: lambda: waited[0]} if told else {}
     instruments = Instruments({"clean": [HostLoad({**OF_HOST, **counters}, hook.clock)]})
-    with Profiler(hook, run(), PLAN, clock=hook.clock, instruments=instruments) as prof:
+    with LoopProfiler(hook, run(), PLAN, clock=hook.clock, instruments=instruments) as prof:
         while prof.active:
             watched = hook.calls.count("stop") < sum(call.startswith("start") for call in hook.calls)
             mine = 5 * wait_s if watched else wait_s

@@ -23,7 +23,7 @@ from tbdprof.collect.host import usable_cores
 from tbdprof.hooks import FrameworkHook, Setting, load
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.suite.workload import Workload
 
 BOUNDS = {"clean": 1.01, "memory": 1.05, "kernels": 1.05}
@@ -91,13 +91,13 @@ def inside(window: str, framework: str, workload: Workload) -> float:
     return float(blocks.seconds.sum() / blocks.steps.sum())
 
 
-def watching(framework: str, workload: Workload, windows: tuple[str, ...]) -> Profiler:
+def watching(framework: str, workload: Workload, windows: tuple[str, ...]) -> LoopProfiler:
     """Return a profiler of some windows, with the framework watched as `tbdprof run` watches it."""
     hook = prepared(framework)
     hook.watch([workload.model], [workload.optimizer], list(workload.inputs))  # type: ignore[call-overload]
     # Clean blocks are as long as by default.
     plan = Plan(warmup=0, memory_steps=WATCHED_STEPS, kernel_steps=WATCHED_STEPS, windows=windows)
-    return Profiler(hook, new_run("resnet50", framework), plan)
+    return LoopProfiler(hook, new_run("resnet50", framework), plan)
 
 
 def measure(framework: str, pairs: int, batch_size: int, image_size: int) -> bool:

@@ -23,6 +23,7 @@ from fake_nvml import (
 from fakes import FakeClock, FakeHook
 from make import run
 
+from tbdprof.analysis.summary import summarize
 from tbdprof.cli.main import cli
 from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.gpu.nvml import NvmlSampler, Reader, since_start_ns
@@ -36,7 +37,7 @@ from tbdprof.launch import suite_run
 from tbdprof.loop import instruments
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import WITH_SAMPLED, Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 
 S = 1_000_000_000
 
@@ -499,13 +500,13 @@ class HookOnAGpu(FakeHook):
         return replace(super().facts(), device="cuda:0")
 
 
-def profiled(nvml: FakeNvml) -> Profiler:
+def profiled(nvml: FakeNvml) -> LoopProfiler:
     """Return a profiler that is done with a run of five windows, each sampled at its edges."""
     collector = sampler(nvml)
     collectors = {"clean": [collector], "memory": [collector], "kernels": [collector]}
     hook = HookOnAGpu(clock=nvml.clock)
     plan = Plan(warmup=2, steps=4, memory_steps=3, kernel_steps=3)
-    with Profiler(hook, run(device="cuda:0"), plan, clock=nvml.clock, instruments=Instruments(collectors)) as prof:
+    with LoopProfiler(hook, run(device="cuda:0"), plan, clock=nvml.clock, instruments=Instruments(collectors)) as prof:
         for _ in range(21):
             nvml.clock.sleep(1.0)
             prof.step(8)
@@ -514,7 +515,7 @@ def profiled(nvml: FakeNvml) -> Profiler:
 
 def test_a_run_on_a_gpu_has_its_energy_and_its_clocks():
     nvml = FakeNvml(processes={os.getpid(): 1})
-    summary = profiled(nvml).summary
+    summary = summarize(profiled(nvml).recording)
 
     assert summary.recording.run.complete
     assert summary.energy is not None
@@ -526,7 +527,7 @@ def test_a_run_on_a_gpu_has_its_energy_and_its_clocks():
 
 
 def test_a_run_whose_driver_is_not_there_is_complete_without_the_devices_part():
-    summary = profiled(FakeNvml(refuses={"nvmlInit": LIBRARY_NOT_FOUND})).summary
+    summary = summarize(profiled(FakeNvml(refuses={"nvmlInit": LIBRARY_NOT_FOUND})).recording)
 
     assert summary.recording.run.complete
     assert summary.throughput is not None

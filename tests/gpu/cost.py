@@ -28,7 +28,7 @@ from tbdprof.launch import suite_run
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 
 PM = "PM sampling"
 BOUNDS = {"clean": 1.01, "kernels": 1.03, "memory": 1.05, PM: 1.02}
@@ -85,7 +85,7 @@ def inside(arm: str, net: Net, precision: str, clocks: dict[str, list[float]]) -
     with suite_run.prepared("torch", Setting(DEVICE, precision=setting.precision(precision))) as hook:
         hook.watch(net.models, net.optimizers)
         run = new_run("resnet50", "torch", precision=precision)
-        with Profiler(hook, run, plan(window), instruments=instruments_of(arm)) as profiler:
+        with LoopProfiler(hook, run, plan(window), instruments=instruments_of(arm)) as profiler:
             while profiler.active:
                 profiler.step(net.step())
     recording = profiler.recording

@@ -16,7 +16,7 @@ from tbdprof.launch import suite_run
 from tbdprof.loop import instruments
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 
 RESULTS = ("throughput", "memory", "utilization", "step_time", "layers", "groups", "low_utilization", "verdict")
 EXPLAINED = 0.02
@@ -68,7 +68,7 @@ def own_run(
             name, "torch", unit=net.unit, batch_size=net.batch_size, precision=setting.precision(precision), **beneath
         )
         found = instruments.of(DEVICE, "torch")
-        with Profiler(hook, run, plan(net), path=path, instruments=found) as profiler:
+        with LoopProfiler(hook, run, plan(net), path=path, instruments=found) as profiler:
             while profiler.active:
                 profiler.step(net.step())
         return profiler.recording

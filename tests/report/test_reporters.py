@@ -18,7 +18,7 @@ from tbdprof.facts.recording import KILLED, Recording
 from tbdprof.facts.records import KernelKind, Operation, Optimizer, Phase, Role, table
 from tbdprof.facts.work import Work
 from tbdprof.loop.plan import Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report import export, json_report, terminal
 
 PLAN = Plan(warmup=2, steps=4, memory_steps=3)
@@ -26,7 +26,7 @@ PLAN = Plan(warmup=2, steps=4, memory_steps=3)
 
 def profiled(steps: int, *, plan: Plan = PLAN, units: float | None = 8, **run_changes: object) -> Recording:
     hook = FakeHook()
-    prof = Profiler(hook, run(**run_changes), plan, clock=hook.clock)
+    prof = LoopProfiler(hook, run(**run_changes), plan, clock=hook.clock)
     with prof:
         for _ in range(steps):
             hook.clock.sleep(0.1)
@@ -234,10 +234,10 @@ def test_other_load_names_the_cores_it_is_of_where_a_quota_holds():
 
 def test_a_window_is_lost_where_the_process_was_killed_and_not_while_it_is_still_open():
     hook = FakeHook()
-    prof = Profiler(hook, run(), PLAN, clock=hook.clock)
+    prof = LoopProfiler(hook, run(), PLAN, clock=hook.clock)
     with prof:
         prof.step(8)
-        going = terminal.render(prof.summary)
+        going = terminal.render(summarize(prof.recording))
         killed = replace(prof.recording, run=replace(prof.recording.run, ended_by=KILLED))
 
     assert "incomplete: it is still running" in going

@@ -17,7 +17,7 @@ from tbdprof.hooks import Setting
 from tbdprof.launch import suite_run
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 
 DEVICE = "cuda:0"
 WORDS, WIDTH, LENGTH, BATCH = 1000, 128, 16, 8
@@ -164,7 +164,7 @@ def main(name: str, path: Path) -> None:
         model, optimizer, step = LOOPS[name]()
         hook.watch([model], [optimizer])
         run = new_run(name, "torch", unit="samples", batch_size=BATCH, precision="fp32")
-        with Profiler(hook, run, PLAN, path=path) as profiler:
+        with LoopProfiler(hook, run, PLAN, path=path) as profiler:
             while profiler.active:
                 profiler.step(step())
         torch.cuda.synchronize()

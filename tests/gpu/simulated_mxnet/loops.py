@@ -16,7 +16,7 @@ from tbdprof.hooks import FrameworkHook, Setting
 from tbdprof.launch import suite_run
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 
 DEVICE, BATCH = "cuda:0", 8
 IMAGE, WORDS = (BATCH, 3, 33, 33), (BATCH, 20)
@@ -101,7 +101,7 @@ def main(name: str, path: Path, batch: int) -> None:
         mark = hook.mark_step
         hook.mark_step = lambda: (mark(), ends.append(taken()))  # type: ignore[method-assign]
         run = new_run(name, "mxnet", unit="samples", batch_size=batch, precision="fp32")
-        with Profiler(hook, run, PLAN, path=path) as profiler:
+        with LoopProfiler(hook, run, PLAN, path=path) as profiler:
             while profiler.active:
                 profiler.step(step())
     window = load(path).named("memory")[0]

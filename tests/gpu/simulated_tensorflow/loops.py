@@ -18,7 +18,7 @@ from tbdprof.hooks.on_tensorflow import exhausted
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 
 BATCH, WORDS, LENGTH, WIDTH, HIDDEN, CLASSES = 32, 1000, 12, 64, 128, 10
 PLAN = Plan(warmup=2, steps=2, windows=("clean", "memory", "kernels"))
@@ -79,7 +79,7 @@ def observe(*, prepared: bool = True, policy: str = "float32") -> Json:
     hook.watch([model], [optimizer])
     # The driver's account beside the memory windows' own, as every run on a card has it.
     instruments = Instruments({"memory": [NvmlSampler(0)]})
-    with Profiler(hook, new_run("net", "tensorflow"), PLAN, instruments=instruments) as profiler:
+    with LoopProfiler(hook, new_run("net", "tensorflow"), PLAN, instruments=instruments) as profiler:
         while profiler.active:
             loss = step()
             profiler.step(BATCH)
@@ -209,7 +209,7 @@ def compiled() -> Json:
         return losses
 
     hook.watch([model], [optimizer])
-    with Profiler(hook, new_run("net", "tensorflow"), PLAN) as profiler:
+    with LoopProfiler(hook, new_run("net", "tensorflow"), PLAN) as profiler:
         while profiler.active:
             step()
             profiler.step(BATCH)

@@ -13,7 +13,7 @@ from tbdprof.facts.records import Phase, Role, SpanKind
 from tbdprof.hooks import Setting, load
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 
 PLAN = Plan(warmup=2, steps=2, windows=("clean", "memory"))
 BATCH, SIDE, CLASSES = 8, 16, 10
@@ -76,7 +76,7 @@ def observe(
     model, optimizer, step, inputs = make()
     done = after() if after is not None else None
     hook.watch([model], [] if optimizer is None else [optimizer], inputs)
-    profiler = Profiler(hook, new_run("net", "tensorflow"), PLAN)
+    profiler = LoopProfiler(hook, new_run("net", "tensorflow"), PLAN)
     with profiler:
         while profiler.active:
             loss = step()
@@ -162,7 +162,7 @@ def fit() -> Json:
     hook = load("tensorflow")
     hook.attach()
     hook.watch([model], [])
-    profiler = Profiler(hook, new_run("net", "tensorflow"), PLAN)
+    profiler = LoopProfiler(hook, new_run("net", "tensorflow"), PLAN)
     with profiler:
         model.fit(
             images,

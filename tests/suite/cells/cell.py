@@ -21,7 +21,7 @@ from tbdprof.facts.records import Peaks, Role
 from tbdprof.hooks import Setting, load
 from tbdprof.loop.new_run import listed, new_run
 from tbdprof.loop.plan import Plan
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report import json_report
 from tbdprof.suite.workload import Concurrent
 
@@ -53,7 +53,7 @@ def main() -> None:
     units = {"unit": spec.unit, "sample_unit": spec.sample_unit}
     run = new_run(MODEL, FRAMEWORK, **units, batch_size=config.batch_size, seed=SEED, peaks=peaks)
     workload = suite.build(MODEL, FRAMEWORK, config)
-    profiler = Profiler(hook, run, PLAN, pause=lambda: pause(workload))
+    profiler = LoopProfiler(hook, run, PLAN, pause=lambda: pause(workload))
     if HOW == "nudged":
         nudge(workload)
     hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))

@@ -7,26 +7,50 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tbdprof.analysis.summary import Summary, summarize
 from tbdprof.errors import UsageError
+from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
-from tbdprof.facts.writing import claim
+from tbdprof.facts.writing import claim, save
 from tbdprof.hooks import FRAMEWORKS, FrameworkHook, Setting, load
 from tbdprof.loop import instruments
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.new_run import listed, new_run, script_name
 from tbdprof.loop.plan import Plan, plan_for
-from tbdprof.loop.profiler import Profiler
+from tbdprof.loop.profiler import LoopProfiler
+from tbdprof.report.terminal import render
 
 _prepared: dict[str, FrameworkHook] = {}
-unattended: weakref.WeakSet[Profiler] = weakref.WeakSet()  # of loops that do not say when they end by an exception
+unattended: "weakref.WeakSet[Profiler]" = weakref.WeakSet()  # of loops that do not say when they end by an exception
+_Extent = tuple[Run, list[tuple[str, dict[str, int]]], dict[str, str]]
 
 
-class OwnLoopProfiler(Profiler):
-    """Joins the framework when the loop begins, and not before."""
+class Profiler(LoopProfiler):
+    """What `profile` returns: records the loop it encloses, and reports on it. A context manager.
+
+    It joins the framework when the loop begins, and not before.
+    """
 
     def __init__(self, hook: FrameworkHook, run: Run, joining: "Joining", path: Path | None) -> None:
         super().__init__(hook, run, Plan(), path=path)
         self._joining = joining
+        self._worked_out: tuple[_Extent, Summary] | None = None
+
+    @property
+    def summary(self) -> Summary:
+        """Return all results of what was recorded so far; they are worked out again once more was recorded."""
+        extent = _extent(self.recording)
+        if self._worked_out is None or self._worked_out[0] != extent:
+            self._worked_out = extent, summarize(self.recording)
+        return self._worked_out[1]
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the recording to a file; raises UsageError where that exists or cannot be written."""
+        save(self.recording, Path(path), force=force)
+
+    def __str__(self) -> str:
+        """Return the report."""
+        return render(self.summary)
 
     def start(self) -> None:
         """Join the framework and begin with the warm-up; what a loop left running is stopped."""
@@ -128,7 +152,7 @@ def profile(
     chosen = framework or _framework_of([*models, *optimizers], required=enabled)
     run = new_run(name or _name_of(models), chosen, unit=unit, batch_size=batch_size, script=script_name())
     if not enabled:
-        return DisabledProfiler(load(chosen), run, Plan())
+        return DisabledProfiler(load(chosen), run, Joining([], [], False, {}), None)
     path = None if output is None else Path(output)
     if path is not None:
         claim(path, force=force)
@@ -136,7 +160,15 @@ def profile(
     schedule = {"warmup": waits, "max_warmup": max_warmup, "steps": steps, "repeat": repeat}
     prepared = _prepared.pop(chosen, None)
     joining = Joining(models, optimizers, prepared is not None, schedule)
-    return OwnLoopProfiler(prepared or load(chosen), run, joining, path)
+    return Profiler(prepared or load(chosen), run, joining, path)
+
+
+def _extent(recording: Recording) -> _Extent:
+    """Return what changes whenever more is recorded."""
+    windows = [
+        (window.state, {kind: len(rows) for kind, rows in window.tables.items()}) for window in recording.windows
+    ]
+    return recording.run, windows, dict(recording.missing)
 
 
 def _check_schedule(warmup: int | str, max_warmup: int | None, steps: int | None, repeat: int) -> None:
