@@ -1,4 +1,7 @@
-"""tbdprof profiles the memory and the use of the device by deep-learning training."""
+"""tbdprof profiles the memory and the use of the device by deep-learning training.
+
+What is listed here is public, and so is `tbdprof.keras.Callback` for Keras's `fit`. All else may change.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -9,45 +12,49 @@ if TYPE_CHECKING:
     from tbdprof.facts.consumed import Consumed as Consumed
     from tbdprof.facts.reading import load as load
     from tbdprof.facts.recording import Recording as Recording
-    from tbdprof.keras import TbdprofCallback as TbdprofCallback
     from tbdprof.launch.own_loop import Profiler as Profiler
     from tbdprof.launch.own_loop import prepare as prepare
     from tbdprof.launch.own_loop import profile as profile
+
+    __version__: str
+
+_HOMES = {
+    "Consumed": "facts.consumed",
+    "Profiler": "launch.own_loop",
+    "Recording": "facts.recording",
+    "Summary": "analysis.summary",
+    "TbdprofError": "errors",
+    "load": "facts.reading",
+    "prepare": "launch.own_loop",
+    "profile": "launch.own_loop",
+    "summarize": "analysis.summary",
+}
 
 __all__ = [
     "Consumed",
     "Profiler",
     "Recording",
     "Summary",
-    "TbdprofCallback",
     "TbdprofError",
+    "__version__",
     "load",
     "prepare",
     "profile",
     "summarize",
 ]
 
-_HOMES = {
-    "Consumed": "tbdprof.facts.consumed",
-    "Profiler": "tbdprof.launch.own_loop",
-    "Recording": "tbdprof.facts.recording",
-    "Summary": "tbdprof.analysis.summary",
-    "TbdprofCallback": "tbdprof.keras",
-    "TbdprofError": "tbdprof.errors",
-    "load": "tbdprof.facts.recording",
-    "prepare": "tbdprof.launch.own_loop",
-    "profile": "tbdprof.launch.own_loop",
-    "summarize": "tbdprof.analysis.summary",
-}
-
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used: importing tbdprof alone costs nothing."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'tbdprof' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    if name == "__version__":
+        return import_module("tbdprof.facts.version").version()
+    if name == "keras":  # which is imported with Keras, and so only where it is asked for
+        return import_module("tbdprof.keras")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tbdprof' has no attribute {name!r}")
+    return getattr(import_module(f"tbdprof.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -12,10 +12,10 @@ from tbdprof.launch.own_loop import Profiler, profile, unattended
 BATCHES = "batches"
 
 
-class TbdprofCallback(keras.callbacks.Callback):  # type: ignore[misc]
+class Callback(keras.callbacks.Callback):  # type: ignore[misc]
     """Profiles a `fit`, each batch a step.
 
-        model.fit(x, y, callbacks=[tbdprof.TbdprofCallback(output="fit.tbd")])
+        model.fit(x, y, callbacks=[tbdprof.keras.Callback(output="fit.tbd")])
 
     Args:
         profiler: one that is running, whose `with` encloses the `fit`; without it one is made, of the model, with

@@ -3,26 +3,22 @@
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tbdprof.collect import host
 from tbdprof.facts.records import Run
+from tbdprof.facts.version import version
 
 
 def new_run(model: str, framework: str, **facts: object) -> Run:
     """Return a run as it is known at its start."""
-    try:
-        release = version("tbdprof")
-    except PackageNotFoundError:  # a bare checkout
-        release = "unreleased"
     return Run(
         model=model,
         framework=framework,
         cores=host.usable_cores(),
         affinity_cores=float(host.affinity_cores()),
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        tbdprof_version=release,
+        tbdprof_version=version(),
         **facts,  # type: ignore[arg-type]
     )
 

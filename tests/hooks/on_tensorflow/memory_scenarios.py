@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import tbdprof
 from tbdprof.analysis.memory.account import account
 from tbdprof.analysis.memory.blocks import NEVER
 from tbdprof.analysis.summary import summarize
@@ -157,7 +158,6 @@ def fit() -> Json:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss, jit_compile=False)
     images = np.random.default_rng(0).random((20 * BATCH, SIDE, SIDE, 3), np.float32)
-    from tbdprof.keras import TbdprofCallback
 
     hook = load("tensorflow")
     hook.attach()
@@ -169,7 +169,7 @@ def fit() -> Json:
             np.arange(20 * BATCH) % CLASSES,
             batch_size=BATCH,
             verbose=0,
-            callbacks=[TbdprofCallback(profiler)],
+            callbacks=[tbdprof.keras.Callback(profiler)],
         )
     return {**told(profiler.recording), "parameters": sizes(model)}
 
@@ -195,8 +195,6 @@ def raised() -> Json:
     import keras
     import numpy as np
 
-    from tbdprof.keras import TbdprofCallback
-
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     batches = np.zeros((6, 4), np.float32), np.zeros((6, 1), np.float32)
@@ -206,17 +204,17 @@ def raised() -> Json:
             if batch == 2:
                 raise KeyError(batch)
 
-    def fit(callback: TbdprofCallback) -> KeyError | None:
+    def fit(callback: tbdprof.keras.Callback) -> KeyError | None:
         try:
             model.fit(*batches, batch_size=1, verbose=0, callbacks=[callback, Raising()])
         except KeyError as error:
             return error
         return None
 
-    def goes_on(callback: TbdprofCallback) -> bool:
+    def goes_on(callback: tbdprof.keras.Callback) -> bool:
         return callback.profiler is not None and callback.profiler.active
 
-    first, second = TbdprofCallback(prints=False), TbdprofCallback(prints=False)
+    first, second = tbdprof.keras.Callback(prints=False), tbdprof.keras.Callback(prints=False)
     kept = fit(first)
     active = [goes_on(first)]
     fit(second)
