@@ -6,7 +6,6 @@ What is listed here is public, and so is `tbdprof.keras.Callback` for Keras's `f
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tbdprof.analysis.summary import Summary as Summary
     from tbdprof.analysis.summary import summarize as summarize
     from tbdprof.errors import TbdprofError as TbdprofError
     from tbdprof.facts.consumed import Consumed as Consumed
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from tbdprof.launch.own_loop import Profiler as Profiler
     from tbdprof.launch.own_loop import prepare as prepare
     from tbdprof.launch.own_loop import profile as profile
+    from tbdprof.results.summary import Summary as Summary
 
     __version__: str
 

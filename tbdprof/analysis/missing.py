@@ -2,57 +2,39 @@
 
 from collections.abc import Mapping
 
-from tbdprof.analysis.device.levels import Levels
-from tbdprof.analysis.kernels.counted import Counted
 from tbdprof.analysis.memory.account import left_out
-from tbdprof.analysis.memory.breakdown import Memory
-from tbdprof.analysis.time.throughput import CpuUtilization, Overhead, Throughput, data_wait
+from tbdprof.analysis.time.throughput import data_wait
 from tbdprof.analysis.time.time_blocks import settled
 from tbdprof.analysis.timing import Timing
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import CLEAN, COUNTED, KERNELS, MEMORY, WARMUP
-
-GPU_ONLY = "told on a GPU only"
-NOT_ASKED_FOR = "before the run nobody told that it would be needed"
-NOT_IN_TABLE = "none is told for this kind of GPU"
-NOT_COUNTED = "the framework keeps no count over the whole run on this device"
-NOT_TOLD = "the loop did not tell it"
-NOT_REQUESTED = "the allocator does not tell both how much was requested and what that took"
-NOT_JUDGED = "a warm-up of a fixed length is not judged"
-ONE_BLOCK = "an interval needs two blocks of steps or more"
-ONE_WINDOW = "needs two clean windows to compare"
-NO_SAMPLES = "no samples were counted, and no batch size was told"
-NO_PRODUCTS = "no operator told of a product it computes"
-NO_COMMUNICATION = "no communication was seen"
-NO_WINDOW = "no kernels window was recorded"
-NO_WAIT = "no call in which the host waits for the device was recorded"
-NOT_OUT_OF_MEMORY = "the run did not end out of memory"
-NOT_EXACT = "counted with --exact only"
-ONE_LEVEL = "needs kernels that were counted (--exact) or sampled"
-NO_SHARE = "no FLOPs of the run's could be compared with a peak"
-NOT_SAMPLED_ALIKE = "no kernel of the kernels windows was sampled under the same name, grid and block"
-NOT_BY_COUNTER = "Nsight Compute does not tell it of this device"
-NOT_BY_DRIVER = "the driver does not tell it"
-UNRECORDED = "no record of one came"
-NOT_COMPARED = "no kernel was told in the kernels windows, which the driver's account could be compared with"
-QUIET = frozenset(
-    {
-        GPU_ONLY,
-        NO_COMMUNICATION,
-        NO_WINDOW,
-        NO_WAIT,
-        NOT_COMPARED,
-        NOT_COUNTED,
-        NOT_EXACT,
-        NOT_OUT_OF_MEMORY,
-        ONE_LEVEL,
-        NOT_TOLD,
-        NOT_REQUESTED,
-        NOT_JUDGED,
-        ONE_BLOCK,
-        ONE_WINDOW,
-    }
+from tbdprof.results.kernels import Counted
+from tbdprof.results.levels import Levels
+from tbdprof.results.memory import Memory
+from tbdprof.results.reasons import (
+    GPU_ONLY,
+    NO_COMMUNICATION,
+    NO_PRODUCTS,
+    NO_SAMPLES,
+    NO_SHARE,
+    NO_WAIT,
+    NO_WINDOW,
+    NOT_ASKED_FOR,
+    NOT_BY_COUNTER,
+    NOT_BY_DRIVER,
+    NOT_COUNTED,
+    NOT_EXACT,
+    NOT_IN_TABLE,
+    NOT_JUDGED,
+    NOT_REQUESTED,
+    NOT_SAMPLED_ALIKE,
+    NOT_TOLD,
+    ONE_BLOCK,
+    ONE_LEVEL,
+    ONE_WINDOW,
+    UNRECORDED,
 )
+from tbdprof.results.time import CpuUtilization, Overhead, Throughput
 
 TOLD_TWICE = 0.001  # of the step: clocks that tell microseconds leave some
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.analysis.arrays import Bools, Ints
+from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.records import SPAN, Phase, SpanKind, Table
 
 # Stands in for a window without spans, where no id refers to it.

@@ -1,87 +1,29 @@
 """Everything that can be said about a run: its recording, and one optional result an analysis."""
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tbdprof.analysis.device.device_missing import device_reasons
-from tbdprof.analysis.device.driver import Device, clock, device
-from tbdprof.analysis.device.energy import Energy, energy
-from tbdprof.analysis.device.levels import Levels, judged, of_device
-from tbdprof.analysis.device.sampled import Sampled, pipes
+from tbdprof.analysis.device.driver import clock, device
+from tbdprof.analysis.device.energy import energy
+from tbdprof.analysis.device.levels import judged, of_device
 from tbdprof.analysis.device.sampled import measure as measure_sampled
+from tbdprof.analysis.device.sampled import pipes
 from tbdprof.analysis.device.sampled_missing import without_sampled
-from tbdprof.analysis.device.traced import Traced, traced, without_traced
-from tbdprof.analysis.kernels.counted import Counted
-from tbdprof.analysis.kernels.groups import Group
-from tbdprof.analysis.kernels.layers import LayerTime
-from tbdprof.analysis.kernels.low_utilization import LowUtilization
-from tbdprof.analysis.memory.breakdown import Memory, measure
-from tbdprof.analysis.memory.device_memory import DeviceMemory
+from tbdprof.analysis.device.traced import traced, without_traced
+from tbdprof.analysis.memory.breakdown import measure
 from tbdprof.analysis.memory.device_memory import measure as measure_device
 from tbdprof.analysis.memory.device_memory import reasons as without_device_memory
-from tbdprof.analysis.memory.post_mortem import PostMortem, examine
+from tbdprof.analysis.memory.post_mortem import examine
 from tbdprof.analysis.memory.post_mortem import reasons as without_post_mortem
-from tbdprof.analysis.missing import QUIET, reasons, without_levels
+from tbdprof.analysis.missing import reasons, without_levels
 from tbdprof.analysis.time import throughput as rates
-from tbdprof.analysis.time.consumption import Lengths, lengths
-from tbdprof.analysis.time.step_time import StepTime
-from tbdprof.analysis.time.utilization import Utilization, at_clock
-from tbdprof.analysis.time.verdict import Verdict
+from tbdprof.analysis.time.consumption import lengths
+from tbdprof.analysis.time.utilization import at_clock
 from tbdprof.analysis.timing import Timing, timing
-from tbdprof.facts.recording import KILLED, Recording
+from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import KERNELS, MEMORY, SAMPLED
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What reporters take. A result that could not be had is None, with its reason in `missing`."""
-
-    recording: Recording
-    memory: Memory | None
-    throughput: rates.Throughput | None
-    cpu: rates.CpuUtilization | None
-    memory_overhead: rates.Overhead | None
-    missing: dict[str, str]
-    kernels_overhead: rates.Overhead | None = None
-    utilization: Utilization | None = None
-    step_time: StepTime | None = None
-    layers: tuple[LayerTime, ...] | None = None
-    groups: tuple[Group, ...] | None = None
-    low_utilization: LowUtilization | None = None
-    verdict: Verdict | None = None
-    data_wait: float | None = None
-    counted: Counted | None = None
-    levels: Levels | None = None
-    device: Device | None = None
-    energy: Energy | None = None
-    sampled: Sampled | None = None
-    traced: Traced | None = None
-    sampled_overhead: rates.Overhead | None = None
-    device_memory: DeviceMemory | None = None
-    post_mortem: PostMortem | None = None
-    lengths: tuple[Lengths, ...] = ()  # of the steps' sequences, none where none were counted
-
-    @property
-    def parameter_count(self) -> int | None:
-        """Return how many values are trained, each storage once; None where no parameter was seen."""
-        trained = [math.prod(item.shape) for item in self.recording.run.parameters if item.trainable]
-        return sum(trained) if trained else None
-
-    @property
-    def precision(self) -> str | None:
-        """Return what the run computes in: as it was told, else as most of its products do; None: neither is known."""
-        told, use = self.recording.run.precision, self.utilization
-        return told if told is not None or use is None else use.precision
-
-    @property
-    def missing_now(self) -> dict[str, str]:
-        """Return what is missing from this run but could have been measured."""
-        return {name: reason for name, reason in self.missing.items() if reason not in QUIET}
-
-    @property
-    def lost_windows(self) -> list[str]:
-        """Name the windows a killed process took with it; a window that is still open is not lost."""
-        return self.recording.lost_windows if self.recording.run.ended_by == KILLED else []
+from tbdprof.results.kernels import Utilization
+from tbdprof.results.summary import Summary
 
 
 def summarize(recording: Recording) -> Summary:

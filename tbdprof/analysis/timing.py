@@ -3,15 +3,17 @@
 from dataclasses import dataclass
 
 from tbdprof.analysis.kernels.executions import gather
-from tbdprof.analysis.kernels.groups import Group, groups
-from tbdprof.analysis.kernels.layers import LayerTime, layers
-from tbdprof.analysis.kernels.low_utilization import LowUtilization, low_utilization
-from tbdprof.analysis.time.step_time import StepTime, step_time
-from tbdprof.analysis.time.throughput import Throughput, data_wait
+from tbdprof.analysis.kernels.groups import groups
+from tbdprof.analysis.kernels.layers import layers
+from tbdprof.analysis.kernels.low_utilization import low_utilization
+from tbdprof.analysis.time.step_time import step_time
+from tbdprof.analysis.time.throughput import data_wait
 from tbdprof.analysis.time.timeline import timeline
-from tbdprof.analysis.time.utilization import Utilization, utilization
-from tbdprof.analysis.time.verdict import Verdict, verdict
+from tbdprof.analysis.time.utilization import utilization
+from tbdprof.analysis.time.verdict import verdict
 from tbdprof.facts.recording import Recording
+from tbdprof.results.kernels import Group, LayerTime, LowUtilization, Utilization
+from tbdprof.results.time import StepTime, Throughput, Verdict
 
 
 @dataclass(frozen=True, slots=True)

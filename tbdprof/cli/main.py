@@ -11,8 +11,8 @@ import click
 from tbdprof.errors import TbdprofError
 
 if TYPE_CHECKING:
-    from tbdprof.analysis.summary import Summary
     from tbdprof.facts.recording import Recording
+    from tbdprof.results.summary import Summary
 
 INTERRUPTED = 130
 PRECISIONS = ("fp32", "tf32", "fp64", "bf16")

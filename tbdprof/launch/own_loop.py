@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tbdprof.analysis.summary import Summary, summarize
+from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UsageError
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
@@ -19,6 +19,7 @@ from tbdprof.loop.new_run import listed, new_run, script_name
 from tbdprof.loop.plan import Plan, plan_for
 from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report.terminal import render
+from tbdprof.results.summary import Summary
 
 _prepared: dict[str, FrameworkHook] = {}
 unattended: "weakref.WeakSet[Profiler]" = weakref.WeakSet()  # of loops that do not say when they end by an exception

@@ -14,14 +14,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tbdprof.analysis.memory.breakdown import Memory
-from tbdprof.analysis.memory.holdings import Holding
-from tbdprof.analysis.memory.roles import CATEGORIES
-from tbdprof.analysis.summary import Summary
-from tbdprof.analysis.time.throughput import Overhead
 from tbdprof.facts.records import Role
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED, WARMUP
 from tbdprof.report.json_parts import device, device_memory, levels, sampled, time
+from tbdprof.results.memory import CATEGORIES, Holding, Memory
+from tbdprof.results.summary import Summary
+from tbdprof.results.time import Overhead
 
 SCHEMA = 1
 

@@ -8,7 +8,6 @@ from typing import Protocol
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from tbdprof.analysis.summary import Summary
 from tbdprof.report.terminal_parts import (
     course,
     device_memory_tables,
@@ -20,6 +19,7 @@ from tbdprof.report.terminal_parts import (
     overview,
     sampled_tables,
 )
+from tbdprof.results.summary import Summary
 
 MOST_COLUMNS = 120
 

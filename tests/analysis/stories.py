@@ -2,9 +2,10 @@
 
 from make import KernelStory, timed_window
 
-from tbdprof.analysis.summary import Summary, summarize
+from tbdprof.analysis.summary import summarize
 from tbdprof.facts.records import Operation, Peaks, Phase
 from tbdprof.facts.work import Work
+from tbdprof.results.summary import Summary
 
 # 100 FLOP and 10 bytes a nanosecond: the ridge is at 10 FLOP a byte.
 PEAKS = Peaks({"fp32": 1e11, "bf16": 4e11}, 1e10, {"fp32": "a probe", "bf16": "the same", "memory": "another"})

@@ -10,11 +10,12 @@ from fake_loop import WHOLE
 from fakes import FakeHook
 from make import run
 
-from tbdprof.analysis.summary import Summary, summarize
+from tbdprof.analysis.summary import summarize
 from tbdprof.facts.consumed import Consumed
 from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report import export, terminal
 from tbdprof.report.json_report import document
+from tbdprof.results.summary import Summary
 
 # Two batches in turn: 4 sentences of 10 and of 30 words, of which 4 and 20 are padding.
 SHORT = Consumed(36, also={"sentences": 4}, padding={"tokens": 4}, lengths={"source": 10})

@@ -7,13 +7,15 @@ import pytest
 from device_story import PEAKS, DeviceStory
 from make import KernelStory
 
-from tbdprof.analysis.device.driver import Device, device
+from tbdprof.analysis.device.driver import device
 from tbdprof.analysis.device.samples import mean
 from tbdprof.analysis.summary import summarize
-from tbdprof.analysis.time.utilization import Flop, Utilization, at_clock
+from tbdprof.analysis.time.utilization import at_clock
 from tbdprof.facts import counters
 from tbdprof.facts.records import Operation, Phase
 from tbdprof.facts.work import Work
+from tbdprof.results.device import Device
+from tbdprof.results.kernels import Flop, Utilization
 
 MS = 1_000_000
 

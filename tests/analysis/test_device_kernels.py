@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from make import KernelStory
 
-from tbdprof.analysis.kernels.executions import Kernels, gather
+from tbdprof.analysis.kernels.executions import gather
+from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.analysis.summary import summarize
-from tbdprof.analysis.time.step_time import Idle, step_time
+from tbdprof.analysis.time.step_time import step_time
 from tbdprof.analysis.time.timeline import timeline
 from tbdprof.facts.records import SPAN, Phase, SpanKind, table
+from tbdprof.results.time import Idle
 
 MAIN, AUTOGRAD = 1, 2
 

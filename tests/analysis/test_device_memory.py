@@ -14,8 +14,6 @@ from tbdprof.analysis.memory.device_memory import (
     NOT_MADE_ALONE,
     NOT_POOLED,
     NOT_RESERVED,
-    DeviceMemory,
-    Layer,
 )
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.counters import (
@@ -31,6 +29,7 @@ from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Phase, Role, table
 from tbdprof.report import terminal
 from tbdprof.report.json_report import document
+from tbdprof.results.memory import DeviceMemory, Layer
 
 GPU = "cuda:0"
 ALLOCATOR = {ALLOCATOR_RESERVED: 500, ALLOCATOR_ALLOCATED: 100, ALLOCATOR_FRAGMENTS: 30}

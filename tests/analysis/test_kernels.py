@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from make import KernelStory, run
 
-from tbdprof.analysis.kernels.executions import Kernels, gather
+from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.kernels.groups import groups
+from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.kernels.layers import layers
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import KernelKind, Operation, Peaks, Phase, SpanKind

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 from make import KernelStory
 
-from tbdprof.analysis.device.levels import Agreement, Levels, Pipes, levels
-from tbdprof.analysis.kernels.counted import Counted, CountedKernels
-from tbdprof.analysis.kernels.executions import Kernels, gather
+from tbdprof.analysis.device.levels import levels
+from tbdprof.analysis.kernels.executions import gather
+from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.facts.records import KernelKind, Operation, Peaks, Phase
 from tbdprof.facts.work import Work
+from tbdprof.results.kernels import Counted, CountedKernels
+from tbdprof.results.levels import Agreement, Levels, Pipes
 
 SECOND = 1_000_000_000
 PEAKS = Peaks({"fp32": 100.0}, None, {})

@@ -4,13 +4,14 @@ import make
 import pytest
 from make import MemoryStory, parameter
 
-from tbdprof.analysis.memory.post_mortem import ESTIMATED, TRIED, PostMortem, asked_bytes, examine
+from tbdprof.analysis.memory.post_mortem import asked_bytes, examine
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALLOCATOR_RESERVED, DEVICE_FREE
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Optimizer, Phase, Role, table
 from tbdprof.facts.windows import OUT_OF_MEMORY
 from tbdprof.report import json_report, terminal
+from tbdprof.results.memory import ESTIMATED, TRIED, PostMortem
 
 GPU = "cuda:0"
 MIB, GIB = 1 << 20, 1 << 30

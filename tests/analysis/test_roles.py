@@ -5,9 +5,10 @@ import pytest
 from make import MemoryStory
 
 from tbdprof.analysis.memory.blocks import lifetimes
-from tbdprof.analysis.memory.roles import CATEGORIES, classify, owned
+from tbdprof.analysis.memory.roles import classify, owned
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.records import Operation, Phase, Role, SpanKind
+from tbdprof.results.memory import CATEGORIES
 
 
 def role_of(story: MemoryStory, address: int) -> Role:

@@ -7,10 +7,17 @@ import pytest
 from pm_story import BEGIN_NS, US, PmStory, three
 
 from tbdprof.analysis.device import sampled
-from tbdprof.analysis.device.attribution import Intervals, Offset, calibrated, covered, shares, solve
-from tbdprof.analysis.device.sampled import Sampled, measure, pipes
+from tbdprof.analysis.device.attribution import (
+    Intervals,
+    calibrated,
+    covered,
+    shares,
+    solve,
+)
+from tbdprof.analysis.device.sampled import measure, pipes
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.counters import PM_BUSY, PM_FP32, PM_TENSOR
+from tbdprof.results.sampled import Offset, Sampled
 
 BOUND = 0.01
 

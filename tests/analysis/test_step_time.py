@@ -6,9 +6,10 @@ from make import KernelStory
 
 from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.summary import summarize
-from tbdprof.analysis.time.step_time import StepTime, step_time
+from tbdprof.analysis.time.step_time import step_time
 from tbdprof.analysis.time.timeline import PHASES, timeline
 from tbdprof.facts.records import KernelKind, Operation, Phase, SpanKind
+from tbdprof.results.time import StepTime
 
 LETTERS = {
     "F": Phase.FORWARD, "B": Phase.BACKWARD, "R": Phase.RECOMPUTE, "U": Phase.UPDATE, "O": Phase.OUTSIDE,

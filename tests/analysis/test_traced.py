@@ -5,12 +5,13 @@ import json
 import pytest
 from make import KernelStory
 
-from tbdprof.analysis.device.traced import Traced, traced
+from tbdprof.analysis.device.traced import traced
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.counters import CLOCK_RESIDUAL, LOST
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Phase
 from tbdprof.report import json_report, terminal
+from tbdprof.results.device import Traced
 
 
 def told(lost: float, residual_ns: float, *, kernels: bool = True, device: str = "cuda:0") -> Recording:

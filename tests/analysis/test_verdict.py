@@ -5,9 +5,9 @@ from analysis.stories import US, product, relu, summary_of, training_story
 from make import KernelStory, timed_window
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.analysis.time.verdict import Verdict
 from tbdprof.facts.counters import DATA_WAIT
 from tbdprof.facts.records import KernelKind, Operation, Phase, table
+from tbdprof.results.time import Verdict
 
 
 def starved() -> KernelStory:

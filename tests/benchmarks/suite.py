@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from tbdprof import suite
-from tbdprof.analysis.summary import Summary, summarize
+from tbdprof.analysis.summary import summarize
 from tbdprof.errors import RecordingFormatError
 from tbdprof.facts.reading import load
 from tbdprof.facts.units import bytes_text, percent_text
 from tbdprof.report.json_report import document
+from tbdprof.results.summary import Summary
 
 COLUMNS = ("feature_maps", "weights", "weight_gradients", "dynamic", "workspace")
 NAMES = (*(name.replace("_", " ") for name in COLUMNS), "rounding")

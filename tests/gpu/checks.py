@@ -16,7 +16,6 @@ from gpu.schedule import FAIL, NOT_POSSIBLE, PASS, Check, Verdict, judged
 from gpu.setting import DEVICE, LARGE_BATCH, LARGE_IMAGE, STEADY_S, WINDOW_S
 
 from tbdprof.analysis.device.energy import counter_against_power, energy
-from tbdprof.analysis.device.levels import Levels
 from tbdprof.analysis.summary import summarize
 from tbdprof.collect import ncu
 from tbdprof.collect.gpu import cuda_driver, nvidia
@@ -28,6 +27,7 @@ from tbdprof.facts.recording import Window
 from tbdprof.launch import counted_step
 from tbdprof.loop.plan import Plan
 from tbdprof.report import doctor_report
+from tbdprof.results.levels import Levels
 
 HERE = Path(__file__).parent
 POINTS = 0.03  # busy, between the levels

@@ -10,9 +10,10 @@ from gpu import nets, runs, setting
 from gpu.schedule import NOT_POSSIBLE, Check, Verdict, judged
 from gpu.setting import DEVICE
 
-from tbdprof.analysis.kernels.executions import Kernels, gather
+from tbdprof.analysis.kernels.executions import gather
+from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.kernels.launches import by_launch
-from tbdprof.analysis.summary import Summary, summarize
+from tbdprof.analysis.summary import summarize
 from tbdprof.collect import ncu
 from tbdprof.collect.gpu import cuda_driver
 from tbdprof.errors import UnavailableError
@@ -22,6 +23,7 @@ from tbdprof.facts.writing import save
 from tbdprof.hooks import Setting
 from tbdprof.launch import suite_run
 from tbdprof.loop.plan import Plan
+from tbdprof.results.summary import Summary
 
 HERE = Path(__file__).parent
 COUNT_S = 40.0

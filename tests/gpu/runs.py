@@ -7,7 +7,6 @@ from gpu import setting
 from gpu.nets import Net
 from gpu.setting import DEVICE
 
-from tbdprof.analysis.summary import Summary
 from tbdprof.collect.gpu import context
 from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording
@@ -17,6 +16,7 @@ from tbdprof.loop import instruments
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import LoopProfiler
+from tbdprof.results.summary import Summary
 
 RESULTS = ("throughput", "memory", "utilization", "step_time", "layers", "groups", "low_utilization", "verdict")
 EXPLAINED = 0.02

@@ -7,13 +7,13 @@ import pytest
 from gpu import cost, fixtures, nets, products
 from make import KernelStory, MemoryStory, timed_window
 
-from tbdprof.analysis.device.driver import Clock, Device
-from tbdprof.analysis.device.levels import KernelLevels, Levels, Pipes
-from tbdprof.analysis.kernels.counted import Counted, CountedKernels
 from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.memory.breakdown import measure
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.records import Peaks, Phase
+from tbdprof.results.device import Clock, Device
+from tbdprof.results.kernels import Counted, CountedKernels
+from tbdprof.results.levels import KernelLevels, Levels, Pipes
 
 
 def test_a_recording_cut_short_has_whole_steps_and_its_text() -> None:

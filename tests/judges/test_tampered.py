@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from judges.process import Run
 
-from tbdprof.analysis.memory.breakdown import Memory, measure
+from tbdprof.analysis.memory.breakdown import measure
 from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import AllocationKind, Role, Table
+from tbdprof.results.memory import Memory
 
 LARGEST = 65536  # bytes of the loop's largest block
 AT_PEAK = 12544  # bytes of a gradient map that lives at the peak

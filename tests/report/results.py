@@ -7,15 +7,10 @@ a kernel nobody counts.
 
 from dataclasses import replace
 
-from tbdprof.analysis.kernels.groups import Group
-from tbdprof.analysis.kernels.layers import LayerTime
-from tbdprof.analysis.kernels.low_utilization import LowUtilization
-from tbdprof.analysis.summary import Summary
-from tbdprof.analysis.time.step_time import Idle, PhaseTime, StepTime
-from tbdprof.analysis.time.throughput import Overhead
-from tbdprof.analysis.time.utilization import Flop, Utilization
-from tbdprof.analysis.time.verdict import Verdict
 from tbdprof.facts.records import Peaks
+from tbdprof.results.kernels import Flop, Group, LayerTime, LowUtilization, Utilization
+from tbdprof.results.summary import Summary
+from tbdprof.results.time import Idle, Overhead, PhaseTime, StepTime, Verdict
 
 PEAKS = Peaks({"fp32": 100e9}, 10e9, {"fp32": "3×3 convolution 64→64, 56×56, batch 8, 2 threads", "memory": "copy"})
 

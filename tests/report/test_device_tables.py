@@ -10,11 +10,12 @@ from report.results import FLOP, PEAKS, measured
 from report.test_reporters import FULL, explained, nulls, profiled
 
 from tbdprof.analysis.device import energy
-from tbdprof.analysis.device.driver import BusyCompared
-from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.analysis.time.utilization import AtClock, Utilization
+from tbdprof.analysis.summary import summarize
 from tbdprof.facts import counters
 from tbdprof.report import json_report, terminal
+from tbdprof.results.device import BusyCompared
+from tbdprof.results.kernels import AtClock, Utilization
+from tbdprof.results.summary import Summary
 
 EDGES = [0.0, 1.0, 2.0, 3.0, 4.0]
 GPM = {

@@ -9,9 +9,9 @@ from report.results import FLOP, measured
 from report.test_reporters import FULL, explained, nulls, profiled
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.analysis.time.utilization import Utilization
 from tbdprof.facts.reading import load
 from tbdprof.report import json_report
+from tbdprof.results.kernels import Utilization
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "format-1.tbd"
 DOCUMENT = json.loads(json_report.render(measured(summarize(profiled(FULL)))))

@@ -6,11 +6,12 @@ import pytest
 from report.results import CONVOLUTION, NORMALIZATION, PEAKS, UNCOUNTED, measured
 from report.test_reporters import FULL, profiled
 
-from tbdprof.analysis.kernels.low_utilization import LowUtilization
-from tbdprof.analysis.summary import Summary, summarize
+from tbdprof.analysis.summary import summarize
 from tbdprof.report import terminal
 from tbdprof.report.terminal_parts.kernel_tables import headroom, short
 from tbdprof.report.terminal_parts.tables import ABOVE
+from tbdprof.results.kernels import LowUtilization
+from tbdprof.results.summary import Summary
 
 
 def summary(**changes: object) -> Summary:

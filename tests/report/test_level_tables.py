@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 from make import run
 
-from tbdprof.analysis.device.levels import Agreement, KernelLevels, Levels, Pipes
-from tbdprof.analysis.kernels.counted import Counted, CountedKernels
 from tbdprof.analysis.missing import without_levels
-from tbdprof.analysis.summary import Summary, summarize
+from tbdprof.analysis.summary import summarize
 from tbdprof.facts.recording import Recording
 from tbdprof.report import json_report, terminal
+from tbdprof.results.kernels import Counted, CountedKernels
+from tbdprof.results.levels import Agreement, KernelLevels, Levels, Pipes
+from tbdprof.results.summary import Summary
 
 KEY = ("void gemm<float>(float*)", "[16, 8, 1]", "[256, 1, 1]")
 KERNELS = CountedKernels(KEY, 2.0, 0.01, 0.4, 2, 3e9, {"tf32": 5e9}, 2048.0, 0.61, 0.0, 0.55, 0.02, 0.57)

@@ -6,11 +6,12 @@ import pytest
 from report.results import FLOP, TIME, VERDICT, measured
 from report.test_reporters import FULL, profiled
 
-from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.analysis.time.step_time import PhaseTime
-from tbdprof.analysis.time.utilization import Utilization
+from tbdprof.analysis.summary import summarize
 from tbdprof.report import terminal
 from tbdprof.report.terminal_parts.tables import ABOVE
+from tbdprof.results.kernels import Utilization
+from tbdprof.results.summary import Summary
+from tbdprof.results.time import PhaseTime
 
 FACTS = {
     "model": "resnet50",

@@ -10,9 +10,7 @@ import pytest
 from fakes import FakeHook
 from make import MemoryStory, run
 
-from tbdprof.analysis.memory.roles import CATEGORIES
-from tbdprof.analysis.summary import Summary, summarize
-from tbdprof.analysis.time.throughput import CpuUtilization, Overhead
+from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UsageError
 from tbdprof.facts.recording import KILLED, Recording
 from tbdprof.facts.records import KernelKind, Operation, Optimizer, Phase, Role, table
@@ -20,6 +18,9 @@ from tbdprof.facts.work import Work
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report import export, json_report, terminal
+from tbdprof.results.memory import CATEGORIES
+from tbdprof.results.summary import Summary
+from tbdprof.results.time import CpuUtilization, Overhead
 
 PLAN = Plan(warmup=2, steps=4, memory_steps=3)
 

@@ -6,8 +6,6 @@ from dataclasses import replace
 import pytest
 from pm_story import DEVICE, US, PmStory, three
 
-from tbdprof.analysis.device.levels import Pipes
-from tbdprof.analysis.device.sampled import Sampled
 from tbdprof.analysis.device.sampled_missing import without_sampled
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.counters import PM_BUSY, PM_CLOCK, PM_FP32, PM_FP32_LITE, PM_LOST, PM_RESIDUAL, PM_TENSOR
@@ -15,6 +13,8 @@ from tbdprof.facts.recording import Window
 from tbdprof.report import json_report
 from tbdprof.report.terminal import render
 from tbdprof.report.terminal_parts.sampled_text import line
+from tbdprof.results.levels import Pipes
+from tbdprof.results.sampled import Sampled
 
 
 def summary_of(story: PmStory):

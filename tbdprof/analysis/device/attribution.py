@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Floats, Ints
+from tbdprof.facts.arrays import Floats, Ints
+from tbdprof.results.sampled import Offset
 
 REACH_NS = 500_000  # how far the clocks of kernels and of samples may be apart
 _COARSE_NS = 20_000
@@ -49,14 +50,6 @@ class Intervals:
     def first(self, count: int) -> "Intervals":
         """Return so many of them, at most."""
         return Intervals(self.start_ns[:count], self.end_ns[:count])
-
-
-@dataclass(frozen=True, slots=True)
-class Offset:
-    """What is added to the times of samples, and by which counter it was found; None: by none, it is 0."""
-
-    shift_ns: int
-    found_by: str | None
 
 
 @dataclass(frozen=True, slots=True)

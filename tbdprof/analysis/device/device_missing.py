@@ -1,11 +1,18 @@
 """Why something of the device's account and of its energy is not there, by the path it has in the report."""
 
-from tbdprof.analysis.device.driver import COMPARED, Device, Gpm
-from tbdprof.analysis.device.energy import LEAST_SECONDS, Energy
-from tbdprof.analysis.missing import GPU_ONLY, NO_SAMPLES, NO_WINDOW, NOT_COMPARED, ONE_WINDOW
-from tbdprof.analysis.time.throughput import Throughput
-from tbdprof.analysis.time.utilization import Utilization
+from tbdprof.analysis.device.driver import COMPARED
+from tbdprof.analysis.device.energy import LEAST_SECONDS
 from tbdprof.facts.recording import Recording
+from tbdprof.results.device import Device, Energy, Gpm
+from tbdprof.results.kernels import Utilization
+from tbdprof.results.reasons import (
+    GPU_ONLY,
+    NO_SAMPLES,
+    NO_WINDOW,
+    NOT_COMPARED,
+    ONE_WINDOW,
+)
+from tbdprof.results.time import Throughput
 
 NOT_SAMPLED = "nothing was sampled by the device's driver"
 NO_SAMPLE_INSIDE = "no sample lies within the counted steps: the windows were shorter than the period of the sampling"

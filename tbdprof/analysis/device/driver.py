@@ -5,8 +5,8 @@ and GPM's. The last two are of all processes; they are compared where they were 
 over elapsed time: divided by GPM's own busy it compares with figures over active time.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,10 +14,9 @@ from tbdprof.analysis.device.samples import bounds_of, gathered, mean, samples_o
 from tbdprof.facts import counters
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import CLEAN, KERNELS, WARMUP
+from tbdprof.results.device import BusyCompared, Clock, Device, Gpm, Reasons
 
 COMPARED = (CLEAN, KERNELS)
-APART = 0.03  # figures of busy that differ by more than this deserve a line
-COMPARABLE_S = 10.0  # of kernels windows: the driver's own samples are of up to a second, unaligned with them
 
 # Bits of nvmlClocksEventReasons (NVML API, "clocksEventReasons"), and two that older drivers have.
 REASONS = {
@@ -34,91 +33,6 @@ REASONS = {
     0x400: "reliability limit",
 }
 CHOSEN = 0x1 | 0x2 | 0x100  # nothing to do, or as somebody set it: not throttled
-
-
-@dataclass(frozen=True, slots=True)
-class Gpm:
-    """Figures of the hardware's counters over elapsed time; None: not told."""
-
-    busy: float | None  # any compute or graphics work
-    sm_active: float | None  # multiprocessors that were busy
-    sm_occupancy: float | None  # warps of those possible
-    fp32: float | None  # time in FP32 math that is not on tensor cores
-    tensor: float | None
-    dram: float | None  # bandwidth of that possible
-
-    @property
-    def fp32_while_busy(self) -> float | None:
-        """Return the FP32 figure over the time in which anything ran."""
-        return None if self.fp32 is None or not self.busy else self.fp32 / self.busy
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The clock of the multiprocessors over some time."""
-
-    mean_hz: float
-    least_hz: float
-    most_hz: float
-
-
-@dataclass(frozen=True, slots=True)
-class Reasons:
-    """Why the clocks were not higher: shares of the samples."""
-
-    by_reason: Mapping[str, float]
-    throttled: float  # samples with a reason that nobody chose
-
-
-@dataclass(frozen=True, slots=True)
-class BusyCompared:
-    """The busy fraction of the counted steps of the kernels windows, by each instrument; None: not told."""
-
-    kernels: float
-    driver: float | None
-    gpm: float | None
-    seconds: float  # of the counted steps
-
-    @property
-    def is_comparable(self) -> bool:
-        """Tell whether the windows are long beside the instruments' samples."""
-        return self.seconds >= COMPARABLE_S
-
-    @property
-    def driver_difference(self) -> float | None:
-        """Return how much more the driver says than the kernels' times."""
-        return None if self.driver is None else self.driver - self.kernels
-
-    @property
-    def gpm_difference(self) -> float | None:
-        """Return how much more GPM says than the kernels' times."""
-        return None if self.gpm is None else self.gpm - self.kernels
-
-    @property
-    def is_apart(self) -> bool:
-        """Tell whether one of them, where comparable, differs from the kernels' times by more than 3 points."""
-        differences = (self.driver_difference, self.gpm_difference)
-        return self.is_comparable and any(abs(each) > APART for each in differences if each is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """By the name of the window. The clocks are told of every window, the rest of clean and kernels windows."""
-
-    driver_busy: Mapping[str, float | None]
-    driver_period_s: float | None  # of the driver's own samples; None: it has none
-    gpm: Mapping[str, Gpm | None]
-    sm_clock: Mapping[str, Clock | None]
-    most_sm_clock_hz: float | None  # the highest the card can
-    memory_clock_hz: Mapping[str, float | None]
-    reasons: Mapping[str, Reasons | None]
-    most_celsius: Mapping[str, float | None]
-    busy: BusyCompared | None  # None: no kernels were told
-
-    def of_most(self, window: str) -> float | None:
-        """Return a window's mean clock as a share of the highest, None where one of them is not known."""
-        clock = self.sm_clock.get(window)
-        return None if clock is None or not self.most_sm_clock_hz else clock.mean_hz / self.most_sm_clock_hz
 
 
 def device(recording: Recording, kernels_busy: float | None) -> Device | None:

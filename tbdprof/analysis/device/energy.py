@@ -6,82 +6,23 @@ samples of power, divided by the units of work in a second.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Floats
 from tbdprof.analysis.device.samples import Bounds, Samples, bounds_of, samples_of
 from tbdprof.analysis.time.time_blocks import ratio_interval
+from tbdprof.facts.arrays import Floats
 from tbdprof.facts.counters import ENERGY, POWER
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.windows import CLEAN
+from tbdprof.results.device import THE_GPU, THE_MODULE, Energy, Power, WindowEnergy
 
 LEAST_SECONDS = 2.0  # a window shorter than this tells no energy
 COVERED = 0.99  # share of a window that samples must reach over
 STEADY_SECONDS = 60.0
 CUT_SECONDS = 5.0
-THE_GPU, THE_MODULE = "the GPU", "the whole module, its CPU and memory included"
 _MODULES = ("GH200", "GB200", "GB300")  # a GPU and a CPU in one; seen on a GH200 (zeus, pull request 172)
-APART = 0.05  # counter and integrated power that differ by more than this deserve a mark
 INSTANT, AVERAGED, MIXED = "of an instant", "averages of the second before", "partly averages of the second before"
-
-
-@dataclass(frozen=True, slots=True)
-class WindowEnergy:
-    """A window's energy, in two ways; None: its samples do not tell it."""
-
-    seconds: float
-    units: float  # of the whole steps in it
-    counter_joules: float | None
-    power_joules: float | None  # power integrated over time
-
-    @property
-    def ratio(self) -> float | None:
-        """Return the counter's energy over that of the integrated power."""
-        if self.counter_joules is None or not self.power_joules:
-            return None
-        return self.counter_joules / self.power_joules
-
-
-@dataclass(frozen=True, slots=True)
-class Power:
-    """The samples of power in the clean windows."""
-
-    mean_watts: float
-    least_watts: float
-    most_watts: float
-    kind: str  # of what the samples are
-    period_s: float | None  # between two, None: there is one
-
-
-@dataclass(frozen=True, slots=True)
-class Energy:
-    """What the clean windows took."""
-
-    windows: tuple[WindowEnergy, ...]  # those long enough
-    source: str | None  # of `joules_per_unit`: "counter" or "power"
-    covers: str | None  # what that is the energy of, None: there is none
-    joules_per_unit: float | None
-    interval: tuple[float, float] | None  # 95 %, from the windows
-    watts: float | None  # the same energy over the time it took
-    power: Power | None
-    joules_per_unit_of_average_power: float | None  # seed 002's
-
-    @property
-    def is_apart(self) -> bool:
-        """Tell whether the counter and the integrated power differ by more than a twentieth."""
-        return self.ratio is not None and abs(self.ratio - 1) > APART
-
-    @property
-    def ratio(self) -> float | None:
-        """Return the counter's energy over that of the integrated power, over the windows that have both."""
-        both = [
-            (each.counter_joules, each.power_joules)
-            for each in self.windows
-            if each.counter_joules is not None and each.power_joules
-        ]
-        return sum(counter for counter, _ in both) / sum(power for _, power in both) if both else None
 
 
 def energy(recording: Recording) -> Energy | None:

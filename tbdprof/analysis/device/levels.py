@@ -7,84 +7,24 @@ counted one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.device.driver import Device
-from tbdprof.analysis.kernels.counted import Counted, CountedKernels, counted
-from tbdprof.analysis.kernels.executions import Kernels, gather
-from tbdprof.analysis.kernels.launches import Key, Launches, by_launch
+from tbdprof.analysis.kernels.counted import counted
+from tbdprof.analysis.kernels.executions import gather
+from tbdprof.analysis.kernels.kernels import Kernels
+from tbdprof.analysis.kernels.launches import Launches, by_launch
 from tbdprof.analysis.timing import Timing
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Peaks
 from tbdprof.facts.windows import COUNTED
+from tbdprof.results.device import Device
+from tbdprof.results.kernels import Counted, CountedKernels, Key
+from tbdprof.results.levels import Agreement, KernelLevels, Levels, Pipes
 
 LONGEST = 20
 PIPE_BOUND = 0.02
 FLOP_BOUND = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Pipes:
-    """Fractions of the time in which kernels ran, None where they were not told."""
-
-    fp32: float | None = None
-    tensor: float | None = None
-    fp32_low: float | None = None  # of the half that takes FP32 alone
-
-
-@dataclass(frozen=True, slots=True)
-class KernelLevels:
-    """The kernels of one name, grid and block at each level."""
-
-    key: Key
-    seconds: float  # per step
-    share: float  # of all kernels' time
-    is_product: bool
-    analytic_flop: float | None  # FLOPs over peak
-    counted_flop: float | None
-    sampled: Pipes
-    counted: Pipes
-
-    @property
-    def flop_difference(self) -> float | None:
-        """Return analytic minus counted FLOPs over peak; None unless it is a product, whose definition is exact."""
-        return _difference(self.analytic_flop, self.counted_flop) if self.is_product else None
-
-    @property
-    def fp32_difference(self) -> float | None:
-        """Return sampled minus counted activity of the FP32 pipe."""
-        return _difference(self.sampled.fp32, self.counted.fp32)
-
-    @property
-    def tensor_difference(self) -> float | None:
-        """Return sampled minus counted activity of the tensor pipe."""
-        return _difference(self.sampled.tensor, self.counted.tensor)
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How many of the longest kernels for which two levels are known have them within a bound."""
-
-    what: str
-    within: int
-    of: int
-    bound: float
-    worst: float  # the largest difference, by size
-
-
-@dataclass(frozen=True, slots=True)
-class Levels:
-    """The longest kernels at each level, and the whole: means over the time of all kernels a level knows."""
-
-    rows: tuple[KernelLevels, ...]
-    agreements: tuple[Agreement, ...]
-    analytic_flop: float | None  # of the model's products over active time
-    counted_flop: float | None  # of all FLOPs over active time
-    sampled: Pipes
-    counted: Pipes
-    device: Pipes  # the driver's own, divided by the time it was busy
 
 
 def judged(
@@ -180,7 +120,3 @@ def _means(rows: Sequence[KernelLevels], of: Callable[[KernelLevels], Pipes]) ->
         return sum(seconds * value for seconds, value in known) / total if total else None
 
     return Pipes(mean("fp32"), mean("tensor"), mean("fp32_low"))
-
-
-def _difference(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one - other

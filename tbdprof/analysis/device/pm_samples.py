@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Floats
 from tbdprof.analysis.device.attribution import Intervals
 from tbdprof.analysis.time.time_blocks import settled
+from tbdprof.facts.arrays import Floats
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import SAMPLE, Table
 from tbdprof.facts.windows import SAMPLED

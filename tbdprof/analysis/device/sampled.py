@@ -7,17 +7,17 @@ upper bound; the half of it that takes FP32 alone gives the lower one (`LITE_PAR
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Floats, Ints
-from tbdprof.analysis.device.attribution import Intervals, Offset, Solution, calibrated, covered, shares, solve
-from tbdprof.analysis.device.levels import Pipes
+from tbdprof.analysis.device.attribution import Intervals, Solution, calibrated, covered, shares, solve
 from tbdprof.analysis.device.pm_samples import PmSamples, pm_samples, told
-from tbdprof.analysis.kernels.executions import Kernels, gather
-from tbdprof.analysis.kernels.launches import Key, Launches, by_launch
+from tbdprof.analysis.kernels.executions import gather
+from tbdprof.analysis.kernels.kernels import Kernels
+from tbdprof.analysis.kernels.launches import Launches, by_launch
+from tbdprof.facts.arrays import Floats, Ints
 from tbdprof.facts.counters import (
     PM_BUSY,
     PM_CLOCK,
@@ -33,10 +33,12 @@ from tbdprof.facts.counters import (
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Phase
 from tbdprof.facts.windows import SAMPLED
+from tbdprof.results.kernels import Key
+from tbdprof.results.levels import Pipes
+from tbdprof.results.sampled import LITE_PART, Estimate, NamedUse, Sampled, SampledKernels, Use
 
 ATTRIBUTED = (PM_FP32, PM_FP32_LITE, PM_TENSOR, PM_DRAM, PM_SM_ACTIVE)
 COURSES = (PM_BUSY, PM_FP32, PM_TENSOR, PM_DRAM)  # in the order in which the clocks' offset is looked for
-LITE_PART = 0.5  # of the FP32 pipe's width, on every chip that tells of its halves (GA102 and later)
 LEAST_SAMPLES = 10
 MOST_ERROR = 0.05  # a use whose standard error is larger is not told
 MOST_GROUPS = 400  # the longest; what is left is one group, and has no use of its own
@@ -45,68 +47,6 @@ NO_KERNELS = (
     "the counters were sampled, but no kernel was recorded beside them: "
     "PM sampling may silence the records of the framework's profiler on this driver"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A fraction of the time, its standard error as the fit tells it, and how far samples are from the fit there."""
-
-    value: float
-    error: float
-    residual: float  # root of the mean square over the samples in which the kernels have a part, by that part
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """How much kernels used of the device while they ran, None what is not told."""
-
-    fp32: Estimate | None = None  # of the whole pipe, integer arithmetic included: an upper bound
-    fp32_low: Estimate | None = None
-    tensor: Estimate | None = None
-    dram: Estimate | None = None
-    sm_active: Estimate | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SampledKernels:
-    """The kernels of one name, grid and block."""
-
-    key: Key
-    calls: float  # per step
-    seconds: float  # per step
-    share: float  # of all kernels' time
-    use: Use
-    samples: int  # in which one of them has a part
-    covered: float  # of their time that is sampled
-    reason: str | None  # why nothing of their use is told
-
-
-@dataclass(frozen=True, slots=True)
-class NamedUse:
-    """The use of the kernels of one name and phase, by those that have one: means over their time."""
-
-    use: Use
-    samples: int
-    covered: float  # share of their time that those are
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """What was sampled; without kernels the whole window's means alone, with the reason."""
-
-    samples: int
-    interval_ns: int
-    lost: int | None
-    residual_ns: float | None  # of the clocks' conversion, as the sampler tells it
-    elapsed: Mapping[str, float]  # means by counter
-    while_busy: Mapping[str, float]  # over the time in which kernels ran, or else the device says it was busy
-    reason: str | None = None
-    busy: float | None = None  # of the sampled time, by kernels
-    offset: Offset | None = None
-    residuals: Mapping[str, float] = field(default_factory=dict)  # of the fit, by counter
-    kernels: tuple[SampledKernels, ...] = ()  # the longest first
-    by_name: Mapping[tuple[str, str], NamedUse] = field(default_factory=dict)  # by name and phase
-    violations: tuple[str, ...] = ()
 
 
 def measure(recording: Recording) -> Sampled | None:

@@ -1,9 +1,5 @@
 """Why nothing of the sampled level is told, or not all of it, and what the driver's own word stands in for."""
 
-from tbdprof.analysis.device.levels import Pipes
-from tbdprof.analysis.device.sampled import Sampled
-from tbdprof.analysis.missing import GPU_ONLY, ONE_BLOCK
-from tbdprof.analysis.time.throughput import Overhead
 from tbdprof.facts.counters import (
     PM_BUSY,
     PM_CLOCK,
@@ -16,6 +12,10 @@ from tbdprof.facts.counters import (
 )
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import SAMPLED
+from tbdprof.results.levels import Pipes
+from tbdprof.results.reasons import GPU_ONLY, ONE_BLOCK
+from tbdprof.results.sampled import Sampled
+from tbdprof.results.time import Overhead
 
 NO_WINDOW = "no sampled window was recorded"
 NO_SAMPLES = "no sample lies within the counted steps of the sampled window"

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Bools, Floats, Ints
 from tbdprof.analysis.time.time_blocks import settled
+from tbdprof.facts.arrays import Bools, Floats, Ints
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.windows import KERNELS, SAMPLED
 

@@ -1,25 +1,17 @@
 """What the instrument that told of a GPU's kernels tells of itself: records lost, and how far its clock may be off."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.missing import GPU_ONLY, NO_WINDOW
 from tbdprof.facts.counters import CLOCK_RESIDUAL, LOST
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import SAMPLE
 from tbdprof.facts.windows import KERNELS
+from tbdprof.results.device import Traced
+from tbdprof.results.reasons import GPU_ONLY, NO_WINDOW
 
 UNTOLD = "no kernel was told in the kernels windows"
-
-
-@dataclass(frozen=True, slots=True)
-class Traced:
-    """Of the kernels windows together."""
-
-    lost: int  # records that the instrument says or shows that it lost
-    residual_ns: float  # the largest
 
 
 def traced(recording: Recording) -> Traced | None:

@@ -11,58 +11,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Floats, Ints
-from tbdprof.analysis.kernels.executions import Kernels
-from tbdprof.analysis.kernels.launches import Key, Launches, by_launch
+from tbdprof.analysis.kernels.kernels import Kernels
+from tbdprof.analysis.kernels.launches import Launches, by_launch
 from tbdprof.analysis.kernels.matching import matched
 from tbdprof.facts import counters
+from tbdprof.facts.arrays import Floats, Ints
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Peaks, Strings
 from tbdprof.facts.windows import COUNTED
+from tbdprof.results.kernels import Counted, CountedKernels, Key
 
 MOST = 1.001  # the tool rounds percentages; a count above 1 is an error
 AT_REST = 0.0005  # of a pipe's time; the tool rounds to 0.0001
 _TENSOR_OPS = counters.counted_tensor_ops("")
-
-
-@dataclass(frozen=True, slots=True)
-class CountedKernels:
-    """The kernels of one name, grid and block; FLOPs and bytes are per step, None where they were not told."""
-
-    key: Key
-    calls: float
-    seconds: float  # in the kernels windows
-    share: float  # of all kernels' time
-    launches: int  # counted ones that are theirs
-    fp32_flops: float | None
-    tensor_flops: Mapping[str, float]  # by the type of the operands
-    dram_bytes: float | None
-    fp32_pipe: float | None
-    tensor_pipe: float | None
-    fp32_utilization: float | None
-    tensor_utilization: float | None
-    flop_utilization: float | None  # both; None where tensor cores worked in a type that was not counted
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """The counted step: its totals, and what of them is known of each kernel, the longest first."""
-
-    launches: int
-    fp32_flops: float | None
-    tensor_flops: Mapping[str, float]
-    dram_bytes: float | None
-    analytic_flops: (
-        float | None
-    )  # per step of the kernels windows, per-element counts included; None: no kernel has any
-    fp32_utilization: float | None  # over active time
-    tensor_utilization: float | None
-    flop_utilization: float | None
-    kernels: tuple[CountedKernels, ...]
-    unmatched: tuple[Key, ...]  # kernels of the run nobody counted, the longest first
-    unmatched_share: float  # of all kernels' time
-    left_over: int  # counted launches that are of no kernel of the run
-    violations: tuple[str, ...]  # what cannot be
 
 
 @dataclass(frozen=True, slots=True)

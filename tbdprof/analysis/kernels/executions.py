@@ -10,19 +10,18 @@ the first block settles and is left out.
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tbdprof.analysis.arrays import Bools, Floats, Ints
 from tbdprof.analysis.kernels.flops import count
+from tbdprof.analysis.kernels.kernels import PRODUCTS, Codes, Kernels
 from tbdprof.analysis.kernels.places import Places, of_device, of_operators
 from tbdprof.analysis.kernels.places import Texts as Texts
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.analysis.time.consumption import totals
 from tbdprof.analysis.time.time_blocks import settled
+from tbdprof.facts.arrays import Bools, Floats
 from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.counters import SYNCHRONIZING
 from tbdprof.facts.recording import Recording, Window
@@ -30,64 +29,8 @@ from tbdprof.facts.records import Operation, Phase, SpanKind, Strings, Table
 from tbdprof.facts.windows import KERNELS
 from tbdprof.facts.work import parse
 
-Codes = NDArray[np.uint8]
 DOING_NOTHING = (Operation.BOOKKEEPING, Operation.COPY, Operation.CAST)  # of what an operator around it computes
 _WITHIN = re.compile(r"[DA](to|2)[DA]\b")  # "Memcpy DtoD (Device -> Device)", "MemcpyD2D"; A: an array
-PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL, Operation.ATTENTION, Operation.RECURRENT)
-
-
-@dataclass(frozen=True, slots=True)
-class Kernels:
-    """One entry a kernel of the counted steps, ordered by start."""
-
-    strings: Strings
-    device: str
-    name: Texts  # text index: the kernel's, on the CPU the operator's
-    operator: Texts  # text index of the outermost operator around it, itself included; -1: none
-    layer: Texts  # text index, -1: in no layer
-    phase: Codes
-    operation: Codes
-    grid: Texts  # text index of the launch's geometry, -1: not told
-    block: Texts
-    thread_or_stream: Ints
-    start_ns: Ints
-    end_ns: Ints
-    own_ns: Ints  # on the CPU without the operators inside it; on a GPU end - start
-    step: NDArray[np.int32]  # place among the counted steps
-    crosses: Bools  # copies from the device or to it, communication's left out
-    flops: Floats  # its share of its work's FLOPs, per-element counts and recomputation included; nan: no count
-    model_flops: Floats  # its share of forward's and backward's products, without what is recomputed; else 0
-    moved_bytes: Floats  # nan: not told
-    precision: Texts  # text index, -1: not told
-    of_product: Bools  # its work is a product, which tensor cores can do
-    units: float  # of work, in the counted steps
-    other_units: Mapping[str, float]  # by name
-    step_start_ns: Ints
-    step_ns: Ints
-    data_start_ns: Ints  # when the framework's own data loader was asked, and when it answered
-    data_end_ns: Ints
-    wait_start_ns: Ints  # of the host's calls that wait for the device; none: not told
-    wait_end_ns: Ints
-
-    def __len__(self) -> int:
-        """Return how many kernels there are."""
-        return len(self.start_ns)
-
-    @property
-    def steps(self) -> int:
-        """Return how many steps count."""
-        return len(self.step_ns)
-
-    @property
-    def has_products(self) -> Bools:
-        """Tell which kernels compute products that were counted."""
-        counted: Bools = np.isin(self.operation, PRODUCTS) & np.isfinite(self.flops)
-        return counted
-
-    def share(self, chosen: Bools) -> float:
-        """Return the chosen kernels' share of all kernels' own time, 0 where there is no time."""
-        total = int(self.own_ns.sum())
-        return float(self.own_ns[chosen].sum() / total) if total else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,40 +5,14 @@ at which a device's peaks meet, memory bounds what can be reached, above it arit
 operand and result has, each once; caches and repeated reading are not seen.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from tbdprof.analysis.arrays import Ints
-from tbdprof.analysis.kernels.executions import Kernels, Texts
+from tbdprof.analysis.kernels.executions import Texts
+from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.kernels.sums import Sums, ratio, sums
+from tbdprof.facts.arrays import Ints
 from tbdprof.facts.records import Operation, Peaks, Phase
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The kernels of one name in one phase; what is not known of any of them is None.
-
-    Where only some of its kernels have a count, utilization and rates are over those.
-    """
-
-    name: str
-    operator: str  # the outermost operator around most of their time, "" for none
-    operation: str
-    phase: str
-    layers: tuple[str, ...]  # longest first, without what is in no layer
-    calls: float  # per step
-    seconds: float  # per step, own time
-    share: float  # of all kernels' own time
-    utilization: float | None
-    flops: float | None  # per step, per-element counts included
-    moved_bytes: float | None  # per step
-    precision: str | None
-    of_product: bool  # most of its time computes products, which tensor cores can do
-    intensity: float | None  # FLOP a byte
-    flops_per_s: float | None
-    bytes_per_s: float | None
-    limit: str | None  # "compute" or "memory"
+from tbdprof.results.kernels import Group
 
 
 def groups(kernels: Kernels, peaks: Peaks | None) -> tuple[Group, ...]:

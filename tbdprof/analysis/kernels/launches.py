@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.analysis.arrays import Floats, Ints
-from tbdprof.analysis.kernels.executions import PRODUCTS, Kernels, Texts
+from tbdprof.analysis.kernels.executions import Texts
+from tbdprof.analysis.kernels.kernels import PRODUCTS, Kernels
+from tbdprof.facts.arrays import Floats, Ints
 from tbdprof.facts.records import Operation
-
-Key = tuple[str, str, str]  # name, grid and block as they were told
+from tbdprof.results.kernels import Key
 
 
 @dataclass(frozen=True, slots=True)

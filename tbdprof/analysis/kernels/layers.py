@@ -1,34 +1,14 @@
 """Time, FLOPs and utilization by layer; the layers' own times add up to those of all kernels."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from tbdprof.analysis.arrays import Bools, Floats, Ints
-from tbdprof.analysis.kernels.executions import Kernels
+from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.kernels.sums import ratio, sums
+from tbdprof.facts.arrays import Bools, Floats, Ints
 from tbdprof.facts.records import Peaks, Phase
+from tbdprof.results.kernels import LayerTime
 
 BACKWARD = (Phase.BACKWARD, Phase.RECOMPUTE)
-
-
-@dataclass(frozen=True, slots=True)
-class LayerTime:
-    """What a layer takes; None as its name stands for what runs in no layer, "" for the model itself."""
-
-    layer: str | None
-    forward_seconds: float  # per step, kernels' own times
-    backward_seconds: float  # recomputation among it
-    other_seconds: float
-    share: float  # of all own time
-    flops: float | None  # per step, per-element counts included; None: nothing in it has a count
-    utilization: float | None  # of the kernels that have a count
-    calls: float  # kernels per step
-
-    @property
-    def seconds(self) -> float:
-        """Return the own times together, per step."""
-        return self.forward_seconds + self.backward_seconds + self.other_seconds
 
 
 def layers(kernels: Kernels, peaks: Peaks | None) -> tuple[LayerTime, ...]:

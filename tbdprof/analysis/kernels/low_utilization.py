@@ -1,24 +1,13 @@
 """The kernels to look at first: long ones whose utilization is below the average (tables V and VI of seed 003)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.kernels.executions import Kernels
-from tbdprof.analysis.kernels.groups import Group
+from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.kernels.sums import sums
 from tbdprof.facts.records import Peaks
-
-
-@dataclass(frozen=True, slots=True)
-class LowUtilization:
-    """Kernels below the average, the longest first, and apart those without a count."""
-
-    average: float  # over the time of the kernels that have a count
-    covered: float  # share of all kernels' own time they have
-    rows: tuple[Group, ...]
-    uncounted: tuple[Group, ...]  # the longest first: they may be among the worst
+from tbdprof.results.kernels import Group, LowUtilization
 
 
 def low_utilization(kernels: Kernels, found: Sequence[Group], peaks: Peaks | None) -> LowUtilization | None:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Ints
 from tbdprof.analysis.kernels.kernel_names import bare, canonical
-from tbdprof.analysis.kernels.launches import Key
+from tbdprof.facts.arrays import Ints
+from tbdprof.results.kernels import Key
 
 Spelling = Callable[[str], str]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.analysis.arrays import Bools, Floats, Ints
 from tbdprof.analysis.spans import SpanTree
+from tbdprof.facts.arrays import Bools, Floats, Ints
 from tbdprof.facts.records import KernelKind, SpanKind, Table
 
 Texts = NDArray[np.int32]

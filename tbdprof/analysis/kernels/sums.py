@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Bools, Floats, Ints
-from tbdprof.analysis.kernels.executions import Kernels
+from tbdprof.analysis.kernels.kernels import Kernels
+from tbdprof.facts.arrays import Bools, Floats, Ints
 from tbdprof.facts.records import Peaks
 
 

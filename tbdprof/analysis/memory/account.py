@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Bools, Ints
 from tbdprof.analysis.memory.blocks import (
     NEVER,
     Blocks,
@@ -20,6 +19,7 @@ from tbdprof.analysis.memory.blocks import (
 from tbdprof.analysis.memory.roles import Owned, Roles, classify, owned
 from tbdprof.analysis.memory.turns import turns
 from tbdprof.analysis.spans import SpanTree
+from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import AllocationKind, Role, SpanKind, Strings, Table
 from tbdprof.facts.windows import MEMORY

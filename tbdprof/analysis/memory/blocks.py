@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.analysis.arrays import Bools, Ints
+from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.records import AllocationKind, Table
 
 BEFORE = -1  # sequence of what was there when the window began

@@ -12,57 +12,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Bools, Ints
 from tbdprof.analysis.memory import identities
 from tbdprof.analysis.memory.account import Account, account, has_events, of_device
-from tbdprof.analysis.memory.holdings import TOP, Holding, by_layer, holdings
-from tbdprof.analysis.memory.roles import CATEGORIES
+from tbdprof.analysis.memory.holdings import TOP, by_layer, holdings
+from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Phase, Role, SpanKind
 from tbdprof.facts.windows import MEMORY
+from tbdprof.results.memory import CATEGORIES, Memory, Timeline
 
 TIMELINE_POINTS = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """Bytes of each category after each of some events (the largest of every stretch is among them)."""
-
-    steps: int
-    time_ns: Ints
-    categories: Mapping[str, Ints]
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Memory of one device over the steps of the memory windows that count."""
-
-    device: str
-    events: int
-    steps: int
-    allocator_peak_bytes: int  # reported blocks, rounding and workers' scratch, at their own peak
-    independent_peak_bytes: int | None  # the framework's own total, at its peak
-    roles_at_peak: Mapping[Role, int]
-    rounding_at_peak_bytes: int | None
-    roles_max: Mapping[Role, int]
-    category_max: Mapping[str, int]
-    rounding_max_bytes: int | None
-    at_optimizer_step: Mapping[Role, int] | None
-    top_at_peak: tuple[Holding, ...]
-    by_layer: tuple[tuple[str | None, int], ...]
-    timeline: Timeline
-    violations: tuple[str, ...]
-    mismatches: int
-    outside_allocator_bytes: int  # owned, but in memory the allocator never gave (numpy's); the most at a time
-
-    @property
-    def peak_bytes(self) -> int:
-        """Return what the breakdown adds up to: the framework's own total, where it keeps none the allocator's peak."""
-        return self.allocator_peak_bytes if self.independent_peak_bytes is None else self.independent_peak_bytes
-
-    def category_at_peak(self, category: str) -> int:
-        """Return the bytes of a category at the peak."""
-        return sum(self.roles_at_peak[role] for role in CATEGORIES[category])
 
 
 def measure(recording: Recording) -> Memory | None:

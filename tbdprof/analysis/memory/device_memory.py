@@ -7,13 +7,9 @@ time; what is left over is unexplained, and below 0 where the layers say more th
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.memory.breakdown import Memory
-from tbdprof.analysis.memory.roles import CATEGORIES
-from tbdprof.analysis.missing import GPU_ONLY
 from tbdprof.facts.counters import (
     ALLOCATOR_ALLOCATED,
     ALLOCATOR_FRAGMENTS,
@@ -27,9 +23,10 @@ from tbdprof.facts.counters import (
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run, Table
 from tbdprof.facts.windows import MEMORY
+from tbdprof.results.memory import CATEGORIES, DeviceMemory, Layer, Memory
+from tbdprof.results.reasons import GPU_ONLY
 
 BENEATH = ("memory.allocator_cache", "memory.driver_context", "memory.libraries", "memory.other_processes")
-AGREES = 0.02  # of what is in use
 NOT_SAMPLED = "the driver's account of the device was not sampled in a memory window"
 NOT_RESERVED = "the framework does not tell what its allocator reserves"
 NOT_POOLED = "the framework does not tell of pools for captured graphs"
@@ -39,46 +36,6 @@ APART = "measured: a process that only makes one"
 BY_PROCESS = "the driver's figure of this process without the allocator's"
 BY_GROWTH = "what came into use since before the run without the allocator's, if no other process came or grew"
 NOT_HERE = "neither what this process uses nor what was in use before it is told, or not what the allocator reserves"
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """A part of the device's memory, and where its size is from."""
-
-    name: str
-    size_bytes: int
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceMemory:
-    """The device's memory at the end of the memory window's last step, with the categories of the peak before."""
-
-    device: str
-    total_bytes: int | None
-    used_bytes: int | None  # as the driver tells it, without what it keeps for itself where that is told apart
-    layers: tuple[Layer, ...]  # from the bottom
-    unexplained_bytes: int | None  # what is used beyond the layers
-    allocator_cache_bytes: int | None  # reserved and not in use at the peak
-    cache_at_end_bytes: int | None  # at the end of the last step, when most is free
-    fragments_bytes: int | None  # of that, what cannot be given back: it is in one piece with what is in use
-    private_bytes: int | None  # reserved for captured graphs and other pools of their own
-    context_bytes: int | None
-    libraries_bytes: int | None
-    others_bytes: int | None
-    beneath: Layer | None = None  # context and libraries as measured in this process, which loads more code as it runs
-
-    @property
-    def explained(self) -> float | None:
-        """Return the sum of the layers over what is used; None where that is not told."""
-        return None if not self.used_bytes else sum(layer.size_bytes for layer in self.layers) / self.used_bytes
-
-    @property
-    def agrees(self) -> bool | None:
-        """Tell whether the layers explain what is used but for 2 %; None where that is not told."""
-        if not self.used_bytes or self.unexplained_bytes is None:
-            return None
-        return abs(self.unexplained_bytes) <= AGREES * self.used_bytes
 
 
 def measure(recording: Recording, memory: Memory | None) -> DeviceMemory | None:

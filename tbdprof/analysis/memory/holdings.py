@@ -2,26 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tbdprof.analysis.memory.account import Account
 from tbdprof.facts.records import Role, SpanKind
+from tbdprof.results.memory import Holding
 
 TOP = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """A block that was live at the peak. What is not known is None."""
-
-    name: str | None
-    role: Role
-    layer: str | None
-    operator: str | None
-    shape: str | None
-    size_bytes: int
 
 
 def holdings(worked: Account, row: int) -> list[Holding]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Bools, Ints
 from tbdprof.analysis.memory.blocks import Blocks
+from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import AllocationKind, Optimizer, Parameter, Role
 

@@ -8,22 +8,22 @@ maps for the most part, is told as one sum: nothing recorded says what it was fo
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from tbdprof.analysis.memory.account import Account, account, has_events, of_device
 from tbdprof.analysis.memory.blocks import lifetimes
 from tbdprof.analysis.memory.identities import state_arrays
-from tbdprof.analysis.memory.roles import CATEGORIES, owned
-from tbdprof.analysis.missing import GPU_ONLY, NOT_OUT_OF_MEMORY
+from tbdprof.analysis.memory.roles import owned
 from tbdprof.facts.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALLOCATOR_RESERVED, DEVICE_FREE
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Parameter, Run
 from tbdprof.facts.windows import MEMORY, OUT_OF_MEMORY
+from tbdprof.results.memory import CATEGORIES, ESTIMATED, TRIED, PostMortem
+from tbdprof.results.reasons import GPU_ONLY, NOT_OUT_OF_MEMORY
 
 FIXED = ("weights", "weight_gradients", "dynamic")  # whatever the batch
-TRIED, ESTIMATED = "tried", "estimated"
 NOT_SAID = "the allocator does not say how much there is"
 NO_BATCH = "the loop did not tell how many samples a step has"
 NONE_FITS = "no batch that was tried fits"
@@ -38,39 +38,6 @@ _OF_HOST = re.compile(r"DefaultCPUAllocator|device:CPU:\d+ by allocator")  # PyT
 _ALLOCATED = re.compile(r"of the allocated memory (\d+(?:\.\d+)?) (\w+) is allocated by PyTorch", re.I)
 _HALF_A_DIGIT = "0.005"  # of what is told to two decimals
 _ITEM_BYTES = {"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1, "bool": 1}
-
-
-@dataclass(frozen=True, slots=True)
-class PostMortem:
-    """What is known of the end of a run that ended out of memory; what is not is None."""
-
-    said: str  # by the allocator
-    asked_bytes: int | None
-    live: Mapping[str, int] | None  # by category
-    others_bytes: int | None  # feature maps and others, not told apart
-    told_apart: bool  # the memory window was open
-    live_bytes: int | None
-    capacity_bytes: int | None  # of the device, as the allocator said
-    free_bytes: int | None  # what the device could still give
-    cache_bytes: int | None  # reserved by the allocator and not in use
-    fragments_bytes: int | None  # of that, what cannot be given back
-    batch_size: int | None
-    fitting_batch: int | None
-    found_by: str | None  # TRIED, or ESTIMATED by proportion from what was live
-    peaks: Mapping[int, int]  # what each batch took that was tried and fits
-    room_bytes: int | None  # what was there for them
-
-    @property
-    def releasable_bytes(self) -> int | None:
-        """Return what of the allocator's cache could be given back to the device."""
-        if self.cache_bytes is None or self.fragments_bytes is None:
-            return None
-        return max(0, self.cache_bytes - self.fragments_bytes)
-
-    @property
-    def is_fragmented(self) -> bool:
-        """Tell whether as much as was asked for was there, in pieces."""
-        return self.asked_bytes is not None and (self.fragments_bytes or 0) >= self.asked_bytes
 
 
 def examine(recording: Recording) -> PostMortem | None:

@@ -26,28 +26,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.analysis.arrays import Bools, Ints
 from tbdprof.analysis.memory.blocks import BEFORE, Blocks
 from tbdprof.analysis.memory.turns import NO_TURNS, Turns
 from tbdprof.analysis.spans import SpanTree
+from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.records import Operation, Phase, Role, SpanKind, Table
 
 Roles = NDArray[np.uint8]
 
-CATEGORIES: dict[str, tuple[Role, ...]] = {
-    "weights": (Role.WEIGHT, Role.BUFFER, Role.CAST),
-    "weight_gradients": (Role.GRADIENT,),
-    "feature_maps": (
-        Role.FEATURE_MAP,
-        Role.GRADIENT_MAP,
-        Role.RECOMPUTED,
-        Role.INPUT,
-        Role.PLANNED,
-    ),
-    "workspace": (Role.WORKSPACE, Role.TEMPORARY, Role.COMPILED),
-    "dynamic": (Role.OPTIMIZER_STATE, Role.DYNAMIC),
-    "unknown": (Role.UNKNOWN,),
-}
 
 # Where several owners name one block, the later in this order wins: a tied or aliased storage counts once.
 PRECEDENCE = (

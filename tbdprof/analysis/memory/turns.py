@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Bools, Ints
 from tbdprof.analysis.spans import SpanTree
+from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.records import Phase, SpanKind
 
 

@@ -1,7 +1,6 @@
 """What steps consumed beside the run's own units: other units, padding, and the lengths of their sequences."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,16 +9,7 @@ from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Strings, Table
 from tbdprof.facts.windows import CLEAN, MEMORY
-
-
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """The longest sequences of steps, padding included, of one kind: source, target, frames."""
-
-    name: str
-    in_memory_window: tuple[float, ...]  # each length once, ascending
-    shortest: float  # of all steps of the run
-    longest: float
+from tbdprof.results.time import Lengths
 
 
 def totals(window: Window, strings: Strings, kind: StepCountKind, steps: Table | None = None) -> dict[str, float]:

@@ -1,55 +1,13 @@
 """Where the time of a step goes: a partition of its wall time by phase, and why the device idles (DESIGN section 6)."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from tbdprof.analysis.kernels.executions import Kernels
+from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.time.timeline import DATA, PHASES, Timeline
 from tbdprof.facts.records import Operation
+from tbdprof.results.time import Idle, PhaseTime, StepTime
 
 NS = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseTime:
-    """A phase's part of a step; the phases of a step add up to it."""
-
-    name: str
-    seconds: float  # per step
-    busy_seconds: float  # per step, of these with at least one kernel running
-    share: float  # of the step
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """Why the device does not work, as shares of the step. What is not told is None.
-
-    `total` is the time in which no kernel runs. `data_wait` is what of it is spent before forward, and the time in the
-    framework's own data loader, operators of the loader included; `synchronization` is the rest of `total` in which the
-    host is in a call that waits for the device; `launching` is what is left of it then: Python, dispatch.
-    """
-
-    total: float
-    data_wait: float
-    launching: float
-    synchronization: float | None
-    copies: float | None  # between host and device while nothing else runs
-    communication: float | None  # while nothing else runs
-
-
-@dataclass(frozen=True, slots=True)
-class StepTime:
-    """Where the time of a step goes."""
-
-    step_seconds: float
-    phases: tuple[PhaseTime, ...]
-    idle: Idle
-    covered: float  # kernels' own times over the wall time; above 1 where threads or streams work at once
-    busy: float  # share of the wall time in which at least one kernel runs
-    told_twice: float  # kernels' own times on one thread or stream beyond the time it was busy, over the wall time
-    kernels: float  # a step; on a CPU operators, those that only keep books left out
-    kernel_seconds: float | None  # of one on average, None: there is none
 
 
 def step_time(kernels: Kernels, course: Timeline) -> StepTime:

@@ -4,83 +4,20 @@ Throughput is seed 003's: units of work (its section III-D-3 counts samples, for
 time, from the clean windows alone, with a bootstrap interval over their blocks.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Floats
 from tbdprof.analysis.time.consumption import counted_in, padding_shares, totals
 from tbdprof.analysis.time.time_blocks import mean_ratio_interval, of_steps, of_windows, ratio_interval
+from tbdprof.facts.arrays import Floats
 from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.counters import DATA_WAIT, MACHINE_CPU, PROCESS_CPU
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import Run
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
+from tbdprof.results.time import CpuUtilization, OtherUnit, Overhead, Rate, Throughput
 
-WIDE = 2.0  # an interval whose ends are further apart than this factor tells nothing
 DRIFT = 0.05  # clean windows whose intervals are apart and whose rates differ by more than this disagree
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """Units of work per second and their 95 % interval."""
-
-    per_s: float
-    interval: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True)
-class OtherUnit:
-    """The throughput in another unit than the run's own."""
-
-    unit: str
-    rate: Rate
-
-
-@dataclass(frozen=True, slots=True)
-class Throughput:
-    """The rate over all clean windows, and of each; drifted when they disagree (None: fewer than two to compare)."""
-
-    rate: Rate
-    unit: str
-    step_seconds: float
-    windows: tuple[Rate, ...]
-    drifted: bool | None
-    others: tuple[OtherUnit, ...] = ()
-    padding: Mapping[str, float] = field(default_factory=dict)  # share of what was computed, by unit
-
-    def samples_per_unit(self, run: Run) -> float | None:
-        """Return how many samples a unit stands for, None: something else was counted and no batch size is known."""
-        if self.unit in ("samples", run.sample_unit):
-            return 1.0
-        for other in self.others:
-            if other.unit == run.sample_unit:
-                return other.rate.per_s / self.rate.per_s if self.rate.per_s else None
-        return None if run.batch_size is None else run.batch_size / (self.rate.per_s * self.step_seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class Overhead:
-    """A window's time per step over that of its clean neighbours."""
-
-    ratio: float
-    interval: tuple[float, float] | None
-
-    @property
-    def is_wide(self) -> bool:
-        """Tell whether the interval is too wide to tell anything."""
-        return self.interval is not None and self.interval[1] > WIDE * self.interval[0]
-
-
-@dataclass(frozen=True, slots=True)
-class CpuUtilization:
-    """Equation 3 of seed 003 as fractions: this process of the cores it may use, all else of those it may run on."""
-
-    process: float
-    others: float
-    cores: float  # affinity and quota
-    affinity_cores: float  # without the quota
 
 
 def throughput(recording: Recording) -> Throughput | None:

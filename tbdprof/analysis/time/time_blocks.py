@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Floats
+from tbdprof.facts.arrays import Floats
 from tbdprof.facts.recording import Window
 from tbdprof.facts.records import Table
 

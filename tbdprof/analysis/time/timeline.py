@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.analysis.arrays import Bools, Ints
-from tbdprof.analysis.kernels.executions import Kernels
+from tbdprof.analysis.kernels.kernels import Kernels
+from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.records import Operation, Phase
 
 PHASES = ("data", "forward", "backward", "recompute", "update", "other")

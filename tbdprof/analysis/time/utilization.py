@@ -8,55 +8,16 @@ A GPU's peak holds at its highest clock. Where the clock was sampled in the kern
 at that clock is told beside it: of what the device could have done at the speed it really ran.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
-from tbdprof.analysis.kernels.executions import Kernels
-from tbdprof.analysis.time.step_time import StepTime
-from tbdprof.analysis.time.throughput import Throughput
+from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.facts.records import Run
+from tbdprof.results.kernels import ANALYTIC, AtClock, Flop, Utilization
+from tbdprof.results.time import StepTime, Throughput
 
 FP32 = "fp32"
-ANALYTIC = "analytic"  # the level of figures worked out from the operators' definitions
-
-
-@dataclass(frozen=True, slots=True)
-class AtClock:
-    """The same FLOPs over what the device could have done at the clock that was measured."""
-
-    value: float
-    clock_hz: float  # the mean over the kernels windows
-    peak_clock_hz: float  # the one the peak holds for
-
-
-@dataclass(frozen=True, slots=True)
-class Flop:
-    """FLOPs over what the device could have done while it was active."""
-
-    value: float | None
-    level: str  # "analytic": from the operators' definitions
-    precision: str
-    coverage: float  # share of the kernels' time whose kernels have products that were counted
-    peak_flops_per_s: float
-    peak_source: str
-    bound: float | None  # the speed-up a value of 1 would bring
-    at_clock: AtClock | None = None  # None: the peak was measured, or the clock was not
-
-
-@dataclass(frozen=True, slots=True)
-class Utilization:
-    """How busy the device is, and how well it is used while it is."""
-
-    busy: float | None  # busy time a step in the kernels windows over the time of a step in the clean ones
-    busy_in_window: float
-    flop: Flop | None  # in the precision of most of the run's products
-    fp32: Flop | None  # None unless that is FP32
-    flops_per_sample: float | None  # of the model's products, forward and backward
-    flops_per_step: float
-    precision: str | None = None  # of most of the model's products; without any the run's, as it was told
-    flops_per_unit: Mapping[str, float] = field(default_factory=dict)  # by each unit that was counted
 
 
 def utilization(kernels: Kernels, spent: StepTime, throughput: Throughput | None, run: Run) -> Utilization:

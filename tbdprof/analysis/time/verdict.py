@@ -14,16 +14,16 @@ Every instant of a step has one share:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.arrays import Bools
-from tbdprof.analysis.kernels.executions import PRODUCTS, Kernels
 from tbdprof.analysis.kernels.groups import ridge
+from tbdprof.analysis.kernels.kernels import PRODUCTS, Kernels
 from tbdprof.analysis.kernels.sums import by_precision
 from tbdprof.analysis.time.timeline import DATA, PHASES, Timeline
+from tbdprof.facts.arrays import Bools
 from tbdprof.facts.records import Operation, Peaks, Phase
+from tbdprof.results.time import Verdict
 
 # A kernel shorter than this is bound by its launch. A GPU takes some 5 µs to be asked for one; an operator on the CPU
 # that has nothing to do takes 2 to 13 µs under torch's profiler (tried), so at this length half of it is not the work.
@@ -71,17 +71,6 @@ ADVICE = {
     "uncounted": ("see which they are: tbdprof kernels FILE",),
     "other": ("do metrics, logging, saving and other models less often, or beside the training",),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What bounds the run. `shares` add up to 1: of the step, by what each instant of it went to."""
-
-    bound_by: str
-    share: float
-    sentence: str
-    advice: tuple[str, ...]
-    shares: Mapping[str, float]
 
 
 def verdict(kernels: Kernels, course: Timeline, peaks: Peaks | None, starved: float | None = None) -> Verdict:

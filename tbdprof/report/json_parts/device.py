@@ -3,9 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tbdprof.analysis.device.driver import BusyCompared, Clock, Device, Gpm, Reasons
-from tbdprof.analysis.device.energy import Energy, Power
-from tbdprof.analysis.summary import Summary
+from tbdprof.results.device import (
+    BusyCompared,
+    Clock,
+    Device,
+    Energy,
+    Gpm,
+    Power,
+    Reasons,
+)
+from tbdprof.results.summary import Summary
 
 GPM = ("busy", "sm_active", "sm_occupancy", "fp32", "fp32_while_busy", "tensor", "dram")
 BUSY = ("kernels", "driver", "driver_difference", "gpm", "gpm_difference", "seconds")

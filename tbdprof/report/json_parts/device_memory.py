@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from tbdprof.analysis.memory.device_memory import DeviceMemory
-from tbdprof.analysis.memory.post_mortem import PostMortem
+from tbdprof.results.memory import DeviceMemory, PostMortem
 
 Json = dict[str, Any]
 

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from tbdprof.analysis.device.levels import Agreement, KernelLevels, Levels, Pipes
-from tbdprof.analysis.kernels.counted import Counted, CountedKernels
-from tbdprof.analysis.kernels.launches import Key
+from tbdprof.results.kernels import Counted, CountedKernels, Key
+from tbdprof.results.levels import Agreement, KernelLevels, Levels, Pipes
 
 Json = dict[str, Any]
 

@@ -4,10 +4,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from tbdprof.analysis.device.levels import Pipes
-from tbdprof.analysis.device.sampled import LITE_PART, Estimate, Sampled, SampledKernels, Use
 from tbdprof.analysis.device.sampled_missing import ELAPSED, WHILE_BUSY, told
 from tbdprof.facts.counters import PM_FP32_LITE
+from tbdprof.results.levels import Pipes
+from tbdprof.results.sampled import (
+    LITE_PART,
+    Estimate,
+    Sampled,
+    SampledKernels,
+    Use,
+)
 
 Json = dict[str, Any]
 

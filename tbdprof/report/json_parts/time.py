@@ -4,18 +4,13 @@ from dataclasses import asdict
 from typing import Any
 
 from tbdprof.analysis.device.levels import of_device
-from tbdprof.analysis.device.traced import Traced
-from tbdprof.analysis.kernels.groups import Group
-from tbdprof.analysis.kernels.layers import LayerTime
-from tbdprof.analysis.kernels.low_utilization import LowUtilization
-from tbdprof.analysis.summary import Summary
-from tbdprof.analysis.time.step_time import StepTime
-from tbdprof.analysis.time.throughput import CpuUtilization
-from tbdprof.analysis.time.utilization import Flop
-from tbdprof.analysis.time.verdict import Verdict
 from tbdprof.facts.records import Peaks
 from tbdprof.report.json_parts import sampled
 from tbdprof.report.terminal_parts.kernel_tables import headroom, peak_of
+from tbdprof.results.device import Traced
+from tbdprof.results.kernels import Flop, Group, LayerTime, LowUtilization
+from tbdprof.results.summary import Summary
+from tbdprof.results.time import CpuUtilization, StepTime, Verdict
 
 IDLE = ("total", "data_wait", "launching", "synchronization", "copies", "communication")
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from tbdprof.analysis.summary import Summary
-from tbdprof.analysis.time.throughput import Overhead
 from tbdprof.facts.units import percent_text
 from tbdprof.facts.windows import WARMUP
 from tbdprof.report.terminal_parts.overview import unmeasured
 from tbdprof.report.terminal_parts.tables import sheet
+from tbdprof.results.summary import Summary
+from tbdprof.results.time import Overhead
 
 SETTLED = {True: "settled after", False: "NEVER SETTLED after", None: "not judged:"}
 

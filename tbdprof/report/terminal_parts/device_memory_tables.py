@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tbdprof.analysis.memory.device_memory import AGREES, DeviceMemory, Layer
-from tbdprof.analysis.memory.post_mortem import TRIED, PostMortem
-from tbdprof.analysis.summary import Summary
 from tbdprof.facts.units import bytes_text, percent_text
 from tbdprof.report.terminal_parts.tables import Column, plain, sheet, title_of
+from tbdprof.results.memory import AGREES, TRIED, DeviceMemory, Layer, PostMortem
+from tbdprof.results.summary import Summary
 
 LAYERS = (Column("layer", "word"), Column("size"), Column("of the device"), Column("source", "text"))
 LIVE = (Column("live", "word"), Column("size"), Column("share"))

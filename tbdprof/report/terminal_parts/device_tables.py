@@ -5,11 +5,19 @@ from collections.abc import Iterator, Mapping
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tbdprof.analysis.device.driver import APART, COMPARABLE_S, BusyCompared, Clock, Device, Gpm
-from tbdprof.analysis.device.energy import THE_MODULE, Energy
-from tbdprof.analysis.summary import Summary
 from tbdprof.facts.units import percent_text
 from tbdprof.report.terminal_parts.tables import LEAST_SHOWN, sheet, title_of
+from tbdprof.results.device import (
+    BUSY_APART,
+    COMPARABLE_S,
+    THE_MODULE,
+    BusyCompared,
+    Clock,
+    Device,
+    Energy,
+    Gpm,
+)
+from tbdprof.results.summary import Summary
 
 WARM = "yellow"
 
@@ -111,7 +119,7 @@ def _busy(busy: BusyCompared) -> Text | None:
         return Text(f"{line}: too short to compare, it takes {COMPARABLE_S:.0f} s of kernels windows")
     if not busy.is_apart:
         return Text(line)
-    return Text(f"{line}\n! they differ by more than {100 * APART:.0f} points", style=WARM)
+    return Text(f"{line}\n! they differ by more than {100 * BUSY_APART:.0f} points", style=WARM)
 
 
 def _gpm(gpm: Gpm) -> str:

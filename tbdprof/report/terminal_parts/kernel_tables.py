@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from tbdprof.analysis.device.sampled import NamedUse
-from tbdprof.analysis.kernels.groups import Group
-from tbdprof.analysis.kernels.low_utilization import LowUtilization
-from tbdprof.analysis.summary import Summary
 from tbdprof.facts.records import Peaks
 from tbdprof.facts.units import decimal_text, percent_text, times_text
 from tbdprof.report.terminal_parts.sampled_text import cells as sampled_cells
 from tbdprof.report.terminal_parts.tables import LEAST_SHOWN, Column, filled, layer_text, rest_text, utilization_text
+from tbdprof.results.kernels import Group, LowUtilization
+from tbdprof.results.sampled import NamedUse
+from tbdprof.results.summary import Summary
 
 Uses = Mapping[tuple[str, str], NamedUse]  # sampled, by name and phase
 

@@ -2,10 +2,10 @@
 
 from rich.console import RenderableType
 
-from tbdprof.analysis.kernels.layers import LayerTime
-from tbdprof.analysis.summary import Summary
 from tbdprof.facts.units import percent_text, seconds_text
 from tbdprof.report.terminal_parts.tables import Column, filled, layer_text, rest_text, utilization_text
+from tbdprof.results.kernels import LayerTime
+from tbdprof.results.summary import Summary
 
 ROWS = 10
 COLUMNS = (

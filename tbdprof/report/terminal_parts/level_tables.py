@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tbdprof.analysis.device.levels import KernelLevels, Levels, Pipes
-from tbdprof.analysis.kernels.counted import Counted
-from tbdprof.analysis.summary import Summary
 from tbdprof.facts.units import bytes_text, decimal_text, percent_text
 from tbdprof.report.terminal_parts.kernel_tables import short
 from tbdprof.report.terminal_parts.tables import Column, filled, title_of, utilization_text
+from tbdprof.results.kernels import Counted
+from tbdprof.results.levels import KernelLevels, Levels, Pipes
+from tbdprof.results.summary import Summary
 
 COLUMNS = (
     Column("share"),

@@ -8,13 +8,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tbdprof.analysis.memory.breakdown import Memory
-from tbdprof.analysis.memory.holdings import Holding
-from tbdprof.analysis.memory.roles import CATEGORIES
-from tbdprof.analysis.summary import Summary
 from tbdprof.facts.records import Role
 from tbdprof.facts.units import bytes_text, percent_text, seconds_text
 from tbdprof.report.terminal_parts.tables import Column, filled, layer_text, plain, rest_text, title_of
+from tbdprof.results.memory import CATEGORIES, Holding, Memory
+from tbdprof.results.summary import Summary
 
 BARS = " ▁▂▃▄▅▆▇█"
 ROWS = 10

@@ -6,17 +6,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tbdprof.analysis.memory.breakdown import Memory
-from tbdprof.analysis.memory.roles import CATEGORIES
-from tbdprof.analysis.summary import Summary
-from tbdprof.analysis.time.step_time import Idle, StepTime
-from tbdprof.analysis.time.throughput import CpuUtilization, Rate, Throughput
-from tbdprof.analysis.time.utilization import ANALYTIC, AtClock, Flop, Utilization
-from tbdprof.analysis.time.verdict import Verdict
 from tbdprof.facts.records import Run
 from tbdprof.facts.units import bytes_text, decimal_text, percent_text, seconds_text, singular, times_text
 from tbdprof.report.terminal_parts import sampled_text
 from tbdprof.report.terminal_parts.tables import ABOVE, LEAST_SHOWN, MARK, sheet
+from tbdprof.results.kernels import ANALYTIC, AtClock, Flop, Utilization
+from tbdprof.results.memory import CATEGORIES, Memory
+from tbdprof.results.summary import Summary
+from tbdprof.results.time import CpuUtilization, Idle, Rate, StepTime, Throughput, Verdict
 
 BAR_COLUMNS = 40
 TF32_FLAGS = ("tf32", "fp32_precision", "float32_matmul_precision")  # in the names of settings that decide it

@@ -1,8 +1,14 @@
 """How the use of a device's pipes is written, as it was sampled."""
 
-from tbdprof.analysis.device.sampled import LITE_PART, Estimate, NamedUse, Sampled, Use
 from tbdprof.facts.counters import PM_DRAM, PM_FP32, PM_FP32_LITE, PM_TENSOR
 from tbdprof.facts.units import percent_text
+from tbdprof.results.sampled import (
+    LITE_PART,
+    Estimate,
+    NamedUse,
+    Sampled,
+    Use,
+)
 
 
 def line(found: Sampled) -> str:

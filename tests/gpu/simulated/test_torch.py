@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from gpu.simulated import stand_in
 
-from tbdprof.analysis.memory.post_mortem import PostMortem, examine
-from tbdprof.analysis.summary import Summary, summarize
+from tbdprof.analysis.memory.post_mortem import examine
+from tbdprof.analysis.summary import summarize
 from tbdprof.facts.counters import ALLOCATOR_RESERVED
 from tbdprof.facts.reading import load
 from tbdprof.facts.records import KernelKind, Table
+from tbdprof.results.memory import PostMortem
+from tbdprof.results.summary import Summary
 
 pytestmark = [
     pytest.mark.slow,

@@ -10,9 +10,10 @@ import pytest
 from gpu.simulated_mxnet import stand_in
 
 from tbdprof.analysis.memory.post_mortem import examine
-from tbdprof.analysis.summary import Summary, summarize
+from tbdprof.analysis.summary import summarize
 from tbdprof.facts.reading import load
 from tbdprof.facts.records import Role, SpanKind
+from tbdprof.results.summary import Summary
 
 pytestmark = [
     pytest.mark.slow,

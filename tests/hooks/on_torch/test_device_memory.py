@@ -10,7 +10,7 @@ import torch
 from make import parameter, run
 from torch import nn
 
-from tbdprof.analysis.memory.breakdown import Memory, measure
+from tbdprof.analysis.memory.breakdown import measure
 from tbdprof.facts.counters import (
     ALLOCATOR_ALLOCATED,
     ALLOCATOR_FRAGMENTS,
@@ -41,6 +41,7 @@ from tbdprof.hooks.on_torch.events import (
 )
 from tbdprof.hooks.on_torch.owners import Watched
 from tbdprof.hooks.on_torch.tables import build
+from tbdprof.results.memory import Memory
 
 GPU = "cuda:0"
 MAIN, AUTOGRAD = 1, 2

@@ -1,0 +1,1 @@
+"""What the analyses of a recording come to: data only, which reports show."""

@@ -1,0 +1,78 @@
+"""What hardware counters say that were sampled beside a kernels window."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tbdprof.results.kernels import Key
+
+LITE_PART = 0.5  # of the FP32 pipe's width, on every chip that tells of its halves (GA102 and later)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A fraction of the time, its standard error as the fit tells it, and how far samples are from the fit there."""
+
+    value: float
+    error: float
+    residual: float  # root of the mean square over the samples in which the kernels have a part, by that part
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How much kernels used of the device while they ran, None what is not told."""
+
+    fp32: Estimate | None = None  # of the whole pipe, integer arithmetic included: an upper bound
+    fp32_low: Estimate | None = None
+    tensor: Estimate | None = None
+    dram: Estimate | None = None
+    sm_active: Estimate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SampledKernels:
+    """The kernels of one name, grid and block."""
+
+    key: Key
+    calls: float  # per step
+    seconds: float  # per step
+    share: float  # of all kernels' time
+    use: Use
+    samples: int  # in which one of them has a part
+    covered: float  # of their time that is sampled
+    reason: str | None  # why nothing of their use is told
+
+
+@dataclass(frozen=True, slots=True)
+class NamedUse:
+    """The use of the kernels of one name and phase, by those that have one: means over their time."""
+
+    use: Use
+    samples: int
+    covered: float  # share of their time that those are
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What was sampled; without kernels the whole window's means alone, with the reason."""
+
+    samples: int
+    interval_ns: int
+    lost: int | None
+    residual_ns: float | None  # of the clocks' conversion, as the sampler tells it
+    elapsed: Mapping[str, float]  # means by counter
+    while_busy: Mapping[str, float]  # over the time in which kernels ran, or else the device says it was busy
+    reason: str | None = None
+    busy: float | None = None  # of the sampled time, by kernels
+    offset: Offset | None = None
+    residuals: Mapping[str, float] = field(default_factory=dict)  # of the fit, by counter
+    kernels: tuple[SampledKernels, ...] = ()  # the longest first
+    by_name: Mapping[tuple[str, str], NamedUse] = field(default_factory=dict)  # by name and phase
+    violations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """What is added to the times of samples, and by which counter it was found; None: by none, it is 0."""
+
+    shift_ns: int
+    found_by: str | None

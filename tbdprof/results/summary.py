@@ -1,0 +1,65 @@
+"""Everything that can be said about a run: its recording, and one optional result an analysis."""
+
+import math
+from dataclasses import dataclass
+
+from tbdprof.facts.recording import KILLED, Recording
+from tbdprof.results.device import Device, Energy, Traced
+from tbdprof.results.kernels import Counted, Group, LayerTime, LowUtilization, Utilization
+from tbdprof.results.levels import Levels
+from tbdprof.results.memory import DeviceMemory, Memory, PostMortem
+from tbdprof.results.reasons import QUIET
+from tbdprof.results.sampled import Sampled
+from tbdprof.results.time import CpuUtilization, Lengths, Overhead, StepTime, Throughput, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What reporters take. A result that could not be had is None, with its reason in `missing`."""
+
+    recording: Recording
+    memory: Memory | None
+    throughput: Throughput | None
+    cpu: CpuUtilization | None
+    memory_overhead: Overhead | None
+    missing: dict[str, str]
+    kernels_overhead: Overhead | None = None
+    utilization: Utilization | None = None
+    step_time: StepTime | None = None
+    layers: tuple[LayerTime, ...] | None = None
+    groups: tuple[Group, ...] | None = None
+    low_utilization: LowUtilization | None = None
+    verdict: Verdict | None = None
+    data_wait: float | None = None
+    counted: Counted | None = None
+    levels: Levels | None = None
+    device: Device | None = None
+    energy: Energy | None = None
+    sampled: Sampled | None = None
+    traced: Traced | None = None
+    sampled_overhead: Overhead | None = None
+    device_memory: DeviceMemory | None = None
+    post_mortem: PostMortem | None = None
+    lengths: tuple[Lengths, ...] = ()  # of the steps' sequences, none where none were counted
+
+    @property
+    def parameter_count(self) -> int | None:
+        """Return how many values are trained, each storage once; None where no parameter was seen."""
+        trained = [math.prod(item.shape) for item in self.recording.run.parameters if item.trainable]
+        return sum(trained) if trained else None
+
+    @property
+    def precision(self) -> str | None:
+        """Return what the run computes in: as it was told, else as most of its products do; None: neither is known."""
+        told, use = self.recording.run.precision, self.utilization
+        return told if told is not None or use is None else use.precision
+
+    @property
+    def missing_now(self) -> dict[str, str]:
+        """Return what is missing from this run but could have been measured."""
+        return {name: reason for name, reason in self.missing.items() if reason not in QUIET}
+
+    @property
+    def lost_windows(self) -> list[str]:
+        """Name the windows a killed process took with it; a window that is still open is not lost."""
+        return self.recording.lost_windows if self.recording.run.ended_by == KILLED else []

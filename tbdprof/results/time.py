@@ -1,0 +1,131 @@
+"""Where time goes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tbdprof.facts.records import Run
+
+WIDE = 2.0  # an interval whose ends are further apart than this factor tells nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Units of work per second and their 95 % interval."""
+
+    per_s: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OtherUnit:
+    """The throughput in another unit than the run's own."""
+
+    unit: str
+    rate: Rate
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """The rate over all clean windows, and of each; drifted when they disagree (None: fewer than two to compare)."""
+
+    rate: Rate
+    unit: str
+    step_seconds: float
+    windows: tuple[Rate, ...]
+    drifted: bool | None
+    others: tuple[OtherUnit, ...] = ()
+    padding: Mapping[str, float] = field(default_factory=dict)  # share of what was computed, by unit
+
+    def samples_per_unit(self, run: Run) -> float | None:
+        """Return how many samples a unit stands for, None: something else was counted and no batch size is known."""
+        if self.unit in ("samples", run.sample_unit):
+            return 1.0
+        for other in self.others:
+            if other.unit == run.sample_unit:
+                return other.rate.per_s / self.rate.per_s if self.rate.per_s else None
+        return None if run.batch_size is None else run.batch_size / (self.rate.per_s * self.step_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """A window's time per step over that of its clean neighbours."""
+
+    ratio: float
+    interval: tuple[float, float] | None
+
+    @property
+    def is_wide(self) -> bool:
+        """Tell whether the interval is too wide to tell anything."""
+        return self.interval is not None and self.interval[1] > WIDE * self.interval[0]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUtilization:
+    """Equation 3 of seed 003 as fractions: this process of the cores it may use, all else of those it may run on."""
+
+    process: float
+    others: float
+    cores: float  # affinity and quota
+    affinity_cores: float  # without the quota
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """The longest sequences of steps, padding included, of one kind: source, target, frames."""
+
+    name: str
+    in_memory_window: tuple[float, ...]  # each length once, ascending
+    shortest: float  # of all steps of the run
+    longest: float
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTime:
+    """A phase's part of a step; the phases of a step add up to it."""
+
+    name: str
+    seconds: float  # per step
+    busy_seconds: float  # per step, of these with at least one kernel running
+    share: float  # of the step
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Why the device does not work, as shares of the step. What is not told is None.
+
+    `total` is the time in which no kernel runs. `data_wait` is what of it is spent before forward, and the time in the
+    framework's own data loader, operators of the loader included; `synchronization` is the rest of `total` in which the
+    host is in a call that waits for the device; `launching` is what is left of it then: Python, dispatch.
+    """
+
+    total: float
+    data_wait: float
+    launching: float
+    synchronization: float | None
+    copies: float | None  # between host and device while nothing else runs
+    communication: float | None  # while nothing else runs
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Where the time of a step goes."""
+
+    step_seconds: float
+    phases: tuple[PhaseTime, ...]
+    idle: Idle
+    covered: float  # kernels' own times over the wall time; above 1 where threads or streams work at once
+    busy: float  # share of the wall time in which at least one kernel runs
+    told_twice: float  # kernels' own times on one thread or stream beyond the time it was busy, over the wall time
+    kernels: float  # a step; on a CPU operators, those that only keep books left out
+    kernel_seconds: float | None  # of one on average, None: there is none
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What bounds the run. `shares` add up to 1: of the step, by what each instant of it went to."""
+
+    bound_by: str
+    share: float
+    sentence: str
+    advice: tuple[str, ...]
+    shares: Mapping[str, float]
