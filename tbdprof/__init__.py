@@ -1,6 +1,7 @@
 """tbdprof profiles the memory and the use of the device by deep-learning training.
 
-What is listed here is public, and so is `tbdprof.keras.Callback` for Keras's `fit`. All else may change.
+Public is what is listed here, the types in `tbdprof.results`, of which a `Summary` is made, and `tbdprof.keras.Callback`
+for Keras's `fit`. All else may change from one version to the next.
 """
 
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from tbdprof.facts.consumed import Consumed as Consumed
     from tbdprof.facts.reading import load as load
     from tbdprof.facts.recording import Recording as Recording
+    from tbdprof.facts.records import Role as Role
     from tbdprof.launch.own_loop import Profiler as Profiler
     from tbdprof.launch.own_loop import prepare as prepare
     from tbdprof.launch.own_loop import profile as profile
@@ -22,7 +24,8 @@ _HOMES = {
     "Consumed": "facts.consumed",
     "Profiler": "launch.own_loop",
     "Recording": "facts.recording",
-    "Summary": "analysis.summary",
+    "Role": "facts.records",
+    "Summary": "results.summary",
     "TbdprofError": "errors",
     "load": "facts.reading",
     "prepare": "launch.own_loop",
@@ -34,6 +37,7 @@ __all__ = [
     "Consumed",
     "Profiler",
     "Recording",
+    "Role",
     "Summary",
     "TbdprofError",
     "__version__",

@@ -17,6 +17,7 @@ from tbdprof import suite
 from tbdprof.facts.records import Phase, Role
 from tbdprof.facts.writing import save
 from tbdprof.launch import suite_run
+from tbdprof.launch.request import RunRequest
 
 ROOT = Path(__file__).parent.parent
 TBDPROF = [sys.executable, "-m", "tbdprof"]
@@ -201,7 +202,7 @@ def test_what_is_no_recording_is_one_line(
 def test_an_interrupt_speaks_of_what_this_run_recorded_and_of_no_older_file(
     tbdprof: Command, monkeypatch: pytest.MonkeyPatch, recorded: Path, writes: bool, kept: str
 ):
-    def interrupted(request: suite_run.Request, path: Path, progress: object) -> None:
+    def interrupted(request: RunRequest, path: Path, progress: object) -> None:
         if writes:
             path.unlink()
             path.write_text("new")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,10 @@ import toy as models
 from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Role
-from tbdprof.launch import batch_search
+from tbdprof.launch import batch_search, batch_trial
 from tbdprof.launch.batch_search import Trial
+from tbdprof.launch.request import RunRequest
 from tbdprof.loop.profiler import LoopProfiler
-from tbdprof.suite.workload import Config
 
 ROOT = Path(__file__).parent.parent
 RUN = ["run", "toy", "--batch-size", "64", "--threads", "1", "--warmup", "2", "--steps", "2", "-q", "-o", "a.tbd"]
@@ -267,20 +268,11 @@ def test_a_trial_that_does_not_fit_says_so_and_one_that_does_what_it_took(
     tbdprof: Command, training: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ):
     training("torch", "self.config.batch_size > 8 and torch.empty(1 << 50)")
-    order = {
-        "model": "toy",
-        "framework": "torch",
-        "threads": 1,
-        "device": "cpu",
-        "precision": "fp32",
-        "seed": 0,
-        "options": {},
-        "data": None,
-    }
+    order = RunRequest("toy", "torch", "cpu", threads=1)
 
     told = []
     for size in (8, 9):
-        batch_search.main(order | {"batch_size": size})
+        batch_trial.main(replace(order, batch_size=size).to_json())
         told.append(Trial(**json.loads(capsys.readouterr().out)))
 
     assert [each.took_bytes is None for each in told] == [False, True]
@@ -291,12 +283,17 @@ def test_trials_are_made_in_processes_of_their_own(
     tbdprof: Command, training: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     folder = training("torch", "self.model.held = torch.ones(64 << 20, dtype=torch.uint8)")
-    program = f"from tbdprof import fitting, suite\nsuite.__path__.append({str(folder)!r})\nmain = fitting.main\n"
+    program = (
+        "from tbdprof import suite\nfrom tbdprof.launch import batch_trial\n"
+        f"suite.__path__.append({str(folder)!r})\nmain = batch_trial.main\n"
+    )
     (tmp_path / "trial_of_toy.py").write_text(program)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(batch_search, "MODULE", "trial_of_toy")
 
-    trial = batch_search.in_fresh_processes("toy", "torch", 1, Config(512, options={"kind": "fancy"}))(2)
+    trial = batch_search.in_fresh_processes(
+        RunRequest("toy", "torch", "cpu", 512, threads=1, options={"kind": "fancy"})
+    )(2)
     assert trial.took_bytes is not None
     assert 64 << 20 <= trial.took_bytes < trial.room_bytes
 

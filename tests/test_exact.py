@@ -1,6 +1,5 @@
 """A step counted after the run: what is run again, and what becomes of the recording."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,15 +17,15 @@ from tbdprof.collect.gpu.cuda_driver import Limits
 from tbdprof.collect.gpu.nvidia import Counters
 from tbdprof.collect.ncu.output import Launch
 from tbdprof.errors import UnavailableError, UsageError
-from tbdprof.facts import counters
+from tbdprof.facts import counters, writing
 from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run, Strings
 from tbdprof.facts.writing import save
-from tbdprof.launch import counted_step, suite_run
-from tbdprof.launch.suite_run import Request
+from tbdprof.launch import counted_step, prepared, suite_run
+from tbdprof.launch.request import RunRequest
 
-REQUEST = Request("toy", "torch", batch_size=4, options={"kind": "fancy"}, seed=3, threads=1)
+REQUEST = RunRequest("toy", "torch", batch_size=4, options={"kind": "fancy"}, seed=3, threads=1)
 LAUNCH = Launch("void f(int)", 7, (1, 1, 1), (32, 1, 1), {"gpu__time_duration.sum": 100.0})
 
 
@@ -102,7 +101,7 @@ def test_the_child_is_told_what_the_run_turned_out_to_be(tmp_path: Path) -> None
 
     ((child, wanted),) = asked
     assert list(child[1:3]) == ["-m", "tbdprof.launch.counted_step"]
-    step = counted_step.Step(**json.loads(child[3]))
+    step = RunRequest.from_json(child[3])
     assert (step.model, step.device, step.batch_size, step.options, step.seed) == (
         "toy",
         "cuda:1",
@@ -153,7 +152,7 @@ def test_a_disk_that_fills_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch
 
     recording = recorded(path)
     before = path.read_bytes()
-    monkeypatch.setattr(counted_step, "save", full)
+    monkeypatch.setattr(writing, "save", full)
     told = counted_step.add(recording, REQUEST, path, count=counting([]), tool=Path("/ncu"))
 
     assert path.read_bytes() == before
@@ -166,9 +165,9 @@ def test_one_step_after_the_warm_up_is_marked_and_nothing_is_profiled(
 ) -> None:
     taken: list[str] = []
     hook = FakeHook()
-    monkeypatch.setattr(suite_run, "load", lambda _: hook)
+    monkeypatch.setattr(prepared, "load", lambda _: hook)
     monkeypatch.setattr(hook, "synchronize", lambda: taken.append("wait"))
-    step = counted_step.Step("toy", "torch", "cuda:0", 2, "fp32", 1, 0, {"kind": "plain"}, None)
+    step = RunRequest("toy", "torch", "cuda:0", 2, threads=1, options={"kind": "plain"})
 
     with toy(tmp_path, monkeypatch):
         build = counted_step.suite.build
@@ -191,9 +190,9 @@ def test_one_step_after_the_warm_up_is_marked_and_nothing_is_profiled(
 
 
 def test_a_problem_of_the_child_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    step = counted_step.Step("none", "torch", "cuda:0", 2, "fp32", 1, 0, {}, None)
+    step = RunRequest("none", "torch", "cuda:0", 2, threads=1)
 
-    code = counted_step.main([json.dumps(counted_step.dataclasses.asdict(step))])
+    code = counted_step.main([step.to_json()])
 
     assert code == 2
     assert capsys.readouterr().err.startswith("tbdprof: unknown model 'none'")
@@ -241,6 +240,6 @@ def test_a_run_is_followed_by_its_count(tmp_path: Path, monkeypatch: pytest.Monk
     assert ran.missing["counted"] == "asked of resnet50"
 
 
-def _marked(recording: Recording, request: Request) -> Recording:
+def _marked(recording: Recording, request: RunRequest) -> Recording:
     recording.missing["counted"] = f"asked of {request.model}"
     return recording

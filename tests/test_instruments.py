@@ -6,18 +6,19 @@ from fakes import ProgressLog
 from tbdprof.collect import threads
 from tbdprof.collect.activity.collector import ActivityCollector
 from tbdprof.collect.host_load import HostLoad
-from tbdprof.loop import instruments
+from tbdprof.launch import choose_instruments
+from tbdprof.launch.choose_instruments import instruments_for
 from tbdprof.loop.plan import NO_STEPS
 
 
 def windows_with_activity(device: str, framework: str) -> set[str]:
-    found = instruments.of(device, framework).collectors
+    found = instruments_for(device, framework).collectors
     return {name for name, several in found.items() if any(isinstance(each, ActivityCollector) for each in several)}
 
 
 def test_cupti_records_kernels_for_mxnet_alone_of_the_frameworks(monkeypatch: pytest.MonkeyPatch):
     """The others are CUPTI's client themselves, and a process has one."""
-    monkeypatch.setattr(instruments, "available", lambda device: None)
+    monkeypatch.setattr(choose_instruments, "available", lambda device: None)
 
     assert windows_with_activity("cuda:0", "mxnet") == {"kernels", "sampled"}
     assert windows_with_activity("cuda:0", "torch") == set()
@@ -26,9 +27,9 @@ def test_cupti_records_kernels_for_mxnet_alone_of_the_frameworks(monkeypatch: py
 
 
 def test_mxnets_threads_are_told_as_its_profiler_tells_them(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(instruments, "available", lambda device: "not here")
+    monkeypatch.setattr(choose_instruments, "available", lambda device: "not here")
     (collector,) = [
-        each for each in instruments.of("cuda:0", "mxnet").collectors["kernels"] if isinstance(each, ActivityCollector)
+        each for each in instruments_for("cuda:0", "mxnet").collectors["kernels"] if isinstance(each, ActivityCollector)
     ]
 
     assert collector._number is threads.hashed
@@ -38,8 +39,8 @@ def test_mxnets_threads_are_told_as_its_profiler_tells_them(monkeypatch: pytest.
 def test_the_host_is_counted_from_when_all_others_have_begun_until_one_of_them_ends(
     monkeypatch: pytest.MonkeyPatch, device: str
 ):
-    monkeypatch.setattr(instruments, "available", lambda device: "not here")
-    *others, last = instruments.of(device, "torch").collectors["clean"]
+    monkeypatch.setattr(choose_instruments, "available", lambda device: "not here")
+    *others, last = instruments_for(device, "torch").collectors["clean"]
 
     assert isinstance(last, HostLoad)
     assert not any(isinstance(each, HostLoad) for each in others)
@@ -47,10 +48,12 @@ def test_the_host_is_counted_from_when_all_others_have_begun_until_one_of_them_e
 
 def test_trying_the_counters_takes_seconds_and_is_told_before(monkeypatch: pytest.MonkeyPatch):
     log, when_tried = ProgressLog(), list[str]()
-    monkeypatch.setattr(instruments, "available", lambda device: when_tried.extend(phase for phase, *_ in log.told))
+    monkeypatch.setattr(
+        choose_instruments, "available", lambda device: when_tried.extend(phase for phase, *_ in log.told)
+    )
 
-    instruments.of("cpu", "torch", progress=log)
-    instruments.of("cuda:0", "torch", progress=log)
+    instruments_for("cpu", "torch", progress=log)
+    instruments_for("cuda:0", "torch", progress=log)
 
     assert log.told == [("try the GPU's counters", 0, NO_STEPS)]
     assert when_tried == ["try the GPU's counters"]

@@ -20,8 +20,10 @@ from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
 from tbdprof.facts.windows import OUT_OF_MEMORY
 from tbdprof.facts.writing import save
-from tbdprof.launch import batch_search, suite_run
+from tbdprof.launch import batch_search, batch_trial, suite_run
 from tbdprof.launch.batch_search import Fit, Trial, search
+from tbdprof.launch.prepared import SMALLER
+from tbdprof.launch.request import RunRequest
 from tbdprof.loop import post_mortem
 from tbdprof.loop.plan import NO_STEPS, Plan, silent
 from tbdprof.loop.profiler import LoopProfiler
@@ -218,9 +220,9 @@ def test_a_trial_under_a_framework_with_classes_of_its_own_says_that_it_does_not
     def train(hook: object, order: object) -> None:
         raise Exhausted("8 bytes")
 
-    monkeypatch.setattr(batch_search, "_train", train)
-    monkeypatch.setattr(batch_search, "load", lambda framework: Running())
-    batch_search.main({"framework": "tensorflow", "device": "cpu", "threads": 1, "precision": "fp32", "seed": 0})
+    monkeypatch.setattr(batch_trial, "_train", train)
+    monkeypatch.setattr(batch_trial, "load", lambda framework: Running())
+    batch_trial.main(RunRequest("toy", "tensorflow", "cpu", threads=1).to_json())
 
     assert json.loads(capsys.readouterr().out)["took_bytes"] is None
 
@@ -282,17 +284,17 @@ def test_what_lies_beneath_is_measured_before_a_run_where_there_is_a_driver(
     monkeypatch.setattr(context, "has_driver", lambda: there)
     monkeypatch.setattr(context, "measure", lambda index, framework: measured.append(index) or context.Taken())
 
-    found = suite_run._beneath(suite_run.Request("toy", "torch", device=device), told)
+    found = suite_run._beneath(RunRequest("toy", "torch", device=device), told)
     assert (measured, found is None) == (asked, not asked)
     assert told.told == [("measure what a context takes of the GPU", 0, NO_STEPS)] * len(asked)
 
 
 def test_a_process_that_cannot_let_go_of_its_memory_makes_no_trial(tmp_path: Path) -> None:
-    error = DeviceMemoryError(f"out of memory (8 bytes): {suite_run.SMALLER}")
+    error = DeviceMemoryError(f"out of memory (8 bytes): {SMALLER}")
     error.keeps = "it keeps all"
     path = tmp_path / "a.tbd"
     save(Recording(Run("toy", "torch", asked_for="8 bytes")), path)
 
-    told = suite_run._with_a_batch(error, suite_run.Request("toy", "torch"), Config(64), path, silent)
+    told = suite_run._with_a_batch(error, RunRequest("toy", "torch"), Config(64), path, silent)
     assert str(told) == str(error)
     assert load(path).missing["post_mortem.fitting_batch"] == "it keeps all"

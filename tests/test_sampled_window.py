@@ -12,7 +12,8 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.collect.pm.collector import CounterSampler
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
-from tbdprof.loop import instruments
+from tbdprof.launch import choose_instruments
+from tbdprof.launch.choose_instruments import instruments_for
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import WINDOWS, WITH_SAMPLED, Plan
 from tbdprof.loop.profiler import LoopProfiler
@@ -85,9 +86,9 @@ def test_what_a_hook_lacks_in_the_sampled_window_is_not_said_of_the_kernels_wind
 
 
 def test_a_gpu_whose_counters_can_be_sampled_has_the_window(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(instruments, "available", lambda device: None)
+    monkeypatch.setattr(choose_instruments, "available", lambda device: None)
 
-    found = instruments.of("cuda:0", "torch")
+    found = instruments_for("cuda:0", "torch")
 
     assert found.windows == WITH_SAMPLED
     assert isinstance(found.collectors["sampled"][0], CounterSampler)
@@ -96,15 +97,15 @@ def test_a_gpu_whose_counters_can_be_sampled_has_the_window(monkeypatch: pytest.
 
 
 def test_a_gpu_whose_counters_cannot_be_sampled_says_why(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(instruments, "available", lambda device: "kept for root")
+    monkeypatch.setattr(choose_instruments, "available", lambda device: "kept for root")
 
-    found = instruments.of("cuda:0", "torch")
+    found = instruments_for("cuda:0", "torch")
 
     assert found.windows == WINDOWS
     assert found.missing["sampled"] == "kept for root"
 
 
 def test_a_cpu_is_not_asked(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(instruments, "available", lambda device: pytest.fail("asked"))
+    monkeypatch.setattr(choose_instruments, "available", lambda device: pytest.fail("asked"))
 
-    assert instruments.of("cpu", "torch").windows == WINDOWS
+    assert instruments_for("cpu", "torch").windows == WINDOWS

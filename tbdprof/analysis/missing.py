@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 
-from tbdprof.analysis.memory.account import left_out
+from tbdprof.analysis.memory.accounting import left_out
 from tbdprof.analysis.time.throughput import data_wait
 from tbdprof.analysis.time.time_blocks import settled
-from tbdprof.analysis.timing import Timing
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import CLEAN, COUNTED, KERNELS, MEMORY, WARMUP
 from tbdprof.results.kernels import Counted
@@ -35,6 +34,7 @@ from tbdprof.results.reasons import (
     UNRECORDED,
 )
 from tbdprof.results.time import CpuUtilization, Overhead, Throughput
+from tbdprof.results.timing import Timing
 
 TOLD_TWICE = 0.001  # of the step: clocks that tell microseconds leave some
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from tbdprof.analysis.device.device_missing import device_reasons
 from tbdprof.analysis.device.driver import clock, device
 from tbdprof.analysis.device.energy import energy
-from tbdprof.analysis.device.levels import judged, of_device
+from tbdprof.analysis.device.levels import judged, of_device, pipe_use
 from tbdprof.analysis.device.sampled import measure as measure_sampled
 from tbdprof.analysis.device.sampled import pipes
 from tbdprof.analysis.device.sampled_missing import without_sampled
@@ -19,11 +19,12 @@ from tbdprof.analysis.missing import reasons, without_levels
 from tbdprof.analysis.time import throughput as rates
 from tbdprof.analysis.time.consumption import lengths
 from tbdprof.analysis.time.utilization import at_clock
-from tbdprof.analysis.timing import Timing, timing
+from tbdprof.analysis.timing import timing
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import KERNELS, MEMORY, SAMPLED
 from tbdprof.results.kernels import Utilization
 from tbdprof.results.summary import Summary
+from tbdprof.results.timing import Timing
 
 
 def summarize(recording: Recording) -> Summary:
@@ -33,6 +34,7 @@ def summarize(recording: Recording) -> Summary:
     use = None if found is None else _at_measured_clock(recording, found.utilization)
     told = device(recording, None if use is None else use.busy_in_window)
     exact, levels = judged(recording, found, pipes(sampled), of_device(told))
+    fp32_pipe, tensor_pipe = pipe_use(sampled, of_device(told))
     summary = Summary(
         recording=recording,
         memory=memory,
@@ -57,6 +59,8 @@ def summarize(recording: Recording) -> Summary:
         sampled_overhead=rates.overhead(recording, SAMPLED),
         device_memory=measure_device(recording, memory),
         post_mortem=examine(recording),
+        fp32_pipe=fp32_pipe,
+        tensor_pipe=tensor_pipe,
         lengths=lengths(recording),
     )
     return replace(summary, missing=_missing(summary, found))
@@ -64,7 +68,7 @@ def summarize(recording: Recording) -> Summary:
 
 def _missing(summary: Summary, found: Timing | None) -> dict[str, str]:
     """Return the reason for all that is None in a summary; where two have one for the same, the later one's counts."""
-    recording, told = summary.recording, of_device(summary.device)
+    recording = summary.recording
     overheads = {MEMORY: summary.memory_overhead, KERNELS: summary.kernels_overhead}
     return {
         **device_reasons(recording, summary.device, summary.energy, summary.utilization, summary.throughput),
@@ -73,7 +77,9 @@ def _missing(summary: Summary, found: Timing | None) -> dict[str, str]:
         **reasons(recording, summary.memory, summary.throughput, summary.cpu, overheads, found),
         **without_levels(recording, summary.counted, summary.levels),
         **without_traced(recording, summary.traced),
-        **without_sampled(recording, summary.sampled, summary.sampled_overhead, told),
+        **without_sampled(
+            recording, summary.sampled, summary.sampled_overhead, (summary.fp32_pipe, summary.tensor_pipe)
+        ),
     }
 
 

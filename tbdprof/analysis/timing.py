@@ -1,7 +1,5 @@
 """All results of the kernels windows together; the kernels themselves are let go."""
 
-from dataclasses import dataclass
-
 from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.kernels.groups import groups
 from tbdprof.analysis.kernels.layers import layers
@@ -12,20 +10,8 @@ from tbdprof.analysis.time.timeline import timeline
 from tbdprof.analysis.time.utilization import utilization
 from tbdprof.analysis.time.verdict import verdict
 from tbdprof.facts.recording import Recording
-from tbdprof.results.kernels import Group, LayerTime, LowUtilization, Utilization
-from tbdprof.results.time import StepTime, Throughput, Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Where the time of a step goes, and how well the device is used meanwhile."""
-
-    step_time: StepTime
-    utilization: Utilization
-    layers: tuple[LayerTime, ...]
-    groups: tuple[Group, ...]
-    low_utilization: LowUtilization | None
-    verdict: Verdict
+from tbdprof.results.time import Throughput
+from tbdprof.results.timing import Timing
 
 
 def timing(recording: Recording, throughput: Throughput | None) -> Timing | None:

@@ -3,11 +3,11 @@
 import shlex
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -17,7 +17,8 @@ from tbdprof.cli.progress import LiveProgress, PlainProgress
 from tbdprof.errors import TbdprofError, UsageError
 from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording
-from tbdprof.loop.plan import silent
+from tbdprof.launch.request import RunRequest
+from tbdprof.loop.plan import Schedule, silent
 from tbdprof.report import json_report, terminal
 from tbdprof.suite.workload import SWITCH
 
@@ -25,54 +26,68 @@ if TYPE_CHECKING:
     from tbdprof.suite.workload import Spec
 
 INTERRUPTED = 130
-SCRIPT_OPTIONS = {"framework", "steps", "warmup", "max_warmup", "repeat", "output", "force"}
+SCRIPT_OPTIONS = {
+    *("framework", "steps", "warmup", "max_warmup", "repeat", "output", "force"),
+    *("words", "as_json", "quiet", "verbose"),
+}
 
 
-def run(
-    words: Sequence[str],
-    script: Sequence[str] | None,
-    asked: dict[str, Any],
-    *,
-    as_json: bool,
-    quiet: bool,
-    verbose: bool,
-) -> int:
-    """Run a model of the suite, or a script, print its report, and return the exit code."""
+@contextmanager
+def shown(*, verbose: bool) -> Iterator[None]:
+    """Print where an error of the block's comes from, if that is asked for."""
     try:
-        if script is None:
-            return _run_model(words, asked, as_json=as_json, quiet=quiet)
-        return _run_script(words, script, asked, as_json=as_json)
+        yield
     except TbdprofError:
         if verbose:
             traceback.print_exc()
         raise
 
 
-def _run_model(words: Sequence[str], asked: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
+def model_and_options(words: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return the model that was typed, and its own options; raises UsageError."""
     from tbdprof import suite
-    from tbdprof.launch import counted_step, suite_run
-    from tbdprof.suite.datasets import SYNTHETIC
 
     _refuse_script(words)
     model, options = _split(words, suite.switches())
     if model is None:
         raise UsageError(f"no model given: choose one of {', '.join(suite.names())}, or a script after --")
-    _check_framework(model, asked["framework"])
-    _check_options(suite.find(model), options)
-    if not asked["data"]:  # which a Path takes for the current folder
+    suite.find(model)
+    return model, options
+
+
+def chosen_framework(model: str, framework: str | None) -> str:
+    """Return the framework that was typed; raises UsageError where none was."""
+    from tbdprof import suite
+
+    carried = suite.frameworks(model)
+    if framework is None:
+        raise UsageError(f"no framework given: add --framework {' or '.join(carried)}")
+    return framework
+
+
+def folder_of(data: str) -> Path | None:
+    """Return the folder of data that was typed, None: synthetic; raises UsageError."""
+    from tbdprof.suite.datasets import SYNTHETIC
+
+    if not data:  # which a Path takes for the current folder
         raise UsageError(f"--data is empty: give the folder of the data set, or {SYNTHETIC}")
-    asked["data"] = None if asked["data"] == SYNTHETIC else Path(asked["data"])
-    asked["power_period_ms"] = asked.pop("power_period")
-    counts = asked.pop("exact")
-    if counts:
-        counted_step.refuse(asked["device"])
-    request = suite_run.Request(model=model, options=options, **asked)
+    return None if data == SYNTHETIC else Path(data)
+
+
+def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -> int:
+    """Run a model of the suite, print its report, and return the exit code."""
+    from tbdprof import suite
+    from tbdprof.launch import counted_step, suite_run
+
+    _check_options(suite.find(request.model), request.options)
+    if exact:
+        counted_step.refuse(request.device)
     path = request.path()
     older = _version(path)
     try:
         with nullcontext(silent) if quiet else _progress() as progress:
             recording = suite_run.run(request, path, progress)
-            if counts:
+            if exact:
                 recording = counted_step.add(recording, request, path, progress)
     except KeyboardInterrupt:
         kept = f"what was recorded is in {path}" if _version(path) not in (None, older) else "nothing was recorded yet"
@@ -81,15 +96,14 @@ def _run_model(words: Sequence[str], asked: dict[str, Any], *, as_json: bool, qu
     return _finish(recording, path, as_json=as_json)
 
 
-def train_check(model: str, asked: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
+def train_check(request: RunRequest, *, as_json: bool, quiet: bool) -> int:
     """Train a model on small generated data, print what it learned, and return 0 where that passes."""
     from tbdprof.launch import train_check as checks
     from tbdprof.report import learning
 
-    _check_framework(model, asked["framework"])
     try:
         with nullcontext(silent) if quiet else _progress() as progress:
-            checked = checks.run(checks.Request(model, **asked), progress)
+            checked = checks.run(request, progress)
     except KeyboardInterrupt:
         click.echo("tbdprof: interrupted; nothing is kept of a check", err=True)
         return INTERRUPTED
@@ -97,24 +111,26 @@ def train_check(model: str, asked: dict[str, Any], *, as_json: bool, quiet: bool
     return 0 if checked.learned.passed else 1
 
 
-def _check_framework(model: str, framework: str | None) -> None:
-    from tbdprof import suite
-
-    carried = suite.frameworks(model)
-    if framework is None:
-        raise UsageError(f"no framework given: add --framework {' or '.join(carried)}")
-
-
-def _run_script(words: Sequence[str], script: Sequence[str], asked: dict[str, Any], *, as_json: bool) -> int:
-    from tbdprof.launch import script as scripts
-
+def refuse_unheeded(words: Sequence[str]) -> None:
+    """Refuse what was typed before `--` and only a model of the suite would heed."""
     if words:
         raise UsageError(f"unexpected {words[0]!r} before --: give a model, or a script after --, not both")
+    context = click.get_current_context()
+    for name in context.params.keys() - SCRIPT_OPTIONS:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{_flag(name)} is for the models of the suite: give a script its own options after --")
+
+
+def run_script(
+    script: Sequence[str], framework: str | None, schedule: Schedule, output: Path | None, *, force: bool, as_json: bool
+) -> int:
+    """Run a script unchanged, print its report, and return its exit code."""
+    from tbdprof.launch import script as scripts
+
     if not script:
         raise UsageError("nothing after --: give the command to profile, as in: tbdprof run -- python train.py")
-    _refuse_unheeded(asked)
-    path = asked["output"] or scripts.default_path(script)
-    code = scripts.run(script, path, asked, quiet_stdout=as_json)
+    path = output or scripts.default_path(script)
+    code = scripts.run(script, path, framework=framework, schedule=schedule, force=force, quiet_stdout=as_json)
     if not path.exists():
         click.echo(f"tbdprof: {scripts.nothing_recorded(code)}", err=True)
         return code or 1
@@ -134,14 +150,6 @@ def _refuse_script(words: Sequence[str]) -> None:
     else:
         return
     raise UsageError(f"{AS_SCRIPT} {shlex.join(command)}")
-
-
-def _refuse_unheeded(asked: Mapping[str, Any]) -> None:
-    """Refuse what was typed before `--` and only a model of the suite would heed."""
-    context = click.get_current_context()
-    for name in asked.keys() - SCRIPT_OPTIONS:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"{_flag(name)} is for the models of the suite: give a script its own options after --")
 
 
 def _version(path: Path) -> tuple[int, int, int] | None:
@@ -183,7 +191,7 @@ def _split(words: Sequence[str], switches: Collection[str]) -> tuple[str | None,
     return model, options
 
 
-def _check_options(spec: "Spec", options: Mapping[str, str]) -> None:
+def _check_options(spec: "Spec", options: Mapping[str, object]) -> None:
     """Refuse an unknown option with the one that was meant, whether the model's or this command's."""
     flags = {option.name: _flag(option.name) for option in spec.options}
     for name in options:

@@ -115,15 +115,52 @@ def run(
     ctx: click.Context,
     /,
     words: tuple[str, ...],
+    framework: str | None,
+    device: str,
+    batch_size: int | None,
+    precision: str,
+    threads: int | None,
+    steps: int | None,
+    warmup: int | None,
+    max_warmup: int | None,
+    repeat: int,
+    data: str,
+    seed: int,
+    power_period: int,
+    exact: bool,
+    output: Path | None,
+    force: bool,
     as_json: bool,
     quiet: bool,
     verbose: bool,
-    **asked: object,
 ) -> int:
     """Train a model of the suite, or run a script unchanged (after --), and report on it."""
     from tbdprof.cli import commands
+    from tbdprof.launch.request import RunRequest
+    from tbdprof.loop.plan import Schedule
 
-    return commands.run(words, ctx.obj, asked, as_json=as_json, quiet=quiet, verbose=verbose)
+    schedule = Schedule(steps=steps, warmup=warmup, max_warmup=max_warmup, repeat=repeat)
+    with commands.shown(verbose=verbose):
+        if ctx.obj is not None:
+            commands.refuse_unheeded(words)
+            return commands.run_script(ctx.obj, framework, schedule, output, force=force, as_json=as_json)
+        model, options = commands.model_and_options(words)
+        request = RunRequest(
+            model=model,
+            framework=commands.chosen_framework(model, framework),
+            device=device,
+            batch_size=batch_size,
+            precision=precision,
+            threads=threads,
+            schedule=schedule,
+            seed=seed,
+            options=options,
+            data=commands.folder_of(data),
+            output=output,
+            force=force,
+            power_period_ms=power_period,
+        )
+        return commands.run_model(request, exact=exact, as_json=as_json, quiet=quiet)
 
 
 @cli.command()
@@ -188,11 +225,24 @@ def export(file: Path, output: Path, form: str) -> None:
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads; by default all cores it may use.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
-def train_check(model: str, as_json: bool, quiet: bool, **asked: object) -> int:
+def train_check(
+    model: str,
+    framework: str | None,
+    steps: int | None,
+    device: str,
+    seed: int,
+    threads: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> int:
     """Show that a model learns: train it on small generated data, and judge it on held-out data."""
     from tbdprof.cli import commands
+    from tbdprof.launch.request import RunRequest
+    from tbdprof.loop.plan import Schedule
 
-    return commands.train_check(model, asked, as_json=as_json, quiet=quiet)
+    chosen = commands.chosen_framework(model, framework)
+    request = RunRequest(model, chosen, device, threads=threads, schedule=Schedule(steps=steps), seed=seed)
+    return commands.train_check(request, as_json=as_json, quiet=quiet)
 
 
 @cli.command(name="list")

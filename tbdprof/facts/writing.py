@@ -1,6 +1,7 @@
 """Writes a recording into its file, each window as it ends."""
 
 import json
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterator
@@ -119,3 +120,18 @@ def save(recording: Recording, path: Path, *, force: bool = False) -> None:
                 writer.append(window, window.tables)
     except (sqlite3.Error, OSError) as error:
         raise UsageError(f"cannot write {path}: {error}") from error
+
+
+def write_anew(recording: Recording, path: Path) -> None:
+    """Write a recording over its file at once: whoever reads meanwhile, or a crash, finds the one or the other.
+
+    Raises UsageError where it cannot be written; then the file is as it was.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        save(recording, beside, force=True)
+        beside.replace(path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        beside.unlink(missing_ok=True)

@@ -20,12 +20,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tbdprof.errors import TbdprofError
+from tbdprof.launch.order import VARIABLE
 
 if TYPE_CHECKING:
     from tbdprof.hooks import FrameworkHook
     from tbdprof.loop.profiler import LoopProfiler
 
-VARIABLE = "TBDPROF_ATTACH"
 WITHIN = {"keras": "tensorflow"}  # imports the framework itself, which is not whole before it is
 ROOT = Path(__file__).parents[2]
 
@@ -122,17 +122,17 @@ class Attachment:
                 _end_by_interrupt()
 
     def _new_profiler(self) -> "LoopProfiler":
-        from tbdprof.loop import instruments
+        from tbdprof.launch.choose_instruments import instruments_for
         from tbdprof.loop.new_run import new_run, script_name
-        from tbdprof.loop.plan import plan_for
+        from tbdprof.loop.plan import Schedule, plan_for
         from tbdprof.loop.profiler import LoopProfiler
 
         name = script_name() or "script"
         with _own_packages():
             run = new_run(name, self._framework, script=name)
         device = self._hook.facts().device
-        found = instruments.of(device, self._framework)
-        plan = plan_for(device, windows=found.windows, **self._order["schedule"])
+        found = instruments_for(device, self._framework)
+        plan = plan_for(device, Schedule(**self._order["schedule"]), windows=found.windows)
         return LoopProfiler(self._hook, run, plan, path=Path(self._order["path"]), instruments=found)
 
 

@@ -6,35 +6,22 @@ on it below the room that was there, less a margin for what is not linear, is th
 foretell too much, for what each sample takes is hidden in what any batch takes, a smaller one gives the next line.
 """
 
-import json
-import resource
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from tbdprof import suite
-from tbdprof.collect import fresh, host
-from tbdprof.collect.gpu import context, cuda_driver
+from tbdprof.collect import fresh
 from tbdprof.errors import UnavailableError
-from tbdprof.facts.reading import load as load_recording
-from tbdprof.facts.windows import MEMORY
-from tbdprof.facts.writing import save
-from tbdprof.hooks import FrameworkHook, Setting, load
-from tbdprof.loop.new_run import listed, new_run
-from tbdprof.loop.plan import Plan
-from tbdprof.loop.profiler import LoopProfiler
-from tbdprof.suite.workload import Config
+from tbdprof.facts.reading import load
+from tbdprof.facts.writing import write_anew
+from tbdprof.launch.request import RunRequest
 
 MARGIN = 0.03  # of the room
-PLAN = Plan(warmup=1, windows=(MEMORY,), memory_steps=3)
 LIMIT_S = 200.0  # after which no trial begins
 TRIAL_S = 100.0  # of one
 MOST_TRIALS = 3  # after the first ones
-MODULE = "tbdprof.launch.batch_search"
-STATUS = Path("/proc/self/status")
+MODULE = "tbdprof.launch.batch_trial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +128,7 @@ class _Trials:
 
 def keep(fit: Fit, path: Path) -> None:
     """Add to a recording what was found; raises TbdprofError where the file cannot be read or written."""
-    recording = load_recording(path)
+    recording = load(path)
     recording.run = replace(
         recording.run,
         batch_peaks={str(size): took for size, took in sorted(fit.peaks.items())},
@@ -150,89 +137,13 @@ def keep(fit: Fit, path: Path) -> None:
     )
     if fit.reason is not None:
         recording.missing["post_mortem.fitting_batch"] = fit.reason
-    aside = path.with_name(f"{path.name}.new")
-    save(recording, aside, force=True)
-    aside.replace(path)
+    write_anew(recording, path)
 
 
-def in_fresh_processes(model: str, framework: str, threads: int, config: Config) -> Attempt:
+def in_fresh_processes(request: RunRequest) -> Attempt:
     """Return an attempt that trains a model in a process of its own."""
-    order = {
-        "model": model,
-        "framework": framework,
-        "threads": threads,
-        "device": config.device,
-        "precision": config.precision,
-        "seed": config.seed,
-        "options": dict(config.options),
-        "data": None if config.data is None else str(config.data),
-    }
 
     def attempt(batch_size: int) -> Trial:
-        return Trial(**fresh.ask(MODULE, order | {"batch_size": batch_size}, TRIAL_S))
+        return Trial(**fresh.ask(MODULE, replace(request, batch_size=batch_size).to_json(), TRIAL_S))
 
     return attempt
-
-
-def main(order: Mapping[str, Any]) -> None:
-    """Train a model for a few steps as ordered, and print as JSON what that took of the memory there was."""
-    hook = load(order["framework"])
-    hook.prepare(Setting(order["device"], order["threads"], order["precision"], order["seed"]))
-    room = _Room(hook.facts().device)
-    took: int | None = None
-    try:
-        _train(hook, order)
-        took = room.taken_bytes()
-    except Exception as error:  # each framework has classes of its own
-        if hook.out_of_memory(error) is None:
-            raise
-    sys.stdout.write(json.dumps({"took_bytes": took, "room_bytes": room.bytes}) + "\n")
-
-
-def _train(hook: FrameworkHook, order: Mapping[str, Any]) -> None:
-    """Train as a run does: a memory window has more in the host's memory than other steps."""
-    config = suite.configure(
-        suite.find(order["model"]),
-        batch_size=order["batch_size"],
-        device=order["device"],
-        precision=order["precision"],
-        seed=order["seed"],
-        options=order["options"],
-        data=None if order["data"] is None else Path(order["data"]),
-    )
-    workload = suite.build(order["model"], order["framework"], config)
-    hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))
-    profiler = LoopProfiler(hook, new_run(order["model"], order["framework"], unit="samples"), PLAN)
-    profiler.start()
-    while profiler.active:
-        profiler.step(workload.step())
-
-
-class _Room:
-    """The memory there is when this is made, and what was taken of it since at the most."""
-
-    def __init__(self, device: str) -> None:
-        self._index = None if device == "cpu" else cuda_driver.index_of(device)
-        self._peak, self._now = ("VmPeak", "VmSize") if _limits_addresses() else ("VmHWM", "VmRSS")
-        self._before = _status_bytes(self._now)
-        self.bytes = host.available_memory_bytes() if self._index is None else _free_bytes(self._index)
-
-    def taken_bytes(self) -> int:
-        """Return the most that was taken; an allocator of a GPU keeps what it had."""
-        if self._index is None:
-            return _status_bytes(self._peak) - self._before
-        return self.bytes - _free_bytes(self._index)
-
-
-def _limits_addresses() -> bool:
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-
-
-def _status_bytes(name: str) -> int:
-    """Return what the kernel tells of this process's memory."""
-    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
-    return int(line.split()[1]) * 1024
-
-
-def _free_bytes(index: int) -> int:
-    return context.free_and_total_bytes(index)[0]

@@ -6,8 +6,6 @@ that process: it trains as the run did, without any profiler, and marks one step
 """
 
 import dataclasses
-import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,30 +19,15 @@ from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Run, Tables
 from tbdprof.facts.windows import COUNTED
-from tbdprof.facts.writing import save
-from tbdprof.hooks import Setting
+from tbdprof.facts.writing import write_anew
 from tbdprof.hooks import load as load_hook
-from tbdprof.launch import suite_run
+from tbdprof.launch.prepared import prepared
+from tbdprof.launch.request import RunRequest
 from tbdprof.loop.plan import NO_STEPS, Progress, silent
 
 WARMUP_STEPS = 5  # algorithms are chosen, and gradients and the optimizer's state are there
 
 Count = Callable[..., ncu.Counted]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
-    """Whose step to count: what a request asked for and its run turned out to be."""
-
-    model: str
-    framework: str
-    device: str
-    batch_size: int | None
-    precision: str
-    threads: int
-    seed: int
-    options: dict[str, Any]
-    data: str | None
 
 
 def refuse(device: str, cuda: Any = None) -> None:
@@ -62,7 +45,7 @@ def refuse(device: str, cuda: Any = None) -> None:
 
 def add(
     recording: Recording,
-    request: suite_run.Request,
+    request: RunRequest,
     path: Path,
     progress: Progress = silent,
     *,
@@ -84,11 +67,14 @@ def add(
         if counted.remarks:
             recording.missing["counted in part"] = "; ".join(counted.remarks)
     if recording.missing.get("file") is None:
-        _replace(recording, path)
+        try:
+            write_anew(recording, path)
+        except UsageError as error:
+            recording.missing["file"] = f"writing the counted step failed, the file is without it: {error}"
     return recording
 
 
-def _counted(run: Run, request: suite_run.Request, count: Count, tool: Path | None) -> ncu.Counted:
+def _counted(run: Run, request: RunRequest, count: Count, tool: Path | None) -> ncu.Counted:
     if not run.device.startswith("cuda"):
         raise UnavailableError("the run was on the CPU, and Nsight Compute counts what a GPU does")
     if tool is None:
@@ -97,48 +83,27 @@ def _counted(run: Run, request: suite_run.Request, count: Count, tool: Path | No
         raise UnavailableError(f"the performance counters cannot be read: {nvidia.counters().reason}")
     capability = cuda_driver.limits(cuda_driver.index_of(run.device)).capability
     wanted = ncu.metrics(capability, run.precision or "fp32")
-    child = [sys.executable, "-m", "tbdprof.launch.counted_step", json.dumps(dataclasses.asdict(step_of(run, request)))]
+    child = [sys.executable, "-m", "tbdprof.launch.counted_step", request_of(run, request).to_json()]
     return count(child, wanted, tool=tool)
 
 
-def step_of(run: Run, request: suite_run.Request) -> Step:
-    """Return what to run again of a run."""
-    return Step(
-        model=request.model,
-        framework=request.framework,
-        device=run.device,
-        batch_size=run.batch_size,
-        precision=request.precision,
-        threads=suite_run.threads(request.threads),
-        seed=request.seed,
-        options=dict(request.options),
-        data=None if request.data is None else os.fspath(request.data.absolute()),
-    )
+def request_of(run: Run, request: RunRequest) -> RunRequest:
+    """Return the request that has a run's steps taken again, where and as large as they turned out to be."""
+    return dataclasses.replace(request, device=run.device, batch_size=run.batch_size)
 
 
-def run_counted(step: Step, cuda: Any = None) -> None:
+def run_counted(request: RunRequest, cuda: Any = None) -> None:
     """Train, and have one step profiled by whatever this process runs under; `cuda` stands in for the driver's library.
 
-    Raises as `drive.run` does.
+    Raises as `suite_run.run` does.
     """
-    spec = suite.find(step.model)
-    data = None if step.data is None else Path(step.data)
-    setting = Setting(step.device, step.threads, step.precision, step.seed)
-    with suite_run.prepared(step.framework, setting) as hook:
-        config = suite.configure(
-            spec,
-            batch_size=step.batch_size,
-            device=step.device,
-            precision=step.precision,
-            seed=step.seed,
-            options=step.options,
-            data=data,
-        )
-        workload = suite.build(spec.name, step.framework, config)
+    config = request.config()
+    with prepared(request.framework, request.setting()) as hook:
+        workload = suite.build(request.model, request.framework, config)
         for _ in range(WARMUP_STEPS):
             workload.step()
         hook.synchronize()
-        with ncu.switched_on(cuda_driver.index_of(step.device), cuda):
+        with ncu.switched_on(cuda_driver.index_of(request.device), cuda):
             workload.step()
             hook.synchronize()
 
@@ -147,22 +112,10 @@ def _append(recording: Recording, tables: Tables) -> None:
     recording.windows.append(Window(len(recording.windows), COUNTED, "complete", dict(tables)))
 
 
-def _replace(recording: Recording, path: Path) -> None:
-    """Write a recording over its file at once: whoever reads meanwhile, or a crash, finds the one or the other."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        save(recording, beside, force=True)
-        beside.replace(path)
-    except (OSError, UsageError) as error:
-        recording.missing["file"] = f"writing the counted step failed, the file is without it: {error}"
-    finally:
-        beside.unlink(missing_ok=True)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the step that the only argument tells of as JSON; a problem is one line on stderr."""
     try:
-        run_counted(Step(**json.loads(arguments[0])))
+        run_counted(RunRequest.from_json(arguments[0]))
     except TbdprofError as error:
         sys.stderr.write(f"tbdprof: {error}\n")
         return error.exit_code

@@ -2,7 +2,7 @@
 
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,10 +13,10 @@ from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
 from tbdprof.facts.writing import claim, save
 from tbdprof.hooks import FRAMEWORKS, FrameworkHook, Setting, load
-from tbdprof.loop import instruments
+from tbdprof.launch.choose_instruments import instruments_for
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.new_run import listed, new_run, script_name
-from tbdprof.loop.plan import Plan, plan_for
+from tbdprof.loop.plan import Plan, Schedule, plan_for
 from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report.terminal import render
 from tbdprof.results.summary import Summary
@@ -83,7 +83,7 @@ class Joining:
     models: list[object]
     optimizers: list[object]
     is_prepared: bool
-    schedule: Mapping[str, int | None]
+    schedule: Schedule
 
     def __call__(self, hook: FrameworkHook, framework: str) -> tuple[Plan, Instruments]:
         """Have the hook watch, and return the plan and the instruments for its device."""
@@ -91,8 +91,8 @@ class Joining:
             hook.attach()
         hook.watch(self.models, self.optimizers)
         device = hook.facts().device
-        found = instruments.of(device, framework)
-        return plan_for(device, windows=found.windows, **self.schedule), found  # type: ignore[arg-type]
+        found = instruments_for(device, framework)
+        return plan_for(device, self.schedule, windows=found.windows), found
 
 
 def prepare(framework: str) -> None:
@@ -153,14 +153,13 @@ def profile(
     chosen = framework or _framework_of([*models, *optimizers], required=enabled)
     run = new_run(name or _name_of(models), chosen, unit=unit, batch_size=batch_size, script=script_name())
     if not enabled:
-        return DisabledProfiler(load(chosen), run, Joining([], [], False, {}), None)
+        return DisabledProfiler(load(chosen), run, Joining([], [], False, Schedule()), None)
     path = None if output is None else Path(output)
     if path is not None:
         claim(path, force=force)
     waits = None if warmup == "auto" else int(warmup)
-    schedule = {"warmup": waits, "max_warmup": max_warmup, "steps": steps, "repeat": repeat}
     prepared = _prepared.pop(chosen, None)
-    joining = Joining(models, optimizers, prepared is not None, schedule)
+    joining = Joining(models, optimizers, prepared is not None, Schedule(steps, waits, max_warmup, repeat))
     return Profiler(prepared or load(chosen), run, joining, path)
 
 

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +21,8 @@ from typing import TextIO
 from tbdprof.errors import UsageError
 from tbdprof.facts.writing import claim
 from tbdprof.hooks import FRAMEWORKS
-from tbdprof.launch.attach import VARIABLE
+from tbdprof.launch.order import VARIABLE
+from tbdprof.loop.plan import Schedule
 
 PACKAGE = Path(__file__).parents[1] / "__init__.py"
 STARTUP = Path(__file__).parent / "startup"
@@ -31,7 +33,6 @@ NOTHING_RECORDED = (
     "put tbdprof.profile around the loop"
 )
 _OF_SIGNAL = 128  # what a shell adds to a signal's number
-SCHEDULE = ("steps", "warmup", "max_warmup", "repeat")
 
 
 def default_path(script: Sequence[str]) -> Path:
@@ -40,15 +41,23 @@ def default_path(script: Sequence[str]) -> Path:
     return Path(f"{named}-{datetime.now().astimezone():%Y%m%d-%H%M%S}.tbd")
 
 
-def run(script: Sequence[str], path: Path, asked: Mapping[str, object], *, quiet_stdout: bool) -> int:
+def run(
+    script: Sequence[str],
+    path: Path,
+    *,
+    framework: str | None = None,
+    schedule: Schedule = Schedule(),  # noqa: B008 - frozen
+    force: bool = False,
+    quiet_stdout: bool = False,
+) -> int:
     """Run a command line with tbdprof attached and return its exit code (128 + n for a signal n).
 
-    With `quiet_stdout` the script's stdout goes to stderr. Raises UsageError where the command cannot be started.
+    Without a framework, the first one that takes a step is recorded. With `quiet_stdout` the script's stdout goes to
+    stderr. Raises UsageError where the command cannot be started.
     """
-    framework = asked["framework"]
     if framework not in (None, *FRAMEWORKS):
         raise UsageError(f"unknown framework {framework!r}: choose {' or '.join(FRAMEWORKS)}")
-    claim(path, force=bool(asked["force"]))
+    claim(path, force=force)
     with TemporaryDirectory(prefix="tbdprof-") as folder:
         order = {
             "path": str(path.resolve()),
@@ -56,7 +65,7 @@ def run(script: Sequence[str], path: Path, asked: Mapping[str, object], *, quiet
             "startup": str(STARTUP),
             "token": str(_token(folder)),
             "frameworks": FRAMEWORKS if framework is None else (framework,),
-            "schedule": {name: asked[name] for name in SCHEDULE},
+            "schedule": asdict(schedule),
         }
         code = _wait(_start(script, order, sys.stderr if quiet_stdout else None))
     return code if code >= 0 else _OF_SIGNAL - code

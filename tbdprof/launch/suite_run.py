@@ -1,11 +1,9 @@
-"""Drive a model of the suite through the profiler: prepare, build, warm up, record."""
+"""Run a model of the suite under the profiler: prepare, build, warm up, record."""
 
 import os
-import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 from pathlib import Path
 
 from tbdprof import suite
@@ -17,46 +15,19 @@ from tbdprof.facts.counters import DATA_WAIT
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.units import bytes_text
 from tbdprof.facts.writing import claim
-from tbdprof.hooks import FrameworkHook, Setting, load
+from tbdprof.hooks import FrameworkHook
 from tbdprof.launch import batch_search
-from tbdprof.loop import instruments
+from tbdprof.launch.choose_instruments import instruments_for
+from tbdprof.launch.prepared import SMALLER, kept_in, prepared
+from tbdprof.launch.request import RunRequest
 from tbdprof.loop.new_run import listed, new_run
-from tbdprof.loop.plan import NO_STEPS, Plan, Progress, plan_for, silent
+from tbdprof.loop.plan import NO_STEPS, Progress, silent
 from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.suite import datasets, loading
 from tbdprof.suite.workload import Concurrent, Config, Spec, Workload
 
-SMALLER = "try a smaller --batch-size"
 
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What to run, and how."""
-
-    model: str
-    framework: str
-    device: str = "auto"
-    batch_size: int | None = None
-    precision: str = "fp32"
-    threads: int | None = None
-    steps: int | None = None
-    warmup: int | None = None
-    max_warmup: int | None = None
-    repeat: int = 1
-    seed: int = 0
-    options: Mapping[str, str] = field(default_factory=dict)
-    data: Path | None = None  # folder of the model's data set; None: synthetic
-    output: Path | None = None
-    force: bool = False
-    power_period_ms: int = 100  # between two samples of a GPU's power
-
-    def path(self) -> Path:
-        """Return the file to record into; one of this second's name where none was asked for."""
-        stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-        return self.output or Path(f"{self.model}-{self.framework}-{stamp}.tbd")
-
-
-def run(request: Request, path: Path, progress: Progress = silent) -> Recording:
+def run(request: RunRequest, path: Path, progress: Progress = silent) -> Recording:
     """Carry out a request, recording into a file.
 
     Raises UsageError for what cannot be run as asked, before anything is allocated; UnavailableError for a framework or
@@ -67,52 +38,29 @@ def run(request: Request, path: Path, progress: Progress = silent) -> Recording:
     suite.check_framework(spec, request.framework)
     if request.data is not None:
         datasets.look(spec, request.data)
-    _refuse_what_cannot_fit(spec, _configured(spec, request, request.device))
+    _refuse_what_cannot_fit(spec, request.config())
     claim(path, force=request.force)
     beneath = _beneath(request, progress)
-    setting = Setting(request.device, threads(request.threads), request.precision, request.seed)
     config: Config | None = None
     try:
-        with prepared(request.framework, setting, path) as hook:
-            config = _configured(spec, request, hook.facts().device)
+        with prepared(request.framework, request.setting(), path) as hook:
+            config = request.config(hook.facts().device)
             return _record(request, path, progress, hook, spec, config, beneath)
     except DataError as error:
-        raise DataError(f"{error}{_kept(path)}") from error
+        raise DataError(f"{error}{kept_in(path)}") from error
     except DeviceMemoryError as error:
         if config is None:
             raise
         raise _with_a_batch(error, request, config, path, progress) from error
 
 
-@contextmanager
-def prepared(framework: str, setting: Setting, path: Path | None = None) -> Iterator[FrameworkHook]:
-    """Prepare a framework until the block ends; yield its hook.
-
-    Raises DeviceMemoryError where the block runs out of memory, which tells of the recording at `path`.
-    """
-    hook = load(framework)
-    hook.prepare(setting)
-    try:
-        yield hook
-    except Exception as error:  # each framework has classes of its own
-        asked = hook.out_of_memory(error)
-        if asked is None:
-            raise
-        failure = DeviceMemoryError(f"out of memory ({asked}){_kept(path)}: {SMALLER}")
-        traceback.clear_frames(error.__traceback__)  # which hold the model
-        failure.keeps = hook.give_back_memory()
-        raise failure from error
-    finally:
-        hook.close()
-
-
 def _with_a_batch(
-    error: DeviceMemoryError, request: Request, config: Config, path: Path, progress: Progress
+    error: DeviceMemoryError, request: RunRequest, config: Config, path: Path, progress: Progress
 ) -> DeviceMemoryError:
     """Find a batch size that fits, keep what was tried in the recording, and return the error that says it."""
     progress("try smaller batches", 0, NO_STEPS)
     if error.keeps is None:
-        attempt = batch_search.in_fresh_processes(request.model, request.framework, threads(request.threads), config)
+        attempt = batch_search.in_fresh_processes(replace(request, device=config.device))
         fit = batch_search.search(config.batch_size, attempt)
     else:
         fit = batch_search.Fit(None, {}, None, error.keeps)
@@ -122,7 +70,7 @@ def _with_a_batch(
     return DeviceMemoryError(str(error).removesuffix(SMALLER) + found)
 
 
-def _beneath(request: Request, progress: Progress) -> Taken | None:
+def _beneath(request: RunRequest, progress: Progress) -> Taken | None:
     """Measure what lies beneath the framework's allocator, before the framework is there; None on a CPU."""
     kind, _, number = request.device.partition(":")
     if kind == "cpu" or not context.has_driver():
@@ -131,29 +79,8 @@ def _beneath(request: Request, progress: Progress) -> Taken | None:
     return context.measure(int(number) if number.isdigit() else 0, request.framework)
 
 
-def threads(asked: int | None) -> int:
-    """Return the number of threads that was asked for, by default one a core the process may use."""
-    return asked or max(1, int(host.usable_cores()))
-
-
-def _kept(path: Path | None) -> str:
-    return f"; what was recorded is in {path}" if path is not None and path.exists() else ""
-
-
-def _configured(spec: Spec, request: Request, device: str) -> Config:
-    return suite.configure(
-        spec,
-        batch_size=request.batch_size,
-        precision=request.precision,
-        seed=request.seed,
-        device=device,
-        options=request.options,
-        data=request.data,
-    )
-
-
 def _record(
-    request: Request,
+    request: RunRequest,
     path: Path,
     progress: Progress,
     hook: FrameworkHook,
@@ -173,7 +100,7 @@ def _record(
         **({} if beneath is None else beneath.facts()),
     )
     waited = {DATA_WAIT: lambda: loading.waited.seconds}
-    found = instruments.of(
+    found = instruments_for(
         hook.facts().device,
         request.framework,
         waited,
@@ -181,7 +108,7 @@ def _record(
         progress=progress,
     )
     found = replace(found, missing={**found.missing, **({} if beneath is None else beneath.missing)})
-    plan = _plan(request, hook, found.windows, spec, config)
+    plan = request.plan(hook.facts().device, found.windows, spec, config)
     workload: Workload | None = None
 
     def pause() -> None:
@@ -215,19 +142,6 @@ def _options(config: Config) -> dict[str, str | int]:
         return dict(config.options)
     given = Path(os.path.abspath(config.data))  # noqa: PTH100 (resolve() would tell what a link points at)
     return dict(config.options) | {"data": given.name}
-
-
-def _plan(request: Request, hook: FrameworkHook, windows: tuple[str, ...], spec: Spec, config: Config) -> Plan:
-    return plan_for(
-        hook.facts().device,
-        steps=request.steps,
-        warmup=request.warmup,
-        max_warmup=request.max_warmup,
-        repeat=request.repeat,
-        windows=windows,
-        period=1 if config.data else spec.period,
-        watched_steps=spec.watched_steps(config.options),
-    )
 
 
 def _refuse_what_cannot_fit(spec: Spec, config: Config) -> None:

@@ -4,31 +4,19 @@ Not profiled: the framework is prepared as for a run, and nothing watches.
 """
 
 import importlib
-from dataclasses import dataclass
 from importlib.util import find_spec
 
-from tbdprof import hooks, suite
+from tbdprof import suite
 from tbdprof.errors import UsageError
-from tbdprof.launch.suite_run import prepared, threads
+from tbdprof.launch.prepared import prepared
+from tbdprof.launch.request import RunRequest
 from tbdprof.loop.plan import Progress, silent
 from tbdprof.suite.learning import Check, Checked, Setting
 from tbdprof.suite.workload import Config, Learner, Spec
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What to check, and how."""
-
-    model: str
-    framework: str
-    device: str = "auto"
-    threads: int | None = None
-    seed: int = 0
-    steps: int | None = None
-
-
-def run(request: Request, progress: Progress = silent) -> Checked:
-    """Carry out a model's check.
+def run(request: RunRequest, progress: Progress = silent) -> Checked:
+    """Carry out a model's check; the schedule's steps are those of the training.
 
     Raises UsageError for what cannot be checked as asked, UnavailableError for a framework or device that is not there,
     DeviceMemoryError when the training runs out of memory.
@@ -36,12 +24,11 @@ def run(request: Request, progress: Progress = silent) -> Checked:
     spec = suite.find(request.model)
     suite.check_framework(spec, request.framework)
     check = find(spec)
-    setting = hooks.Setting(request.device, threads(request.threads), seed=request.seed, follows=False)
-    with prepared(request.framework, setting) as hook:
+    with prepared(request.framework, request.setting(follows=False)) as hook:
         facts = hook.facts()
         learned = check.run(
             lambda config: _build(spec, request.framework, config),
-            Setting(device=facts.device, seed=request.seed, steps=request.steps),
+            Setting(device=facts.device, seed=request.seed, steps=request.schedule.steps),
             lambda step, of: progress("training", step, of),
         )
     return Checked(

@@ -1,16 +1,29 @@
-"""The instruments a run gets beside its framework's hook, by the device it runs on."""
+"""The instruments of a run beside its framework's hook: what is on in which window.
 
-from collections.abc import Mapping, Sequence
+Nothing that one of them does reaches the loop.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from tbdprof.collect import Collector, threads
-from tbdprof.collect.activity.collector import ActivityCollector
-from tbdprof.collect.gpu import cuda_driver
-from tbdprof.collect.gpu.nvml import PERIOD_S, NvmlSampler
-from tbdprof.collect.host_load import OF_HOST, Counters, HostLoad
-from tbdprof.collect.pm.collector import CounterSampler, available
-from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
-from tbdprof.loop.plan import NO_STEPS, WINDOWS, WITH_SAMPLED, Progress, silent
+from tbdprof.collect import Collector
+from tbdprof.collect.host_load import HostLoad
+from tbdprof.errors import UnavailableError
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import Tables
+from tbdprof.facts.windows import CLEAN
+from tbdprof.loop.plan import WINDOWS
+
+
+class Keeper(Protocol):
+    """Keeps what is recorded, as a `Recorder` does."""
+
+    recording: Recording
+
+    def append(self, window: Window, tables: Tables) -> None:
+        """Add records to a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,34 +34,31 @@ class Instruments:
     windows: tuple[str, ...] = WINDOWS
     missing: Mapping[str, str] = field(default_factory=dict)
 
+    @contextmanager
+    def on(self, window: Window, keeper: Keeper) -> Iterator[None]:
+        """Have a window's collectors record while the block runs, and keep what they recorded whatever ends it.
 
-def of(
-    device: str,
-    framework: str,
-    counters: Counters | None = None,
-    *,
-    power_period_s: float = PERIOD_S,
-    progress: Progress = silent,
-) -> Instruments:
-    """Return the instruments for a device ("cpu", "cuda:0"); none of them is started, and nothing is raised.
+        One that cannot start is left out, with its reason.
+        """
+        with ExitStack() as ends:
+            for collector in self.collectors.get(window.name, ()):
+                try:
+                    collector.start(window.name)
+                except UnavailableError as error:
+                    keeper.recording.missing[collector.name] = str(error)
+                else:
+                    ends.callback(_keep, collector, window, keeper)
+            yield
 
-    `counters` are the loop's own; like the host's they grow, and are read at the edges of clean windows.
-    `power_period_s` is the time between two samples of a GPU's power. `progress` is told before what takes seconds.
-    """
-    host = HostLoad({**OF_HOST, **(counters or {})})
-    if not device.startswith("cuda"):
-        return Instruments({CLEAN: [host]})
-    driver = NvmlSampler(cuda_driver.index_of(device), period_s=power_period_s)
-    # A process has one client of CUPTI's activities: torch and TensorFlow are that themselves.
-    kernels = [ActivityCollector(number_of_thread=threads.hashed)] if framework == "mxnet" else []
-    collectors: dict[str, list[Collector]] = {
-        CLEAN: [driver, host],  # the host last: what it counts is not of the time in which the other one begins
-        MEMORY: [driver],
-        KERNELS: [*kernels, driver],
-    }
-    progress("try the GPU's counters", 0, NO_STEPS)
-    unavailable = available(device)
-    if unavailable is not None:
-        return Instruments(collectors, missing={SAMPLED: unavailable})
-    collectors[SAMPLED] = [CounterSampler(device), *kernels, driver]  # the first takes seconds to begin
-    return Instruments(collectors, WITH_SAMPLED)
+    def close(self) -> None:
+        """Close every collector once."""
+        with ExitStack() as ends:
+            for collector in {id(each): each for several in self.collectors.values() for each in several}.values():
+                ends.callback(collector.close)
+
+
+def _keep(collector: Collector, window: Window, keeper: Keeper) -> None:
+    collector.stop()
+    collected = collector.drain(keeper.recording.strings)
+    keeper.recording.missing.update(collected.missing)
+    keeper.append(window, collected.tables)

@@ -59,13 +59,20 @@ class Plan:
         return self.period * max(1, math.ceil(steps / self.period))
 
 
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How long a run shall be, as far as its user says."""
+
+    steps: int | None = None  # of each clean window; None: by the device
+    warmup: int | None = None  # steps; None: until settled
+    max_warmup: int | None = None  # steps after which that gives up; None: by the device
+    repeat: int = 1  # times that the windows are recorded
+
+
 def plan_for(
     device: str,
+    schedule: Schedule = Schedule(),
     *,
-    steps: int | None = None,
-    warmup: int | None = None,
-    max_warmup: int | None = None,
-    repeat: int = 1,
     windows: tuple[str, ...] = WINDOWS,
     period: int = 1,
     watched_steps: int = 1,
@@ -79,26 +86,26 @@ def plan_for(
     least = LEAST_BLOCKS * period if period > 1 else 0
     if device.startswith("cuda"):
         return Plan(
-            warmup,
-            max_warmup,
+            schedule.warmup,
+            schedule.max_warmup,
             patience=200,
-            steps=steps or max(50, least),
-            clean_s=0.0 if steps else 10.0,
+            steps=schedule.steps or max(50, least),
+            clean_s=0.0 if schedule.steps else 10.0,
             memory_steps=max(4, watched),
             kernel_steps=max(20, 5 + watched_steps),
             kernel_block_steps=5,
             windows=windows,
-            repeat=repeat,
+            repeat=schedule.repeat,
             period=period,
         )
     return Plan(
-        warmup,
-        max_warmup,
-        steps=steps or max(10, least),
+        schedule.warmup,
+        schedule.max_warmup,
+        steps=schedule.steps or max(10, least),
         memory_steps=max(4, watched),
         kernel_steps=max(4, watched),
         windows=windows,
-        repeat=repeat,
+        repeat=schedule.repeat,
         period=period,
     )
 

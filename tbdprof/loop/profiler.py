@@ -19,7 +19,7 @@ from tbdprof.facts.recording import STILL_RUNNING, Recording
 from tbdprof.facts.records import Run
 from tbdprof.facts.windows import KERNELS
 from tbdprof.hooks import FrameworkHook
-from tbdprof.loop import collecting, post_mortem
+from tbdprof.loop import post_mortem
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import NO_STEPS, Plan, Progress, silent
 from tbdprof.loop.windows import Course, Stages, tell_facts
@@ -176,4 +176,4 @@ class LoopProfiler:
             with ExitStack() as ends:
                 ends.callback(self._recorder.close)
                 ends.callback(self._hook.close)
-                ends.callback(collecting.close, self._instruments.collectors)
+                ends.callback(self._instruments.close)

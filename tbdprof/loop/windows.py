@@ -17,7 +17,7 @@ from tbdprof.facts.recording import Window
 from tbdprof.facts.records import Tables, table
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED, WARMUP
 from tbdprof.hooks import FrameworkHook
-from tbdprof.loop import collecting, steady
+from tbdprof.loop import steady
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import MINIMUM_WARMUP, Plan, Progress
 
@@ -100,8 +100,7 @@ class Stages:
 
     def _clean(self) -> Course:
         plan, begun, first = self._plan, self._clock(), self.steps
-        collectors = self._instruments.collectors
-        with self._recorder.window(CLEAN) as window, collecting.on(collectors, window, self._recorder):
+        with self._recorder.window(CLEAN) as window, self._instruments.on(window, self._recorder):
             while self.steps - first < plan.steps or self._clock() - begun < plan.clean_s * 1e9:
                 self._hook.synchronize()
                 rows = list[StepRow]()
@@ -122,7 +121,7 @@ class Stages:
         first, rows = self.steps, list[StepRow]()
         with self._recorder.window(name) as window:
             try:
-                with collecting.on(self._instruments.collectors, window, self._recorder):
+                with self._instruments.on(window, self._recorder):
                     while self.steps - first < steps:
                         row = yield from self._take_step(name, first, steps)
                         ends_block = (self.steps - first) % block_steps == 0

@@ -6,8 +6,7 @@ import math
 from rich.console import Group
 from rich.text import Text
 
-from tbdprof.report.terminal import printed
-from tbdprof.report.terminal_parts.tables import Column, plain
+from tbdprof.report.terminal_parts.tables import Column, plain, printed
 from tbdprof.suite.learning import Checked, Learned
 
 SCHEMA = 1

@@ -11,8 +11,7 @@ from rich.text import Text
 from tbdprof import suite
 from tbdprof.doctor.checks import availability
 from tbdprof.hooks import FRAMEWORKS
-from tbdprof.report.terminal import printed
-from tbdprof.report.terminal_parts.tables import Column, filled
+from tbdprof.report.terminal_parts.tables import Column, filled, printed
 from tbdprof.suite.datasets import DATASETS, Dataset
 from tbdprof.suite.workload import Spec
 

@@ -1,11 +1,9 @@
 """The report for people: a screen with the verdict, then kernels, layers and memory, then how it was measured."""
 
-import io
-import shutil
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tbdprof.report.terminal_parts import (
@@ -19,9 +17,8 @@ from tbdprof.report.terminal_parts import (
     overview,
     sampled_tables,
 )
+from tbdprof.report.terminal_parts.tables import printed
 from tbdprof.results.summary import Summary
-
-MOST_COLUMNS = 120
 
 
 class Part(Protocol):
@@ -54,16 +51,6 @@ def why_empty(summary: Summary, part: str) -> str:
     """Return the reason why a part has nothing to show."""
     path = {"layers": "time_by_layer"}.get(part, part)
     return summary.missing.get(path, f"the run has no {part}")
-
-
-def printed(content: RenderableType, *, width: int | None = None, color: bool = False) -> str:
-    """Return anything rich can print as text."""
-    columns = width or min(shutil.get_terminal_size((100, 24)).columns, MOST_COLUMNS)
-    out = io.StringIO()
-    Console(
-        file=out, width=columns, force_terminal=color, no_color=not color, highlight=False, markup=False, emoji=False
-    ).print(content)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).rstrip("\n")
 
 
 def view(summary: Summary, *, full: bool = False) -> RenderableType:

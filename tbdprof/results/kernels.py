@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tbdprof.facts.records import Peaks
+
 ANALYTIC = "analytic"  # the level of figures worked out from the operators' definitions
 
 
@@ -139,3 +141,19 @@ class Counted:
     unmatched_share: float  # of all kernels' time
     left_over: int  # counted launches that are of no kernel of the run
     violations: tuple[str, ...]  # what cannot be
+
+
+def headroom(group: Group, peaks: Peaks | None) -> float | None:
+    """Return how many times faster kernels can get before the nearer ceiling, None where that is not known."""
+    if peaks is None or group.limit is None:
+        return None
+    if group.limit == "memory":
+        ceiling, reached = peaks.bytes_per_s, group.bytes_per_s
+    else:
+        ceiling, reached = peak_of(group, peaks), group.flops_per_s
+    return ceiling / reached if ceiling and reached else None
+
+
+def peak_of(group: Group, peaks: Peaks | None) -> float | None:
+    """Return the FLOP/s the kernels' utilization is of, None where it is not known."""
+    return None if peaks is None or group.precision is None else peaks.of(group.precision, product=group.of_product)

@@ -15,6 +15,14 @@ class Pipes:
 
 
 @dataclass(frozen=True, slots=True)
+class PipeUse:
+    """How much of a pipe was used while kernels ran, and the level that measured it."""
+
+    value: float
+    level: str  # "sampled", or "device": the driver's own figure
+
+
+@dataclass(frozen=True, slots=True)
 class KernelLevels:
     """The kernels of one name, grid and block at each level."""
 

@@ -3,8 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tbdprof.facts.counters import PM_BUSY, PM_CLOCK, PM_DRAM, PM_FP32, PM_SM_ACTIVE, PM_TENSOR, PM_WARPS
 from tbdprof.results.kernels import Key
 
+# The means over the whole window by their names in reports, and the counter each is of.
+ELAPSED = {"device_busy": PM_BUSY, "warps": PM_WARPS, "sm_clock_hz": PM_CLOCK}
+WHILE_BUSY = {"fp32_pipe": PM_FP32, "tensor_pipe": PM_TENSOR, "dram": PM_DRAM, "sm_active": PM_SM_ACTIVE}
 LITE_PART = 0.5  # of the FP32 pipe's width, on every chip that tells of its halves (GA102 and later)
 
 
@@ -52,6 +56,14 @@ class NamedUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Offset:
+    """What is added to the times of samples, and by which counter it was found; None: by none, it is 0."""
+
+    shift_ns: int
+    found_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Sampled:
     """What was sampled; without kernels the whole window's means alone, with the reason."""
 
@@ -68,11 +80,3 @@ class Sampled:
     kernels: tuple[SampledKernels, ...] = ()  # the longest first
     by_name: Mapping[tuple[str, str], NamedUse] = field(default_factory=dict)  # by name and phase
     violations: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Offset:
-    """What is added to the times of samples, and by which counter it was found; None: by none, it is 0."""
-
-    shift_ns: int
-    found_by: str | None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tbdprof.facts.recording import KILLED, Recording
 from tbdprof.results.device import Device, Energy, Traced
 from tbdprof.results.kernels import Counted, Group, LayerTime, LowUtilization, Utilization
-from tbdprof.results.levels import Levels
+from tbdprof.results.levels import Levels, PipeUse
 from tbdprof.results.memory import DeviceMemory, Memory, PostMortem
 from tbdprof.results.reasons import QUIET
 from tbdprof.results.sampled import Sampled
@@ -40,6 +40,8 @@ class Summary:
     sampled_overhead: Overhead | None = None
     device_memory: DeviceMemory | None = None
     post_mortem: PostMortem | None = None
+    fp32_pipe: PipeUse | None = None
+    tensor_pipe: PipeUse | None = None
     lengths: tuple[Lengths, ...] = ()  # of the steps' sequences, none where none were counted
 
     @property

@@ -33,8 +33,9 @@ from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts import counters
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Facts
-from tbdprof.launch import suite_run
-from tbdprof.loop import instruments
+from tbdprof.launch import choose_instruments, suite_run
+from tbdprof.launch.choose_instruments import instruments_for
+from tbdprof.launch.request import RunRequest
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import WITH_SAMPLED, Plan
 from tbdprof.loop.profiler import LoopProfiler
@@ -540,24 +541,24 @@ def test_a_run_whose_driver_is_not_there_is_complete_without_the_devices_part():
 def test_a_gpu_is_sampled_by_one_collector_in_all_windows_and_a_cpu_by_none(
     framework: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(instruments, "available", lambda device: None)
+    monkeypatch.setattr(choose_instruments, "available", lambda device: None)
     found = {
         window: [each for each in several if isinstance(each, NvmlSampler)]
-        for window, several in instruments.of("cuda:1", framework, power_period_s=0.05).collectors.items()
+        for window, several in instruments_for("cuda:1", framework, power_period_s=0.05).collectors.items()
     }
 
     assert {window for window, several in found.items() if len(several) == 1} == {*WITH_SAMPLED}
     assert len({id(each) for several in found.values() for each in several}) == 1
     (one,) = found["clean"]
     assert (one._index, one._period_s) == (1, 0.05)
-    on_cpu = instruments.of("cpu", framework).collectors
+    on_cpu = instruments_for("cpu", framework).collectors
     assert not any(isinstance(each, NvmlSampler) for several in on_cpu.values() for each in several)
 
 
 def test_the_time_between_two_samples_of_power_is_told_on_the_command_line(monkeypatch: pytest.MonkeyPatch):
-    requests: list[suite_run.Request] = []
+    requests: list[RunRequest] = []
 
-    def stop(request: suite_run.Request, *others: object) -> None:
+    def stop(request: RunRequest, *others: object) -> None:
         requests.append(request)
         raise UsageError("enough")
 

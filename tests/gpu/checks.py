@@ -53,7 +53,7 @@ def resnet50(precision: str, batch_size: int, framework: str = "torch") -> Check
     """Return the check of ResNet-50's report at a precision and a batch."""
 
     def run(folder: Path) -> Verdict:
-        summary = summarize(runs.suite_run(runs.request(folder, precision, batch_size, framework)))
+        summary = summarize(runs.of_suite(runs.request(folder, precision, batch_size, framework)))
         holds = runs.complete_conditions(summary) | runs.memory_conditions(summary)
         return judged("the report", holds, runs.figures(summary))
 
@@ -161,7 +161,7 @@ def out_of_memory(folder: Path) -> Verdict:
         steps=2,
     )
     try:
-        runs.suite_run(asked)
+        runs.of_suite(asked)
     except DeviceMemoryError as error:
         said = str(error)
     else:

@@ -24,7 +24,7 @@ from tbdprof.collect.pm.collector import CounterSampler
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.windows import SAMPLED
 from tbdprof.hooks import Setting, load
-from tbdprof.launch import suite_run
+from tbdprof.launch.prepared import prepared
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
@@ -82,7 +82,7 @@ def inside(arm: str, net: Net, precision: str, clocks: dict[str, list[float]]) -
     Raises UnavailableError where the window could not be recorded as it should be.
     """
     window = window_of(arm)
-    with suite_run.prepared("torch", Setting(DEVICE, precision=setting.precision(precision))) as hook:
+    with prepared("torch", Setting(DEVICE, precision=setting.precision(precision))) as hook:
         hook.watch(net.models, net.optimizers)
         run = new_run("resnet50", "torch", precision=precision)
         with LoopProfiler(hook, run, plan(window), instruments=instruments_of(arm)) as profiler:

@@ -21,7 +21,7 @@ from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.windows import SAMPLED
 from tbdprof.facts.writing import save
 from tbdprof.hooks import Setting
-from tbdprof.launch import suite_run
+from tbdprof.launch.prepared import prepared
 from tbdprof.loop.plan import Plan
 from tbdprof.results.summary import Summary
 
@@ -61,7 +61,7 @@ def check(precision: str) -> Check:
 
 def count_here(precision: str) -> None:
     """Compute the products of a precision, one step of them marked for Nsight Compute."""
-    with suite_run.prepared("torch", Setting(DEVICE, precision=setting.precision(precision), seed=0)) as hook:
+    with prepared("torch", Setting(DEVICE, precision=setting.precision(precision), seed=0)) as hook:
         net = nets.products(precision)
         for _ in range(3):
             net.step()

@@ -12,9 +12,11 @@ from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording
 from tbdprof.hooks import Setting
 from tbdprof.launch import suite_run
-from tbdprof.loop import instruments
+from tbdprof.launch.choose_instruments import instruments_for
+from tbdprof.launch.prepared import prepared
+from tbdprof.launch.request import RunRequest
 from tbdprof.loop.new_run import new_run
-from tbdprof.loop.plan import Plan
+from tbdprof.loop.plan import Plan, Schedule
 from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.results.summary import Summary
 
@@ -24,17 +26,16 @@ EXPLAINED = 0.02
 Planned = Callable[[Net], Plan]
 
 
-def request(folder: Path, precision: str, batch_size: int, framework: str = "torch") -> suite_run.Request:
+def request(folder: Path, precision: str, batch_size: int, framework: str = "torch") -> RunRequest:
     """Return a short run of ResNet-50 that is recorded under its own name."""
     path = folder / f"resnet50-{framework}-{precision}-{batch_size}.tbd"
-    return suite_run.Request(
+    return RunRequest(
         "resnet50",
         framework,
         DEVICE,
         setting.size(batch_size, 2),
         setting.precision(precision),
-        steps=setting.size(10, 5),
-        warmup=setting.size(10, 2),
+        schedule=Schedule(steps=setting.size(10, 5), warmup=setting.size(10, 2)),
         options=setting.IMAGE,
         threads=setting.THREADS,
         output=path,
@@ -42,15 +43,15 @@ def request(folder: Path, precision: str, batch_size: int, framework: str = "tor
     )
 
 
-def suite_run(asked: suite_run.Request) -> Recording:
+def of_suite(asked: RunRequest) -> Recording:
     """Carry out a run as the command line does."""
     return suite_run.run(asked, asked.path())
 
 
-def recorded(asked: suite_run.Request) -> Recording:
+def recorded(asked: RunRequest) -> Recording:
     """Return the recording an earlier check left, or make it."""
     path = asked.path()
-    return load(path) if path.exists() else suite_run(asked)
+    return load(path) if path.exists() else of_suite(asked)
 
 
 def own_run(
@@ -61,13 +62,13 @@ def own_run(
     Where it is kept, what lies beneath the allocator is measured before, as `tbdprof run` does.
     """
     beneath = {} if setting.ON_CPU or path is None else context.measure(0, "torch").facts()
-    with suite_run.prepared("torch", Setting(DEVICE, setting.THREADS, setting.precision(precision), 0)) as hook:
+    with prepared("torch", Setting(DEVICE, setting.THREADS, setting.precision(precision), 0)) as hook:
         net = build()
         hook.watch(net.models, net.optimizers)
         run = new_run(
             name, "torch", unit=net.unit, batch_size=net.batch_size, precision=setting.precision(precision), **beneath
         )
-        found = instruments.of(DEVICE, "torch")
+        found = instruments_for(DEVICE, "torch")
         with LoopProfiler(hook, run, plan(net), path=path, instruments=found) as profiler:
             while profiler.active:
                 profiler.step(net.step())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from judges.process import Run, run_python
 
-from tbdprof.analysis.memory.account import account, of_device
+from tbdprof.analysis.memory.accounting import account, of_device
 from tbdprof.facts.reading import load
 from tbdprof.facts.records import Phase, Role, SpanKind
 

@@ -5,7 +5,8 @@ import pytest
 from judges.holding import ITEM, assert_adds_up, trained_bytes
 from judges.process import Json, Outcome, Run
 
-from tbdprof.analysis.memory.account import Account, account, of_device
+from tbdprof.analysis.memory.account import Account
+from tbdprof.analysis.memory.accounting import account, of_device
 from tbdprof.analysis.memory.breakdown import measure
 from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording, Window

@@ -8,9 +8,8 @@ from report.test_reporters import FULL, profiled
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.report import terminal
-from tbdprof.report.terminal_parts.kernel_tables import headroom, short
-from tbdprof.report.terminal_parts.tables import ABOVE
-from tbdprof.results.kernels import LowUtilization
+from tbdprof.report.terminal_parts.tables import ABOVE, short
+from tbdprof.results.kernels import LowUtilization, headroom
 from tbdprof.results.summary import Summary
 
 

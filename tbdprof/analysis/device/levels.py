@@ -14,13 +14,15 @@ from tbdprof.analysis.kernels.counted import counted
 from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.kernels.launches import Launches, by_launch
-from tbdprof.analysis.timing import Timing
+from tbdprof.facts.counters import PM_FP32, PM_TENSOR
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Peaks
-from tbdprof.facts.windows import COUNTED
+from tbdprof.facts.windows import COUNTED, SAMPLED
 from tbdprof.results.device import Device
 from tbdprof.results.kernels import Counted, CountedKernels, Key
-from tbdprof.results.levels import Agreement, KernelLevels, Levels, Pipes
+from tbdprof.results.levels import Agreement, KernelLevels, Levels, Pipes, PipeUse
+from tbdprof.results.sampled import Sampled
+from tbdprof.results.timing import Timing
 
 LONGEST = 20
 PIPE_BOUND = 0.02
@@ -72,6 +74,18 @@ def of_device(device: Device | None) -> Pipes:
     if gpm is None or not gpm.busy:
         return Pipes()
     return Pipes(gpm.fp32_while_busy, None if gpm.tensor is None else gpm.tensor / gpm.busy)
+
+
+def pipe_use(found: Sampled | None, device: Pipes) -> tuple[PipeUse | None, PipeUse | None]:
+    """Return the use of the FP32 and of the tensor pipe: as sampled, or else as the driver has it."""
+    use = {} if found is None else found.while_busy
+
+    def of(counter: str, own: float | None) -> PipeUse | None:
+        if counter in use:
+            return PipeUse(use[counter], SAMPLED)
+        return None if own is None else PipeUse(own, "device")
+
+    return of(PM_FP32, device.fp32), of(PM_TENSOR, device.tensor)
 
 
 def _row(

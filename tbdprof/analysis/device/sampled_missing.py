@@ -1,20 +1,15 @@
-"""Why nothing of the sampled level is told, or not all of it, and what the driver's own word stands in for."""
+"""Why nothing of the sampled level is told, or not all of it."""
+
+from collections.abc import Sequence
 
 from tbdprof.facts.counters import (
-    PM_BUSY,
-    PM_CLOCK,
-    PM_DRAM,
-    PM_FP32,
     PM_FP32_LITE,
-    PM_SM_ACTIVE,
-    PM_TENSOR,
-    PM_WARPS,
 )
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import SAMPLED
-from tbdprof.results.levels import Pipes
+from tbdprof.results.levels import PipeUse
 from tbdprof.results.reasons import GPU_ONLY, ONE_BLOCK
-from tbdprof.results.sampled import Sampled
+from tbdprof.results.sampled import ELAPSED, WHILE_BUSY, Sampled
 from tbdprof.results.time import Overhead
 
 NO_WINDOW = "no sampled window was recorded"
@@ -24,9 +19,6 @@ NO_OFFSET = (
     "an offset of 50 µs makes a use wrong by some 7 points"
 )
 PIPES = ("utilization.fp32_pipe", "utilization.tensor_pipe")
-# The means over the whole window by their names in the report, and the counter each is of.
-ELAPSED = {"device_busy": PM_BUSY, "warps": PM_WARPS, "sm_clock_hz": PM_CLOCK}
-WHILE_BUSY = {"fp32_pipe": PM_FP32, "tensor_pipe": PM_TENSOR, "dram": PM_DRAM, "sm_active": PM_SM_ACTIVE}
 _UNTOLD = "this device's counters of it were not sampled"
 _NEVER_BUSY = "neither kernels nor the device's own word tell when it was busy"
 _NOT_SAID = "the sampler did not tell it"
@@ -34,10 +26,10 @@ _NEIGHBOURS = "needs a sampled window with more than the block that settles, bes
 
 
 def without_sampled(
-    recording: Recording, found: Sampled | None, overhead: Overhead | None, device: Pipes
+    recording: Recording, found: Sampled | None, overhead: Overhead | None, pipes: Sequence[PipeUse | None]
 ) -> dict[str, str]:
-    """Return the reason for what the sampled windows do not tell; `device` has the driver's own word on the pipes."""
-    untold = [path for path, known in zip(PIPES, told(found, device), strict=True) if known is None]
+    """Return the reason for what the sampled windows do not tell; `pipes`: the use of the FP32 and the tensor pipe."""
+    untold = [path for path, known in zip(PIPES, pipes, strict=True) if known is None]
     if recording.run.device == "cpu":
         return dict.fromkeys((SAMPLED, "overhead.sampled_window", *untold), GPU_ONLY)
     none = recording.missing.get(SAMPLED) or (NO_SAMPLES if recording.named(SAMPLED) else NO_WINDOW)
@@ -64,17 +56,3 @@ def _not_all(found: Sampled) -> dict[str, str]:
     elif found.offset is not None and found.offset.found_by is None:
         means["offset"] = NO_OFFSET
     return {f"sampled.{name}": reason for name, reason in means.items()}
-
-
-def told(found: Sampled | None, device: Pipes) -> tuple[tuple[float, str] | None, tuple[float, str] | None]:
-    """Return the use of the FP32 and of the tensor pipe while kernels ran, each with its level, None where not told."""
-    use = {} if found is None else found.while_busy
-    own = {PM_FP32: device.fp32, PM_TENSOR: device.tensor}
-
-    def level(counter: str) -> tuple[float, str] | None:
-        if counter in use:
-            return use[counter], SAMPLED
-        value = own[counter]
-        return None if value is None else (value, "device")
-
-    return level(PM_FP32), level(PM_TENSOR)

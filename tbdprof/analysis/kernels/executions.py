@@ -15,13 +15,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from tbdprof.analysis.kernels.flops import count
-from tbdprof.analysis.kernels.kernels import PRODUCTS, Codes, Kernels
+from tbdprof.analysis.kernels.kernels import PRODUCTS, Kernels
 from tbdprof.analysis.kernels.places import Places, of_device, of_operators
-from tbdprof.analysis.kernels.places import Texts as Texts
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.analysis.time.consumption import totals
 from tbdprof.analysis.time.time_blocks import settled
-from tbdprof.facts.arrays import Bools, Floats
+from tbdprof.facts.arrays import Bools, Codes, Floats, Texts
 from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.counters import SYNCHRONIZING
 from tbdprof.facts.recording import Recording, Window

@@ -7,10 +7,10 @@ operand and result has, each once; caches and repeated reading are not seen.
 
 import numpy as np
 
-from tbdprof.analysis.kernels.executions import Texts
 from tbdprof.analysis.kernels.kernels import Kernels
+from tbdprof.analysis.kernels.roofline import nearer_ceiling, ridge
 from tbdprof.analysis.kernels.sums import Sums, ratio, sums
-from tbdprof.facts.arrays import Ints
+from tbdprof.facts.arrays import Ints, Texts
 from tbdprof.facts.records import Operation, Peaks, Phase
 from tbdprof.results.kernels import Group
 
@@ -57,21 +57,6 @@ def _group(
         bytes_per_s=ratio(found.moved_bytes[place], found.moved_seconds[place]),
         limit=nearer_ceiling(intensity, ridge(peaks, precision, product=of_product)),
     )
-
-
-def ridge(peaks: Peaks | None, precision: str | None, *, product: bool) -> float | None:
-    """Return the FLOPs a byte at which the peaks of arithmetic and memory meet, None: one of them is not known."""
-    if peaks is None or precision is None or not peaks.bytes_per_s:
-        return None
-    flops_per_s = peaks.of(precision, product=product)
-    return None if flops_per_s is None else flops_per_s / peaks.bytes_per_s
-
-
-def nearer_ceiling(intensity: float | None, meeting: float | None) -> str | None:
-    """Return which ceiling bounds what has an intensity in FLOP a byte, where the two meet at another."""
-    if intensity is None or meeting is None:
-        return None
-    return "compute" if intensity >= meeting else "memory"
 
 
 def _by_time(kernels: Kernels, key: Ints, column: Texts) -> list[list[int]]:

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.analysis.kernels.places import Texts as Texts
-from tbdprof.facts.arrays import Bools, Floats, Ints
+from tbdprof.facts.arrays import Bools, Codes, Floats, Ints
+from tbdprof.facts.arrays import Texts as Texts
 from tbdprof.facts.records import Operation, Strings
-
-Codes = NDArray[np.uint8]
-
 
 PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL, Operation.ATTENTION, Operation.RECURRENT)
 

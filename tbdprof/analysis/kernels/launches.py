@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.analysis.kernels.executions import Texts
 from tbdprof.analysis.kernels.kernels import PRODUCTS, Kernels
-from tbdprof.facts.arrays import Floats, Ints
+from tbdprof.facts.arrays import Floats, Ints, Texts
 from tbdprof.facts.records import Operation
 from tbdprof.results.kernels import Key
 

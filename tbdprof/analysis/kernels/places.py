@@ -6,10 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.analysis.spans import SpanTree
-from tbdprof.facts.arrays import Bools, Floats, Ints
+from tbdprof.facts.arrays import Bools, Floats, Ints, Texts
 from tbdprof.facts.records import KernelKind, SpanKind, Table
-
-Texts = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)

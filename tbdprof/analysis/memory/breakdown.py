@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tbdprof.analysis.memory import identities
-from tbdprof.analysis.memory.account import Account, account, has_events, of_device
+from tbdprof.analysis.memory.account import Account
+from tbdprof.analysis.memory.accounting import account, has_events, of_device
 from tbdprof.analysis.memory.holdings import TOP, by_layer, holdings
 from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.recording import Recording, Window

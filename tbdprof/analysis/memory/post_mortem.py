@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tbdprof.analysis.memory.account import Account, account, has_events, of_device
+from tbdprof.analysis.memory.account import Account
+from tbdprof.analysis.memory.accounting import account, has_events, of_device
 from tbdprof.analysis.memory.blocks import lifetimes
 from tbdprof.analysis.memory.identities import state_arrays
 from tbdprof.analysis.memory.roles import owned

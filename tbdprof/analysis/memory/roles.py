@@ -21,19 +21,15 @@ Every rule is positive, it names what it saw; no rule is "otherwise". What no ru
 Source of the categories: seed 003, section III-D-3; what that leaves open is decided in the README.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from tbdprof.analysis.memory.account import Owned, Roles
 from tbdprof.analysis.memory.blocks import BEFORE, Blocks
 from tbdprof.analysis.memory.turns import NO_TURNS, Turns
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.records import Operation, Phase, Role, SpanKind, Table
-
-Roles = NDArray[np.uint8]
-
 
 # Where several owners name one block, the later in this order wins: a tied or aliased storage counts once.
 PRECEDENCE = (
@@ -45,14 +41,6 @@ PRECEDENCE = (
     Role.WEIGHT,
 )
 KEPT_MARKS = 2  # ends of steps a block must live through to count as kept; a loop variable lives through one
-
-
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """Which owner record names each block: its role (UNKNOWN: none) and the record's index (-1: none)."""
-
-    role: Roles
-    record: Ints
 
 
 def owned(blocks: Blocks, owners: Table) -> Owned:

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tbdprof.analysis.kernels.groups import ridge
 from tbdprof.analysis.kernels.kernels import PRODUCTS, Kernels
+from tbdprof.analysis.kernels.roofline import ridge
 from tbdprof.analysis.kernels.sums import by_precision
 from tbdprof.analysis.time.timeline import DATA, PHASES, Timeline
 from tbdprof.facts.arrays import Bools

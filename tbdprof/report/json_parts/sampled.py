@@ -4,24 +4,26 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from tbdprof.analysis.device.sampled_missing import ELAPSED, WHILE_BUSY, told
 from tbdprof.facts.counters import PM_FP32_LITE
-from tbdprof.results.levels import Pipes
+from tbdprof.results.levels import PipeUse
 from tbdprof.results.sampled import (
+    ELAPSED,
     LITE_PART,
+    WHILE_BUSY,
     Estimate,
     Sampled,
     SampledKernels,
     Use,
 )
+from tbdprof.results.summary import Summary
 
 Json = dict[str, Any]
 
 
-def pipes(found: Sampled | None, device: Pipes) -> Json:
-    """Return how much of the device's pipes was used while kernels ran: as sampled, or else as the driver tells it."""
-    fp32, tensor = (_leveled(each) for each in told(found, device))
-    return {"fp32_pipe": {**fp32, "low": None if found is None else _low(found.while_busy)}, "tensor_pipe": tensor}
+def pipes(summary: Summary) -> Json:
+    """Return how much of the device's pipes was used while kernels ran."""
+    low = None if summary.sampled is None else _low(summary.sampled.while_busy)
+    return {"fp32_pipe": {**_use(summary.fp32_pipe), "low": low}, "tensor_pipe": _use(summary.tensor_pipe)}
 
 
 def sampled(found: Sampled | None) -> Json | None:
@@ -47,8 +49,8 @@ def sampled(found: Sampled | None) -> Json | None:
     }
 
 
-def _leveled(use: tuple[float, str] | None) -> Json:
-    return {"value": None, "level": None} if use is None else {"value": use[0], "level": use[1]}
+def _use(found: PipeUse | None) -> Json:
+    return {"value": None, "level": None} if found is None else asdict(found)
 
 
 def _low(use: Mapping[str, float]) -> float | None:

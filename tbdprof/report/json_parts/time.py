@@ -3,12 +3,10 @@
 from dataclasses import asdict
 from typing import Any
 
-from tbdprof.analysis.device.levels import of_device
 from tbdprof.facts.records import Peaks
 from tbdprof.report.json_parts import sampled
-from tbdprof.report.terminal_parts.kernel_tables import headroom, peak_of
 from tbdprof.results.device import Traced
-from tbdprof.results.kernels import Flop, Group, LayerTime, LowUtilization
+from tbdprof.results.kernels import Flop, Group, LayerTime, LowUtilization, headroom, peak_of
 from tbdprof.results.summary import Summary
 from tbdprof.results.time import CpuUtilization, StepTime, Verdict
 
@@ -23,7 +21,7 @@ def utilization(summary: Summary) -> Json:
     return {
         "device_busy": _busy(summary),
         "fp32_flop": _flop(None if found is None else found.fp32),
-        **sampled.pipes(summary.sampled, of_device(summary.device)),
+        **sampled.pipes(summary),
         "cpu": _cpu(summary.cpu),
         "mfu": _flop(None if found is None else found.flop),
     }

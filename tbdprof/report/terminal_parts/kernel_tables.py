@@ -8,8 +8,16 @@ from rich.text import Text
 from tbdprof.facts.records import Peaks
 from tbdprof.facts.units import decimal_text, percent_text, times_text
 from tbdprof.report.terminal_parts.sampled_text import cells as sampled_cells
-from tbdprof.report.terminal_parts.tables import LEAST_SHOWN, Column, filled, layer_text, rest_text, utilization_text
-from tbdprof.results.kernels import Group, LowUtilization
+from tbdprof.report.terminal_parts.tables import (
+    LEAST_SHOWN,
+    Column,
+    filled,
+    layer_text,
+    rest_text,
+    short,
+    utilization_text,
+)
+from tbdprof.results.kernels import Group, LowUtilization, headroom, peak_of
 from tbdprof.results.sampled import NamedUse
 from tbdprof.results.summary import Summary
 
@@ -59,22 +67,6 @@ def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
     if full and summary.groups:
         parts.append(_roofline(summary.groups, peaks))
     return parts
-
-
-def headroom(group: Group, peaks: Peaks | None) -> float | None:
-    """Return how many times faster kernels can get before the nearer ceiling, None where that is not known."""
-    if peaks is None or group.limit is None:
-        return None
-    if group.limit == "memory":
-        ceiling, reached = peaks.bytes_per_s, group.bytes_per_s
-    else:
-        ceiling, reached = peak_of(group, peaks), group.flops_per_s
-    return ceiling / reached if ceiling and reached else None
-
-
-def peak_of(group: Group, peaks: Peaks | None) -> float | None:
-    """Return the FLOP/s the kernels' utilization is of, None where it is not known."""
-    return None if peaks is None or group.precision is None else peaks.of(group.precision, product=group.of_product)
 
 
 def _below(low: LowUtilization, uses: Uses, most: int | None, peaks: Peaks | None) -> RenderableType:
@@ -148,19 +140,6 @@ def _cells(group: Group, use: NamedUse | None) -> tuple[str, ...]:
         f"+{len(group.layers) - 1}" if len(group.layers) > 1 else "",
         f"{group.calls:g}",
     )
-
-
-def short(name: str) -> str:
-    """Return a kernel's name without what C++ puts around it: `void` and the list of arguments."""
-    bare = name.removeprefix("void ")
-    if not bare.endswith(")"):
-        return bare
-    depth = 0
-    for place in reversed(range(len(bare))):
-        depth += (bare[place] == ")") - (bare[place] == "(")
-        if not depth:
-            return bare[:place] or bare
-    return bare
 
 
 def _roofline(groups: Sequence[Group], peaks: Peaks | None) -> RenderableType:

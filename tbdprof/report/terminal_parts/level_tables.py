@@ -6,8 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tbdprof.facts.units import bytes_text, decimal_text, percent_text
-from tbdprof.report.terminal_parts.kernel_tables import short
-from tbdprof.report.terminal_parts.tables import Column, filled, title_of, utilization_text
+from tbdprof.report.terminal_parts.tables import Column, filled, short, title_of, utilization_text
 from tbdprof.results.kernels import Counted
 from tbdprof.results.levels import KernelLevels, Levels, Pipes
 from tbdprof.results.summary import Summary

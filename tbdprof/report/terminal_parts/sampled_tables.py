@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from tbdprof.facts.units import percent_text, seconds_text
-from tbdprof.report.terminal_parts.kernel_tables import short
 from tbdprof.report.terminal_parts.sampled_text import fp32_text, use_text
-from tbdprof.report.terminal_parts.tables import LEAST_SHOWN, Column, filled, rest_text
+from tbdprof.report.terminal_parts.tables import LEAST_SHOWN, Column, filled, rest_text, short
 from tbdprof.results.sampled import Sampled, SampledKernels
 from tbdprof.results.summary import Summary
 

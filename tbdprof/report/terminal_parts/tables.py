@@ -1,10 +1,12 @@
 """How every table of the terminal report looks, and the words its cells share."""
 
+import io
+import shutil
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -81,3 +83,29 @@ def layer_text(layer: str | None) -> str:
 def rest_text(count: int, share: float) -> str:
     """Say what a table left out."""
     return f"({count} more, {percent_text(share)})"
+
+
+def short(name: str) -> str:
+    """Return a kernel's name without what C++ puts around it: `void` and the list of arguments."""
+    bare = name.removeprefix("void ")
+    if not bare.endswith(")"):
+        return bare
+    depth = 0
+    for place in reversed(range(len(bare))):
+        depth += (bare[place] == ")") - (bare[place] == "(")
+        if not depth:
+            return bare[:place] or bare
+    return bare
+
+
+def printed(content: RenderableType, *, width: int | None = None, color: bool = False) -> str:
+    """Return anything rich can print as text."""
+    columns = width or min(shutil.get_terminal_size((100, 24)).columns, MOST_COLUMNS)
+    out = io.StringIO()
+    Console(
+        file=out, width=columns, force_terminal=color, no_color=not color, highlight=False, markup=False, emoji=False
+    ).print(content)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).rstrip("\n")
+
+
+MOST_COLUMNS = 120

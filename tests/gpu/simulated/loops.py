@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from tbdprof.hooks import Setting
-from tbdprof.launch import suite_run
+from tbdprof.launch.prepared import prepared
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import LoopProfiler
@@ -160,7 +160,7 @@ LOOPS = {
 
 def main(name: str, path: Path) -> None:
     """Record a loop, and print what torch's allocator counts at its end."""
-    with suite_run.prepared("torch", Setting(DEVICE, 1, "fp32", 0)) as hook:
+    with prepared("torch", Setting(DEVICE, 1, "fp32", 0)) as hook:
         model, optimizer, step = LOOPS[name]()
         hook.watch([model], [optimizer])
         run = new_run(name, "torch", unit="samples", batch_size=BATCH, precision="fp32")

@@ -13,7 +13,7 @@ from pathlib import Path
 from tbdprof.facts.counters import ALLOCATOR_RESERVED
 from tbdprof.facts.reading import load
 from tbdprof.hooks import FrameworkHook, Setting
-from tbdprof.launch import suite_run
+from tbdprof.launch.prepared import prepared
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import LoopProfiler
@@ -96,7 +96,7 @@ def taken() -> int:
 def main(name: str, path: Path, batch: int) -> None:
     """Record a loop, and print how well MXNet's pool told what it holds."""
     ends = []
-    with suite_run.prepared("mxnet", Setting(DEVICE, 1, "fp32", 0)) as hook:
+    with prepared("mxnet", Setting(DEVICE, 1, "fp32", 0)) as hook:
         step = step_of(name, hook, batch)
         mark = hook.mark_step
         hook.mark_step = lambda: (mark(), ends.append(taken()))  # type: ignore[method-assign]

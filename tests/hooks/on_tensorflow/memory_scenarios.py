@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tbdprof
-from tbdprof.analysis.memory.account import account
+from tbdprof.analysis.memory.accounting import account
 from tbdprof.analysis.memory.blocks import NEVER
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.recording import Recording

@@ -1,0 +1,120 @@
+"""Works a memory window out: its blocks, what each is for, and the levels after each event."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+
+from tbdprof.analysis.memory.account import Account
+from tbdprof.analysis.memory.blocks import (
+    NEVER,
+    Blocks,
+    Levels,
+    in_order,
+    lifetimes,
+)
+from tbdprof.analysis.memory.roles import classify, owned
+from tbdprof.analysis.memory.turns import turns
+from tbdprof.analysis.spans import SpanTree
+from tbdprof.facts.arrays import Bools, Ints
+from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import AllocationKind, SpanKind, Table
+from tbdprof.facts.windows import MEMORY
+
+
+def of_device(recording: Recording, window: Window) -> Window:
+    """Return a window with the allocations and owners of the run's device alone."""
+    mine = {kind: _device_rows(recording, window.table(kind)) for kind in ("allocation", "owner")}
+    return replace(window, tables={**window.tables, **mine})
+
+
+def _device_rows(recording: Recording, rows: Table) -> Table:
+    wanted = [index for index in np.unique(rows["device"]) if recording.strings[index] == recording.run.device]
+    chosen = np.isin(rows["device"], wanted)
+    mine: Table = rows if chosen.all() else rows[chosen]
+    return mine
+
+
+def has_events(window: Window) -> bool:
+    """Tell whether memory came or went in a window."""
+    return bool((window.table("allocation")["kind"] != AllocationKind.EXISTING).any())
+
+
+def left_out(recording: Recording) -> str | None:
+    """Say which other devices had events in the memory windows, and how many; None where none had."""
+    counts: Counter[str] = Counter()
+    for window in recording.named(MEMORY):
+        rows = window.table("allocation")
+        indices, numbers = np.unique(rows["device"][rows["kind"] != AllocationKind.EXISTING], return_counts=True)
+        for index, number in zip(indices.tolist(), numbers.tolist(), strict=True):
+            counts[recording.strings[index]] += number
+    counts.pop(recording.run.device, None)
+    listed = ", ".join(f"{count} events of {device or 'an unnamed device'}" for device, count in sorted(counts.items()))
+    return f"left out: {listed}; one device is told, {recording.run.device}" if listed else None
+
+
+def account(recording: Recording, window: Window) -> Account:
+    """Work out the blocks of a memory window of one device and what each is for."""
+    blocks, levels = lifetimes(window.table("allocation"))
+    tree = SpanTree(window.table("span"))
+    marks = np.sort(window.table("step")["last_sequence"])
+    named, own = owned(blocks, window.table("owner")), turns(tree, marks)
+    unexplained = _unexplained(levels, recording)
+    scratch = _scratch(unexplained, window.table("allocation"), blocks, tree) * (recording.run.threads != 1)
+    return Account(
+        window=window,
+        strings=recording.strings,
+        blocks=blocks,
+        levels=levels,
+        owned=named,
+        tree=tree,
+        roles=classify(blocks, named, tree, marks, own),
+        scratch_bytes=scratch,
+        unknown_bytes=unexplained - scratch,
+        counted=_counted(levels, own.settled(marks)),
+        marks=own.settled(marks),
+        seen_from=int(own.settled(marks)[0]) if own.ends and len(marks) else 0,
+    )
+
+
+def _unexplained(levels: Levels, recording: Recording) -> Ints:
+    """Return the framework's total minus the known blocks, after each event.
+
+    Where the framework has counted since before the model, all of it; where it began later, what has come since.
+    """
+    if levels.base_total_bytes < 0:
+        return np.zeros(len(levels.sequence), np.int64)
+    known = levels.known_bytes + levels.rounding_bytes
+    offset = 0
+    if recording.run.independent_total is not None:
+        offset = levels.base_bytes + levels.base_rounding_bytes - levels.base_total_bytes
+    return levels.total_bytes + offset - known
+
+
+def _scratch(unexplained: Ints, allocations: Table, blocks: Blocks, tree: SpanTree) -> Ints:
+    """Return what only the total tells, and tells no more of before and after the operator in which it did.
+
+    So the memory of an operator's worker threads looks where a framework reports none of it. A free that nobody
+    reported the allocation of speaks of a lost report instead: there nothing is claimed.
+    """
+    rows = in_order(allocations)
+    operator = tree.outermost(tree.index(allocations["span"][rows]), SpanKind.OPERATOR)
+    begins = np.flatnonzero(np.diff(operator, prepend=-2))
+    ends = np.append(begins[1:], len(rows))
+    freed = allocations["kind"][rows] == AllocationKind.FREED
+    lost = freed & ~np.isin(allocations["sequence"][rows], blocks.end)
+    sure = (operator[begins] >= 0) & (begins > 0) & (ends < len(rows)) & ~np.logical_or.reduceat(lost, begins)
+    around = np.maximum(unexplained[begins - 1], unexplained[ends % len(rows)])
+    level = np.where(sure, np.maximum(around, 0), NEVER)
+    claimed = np.repeat(level, ends - begins)
+    scratch: Ints = np.maximum(unexplained, claimed) - claimed  # NEVER is the largest number there is
+    return scratch
+
+
+def _counted(levels: Levels, marks: Ints) -> Bools:
+    """Leave out the first step of a window, which settles, where there is another."""
+    everything = np.ones(len(levels.sequence), bool)
+    if len(marks) < 2:
+        return everything
+    later: Bools = (levels.sequence > marks[0]) & (levels.sequence < marks[-1])
+    return later if later.any() else everything

@@ -1,0 +1,75 @@
+"""A trial of one batch size, in a process of its own: a few steps, and what they took of the memory there was."""
+
+import json
+import resource
+import sys
+from pathlib import Path
+
+from tbdprof import suite
+from tbdprof.collect import host
+from tbdprof.collect.gpu import context, cuda_driver
+from tbdprof.facts.windows import MEMORY
+from tbdprof.hooks import FrameworkHook, load
+from tbdprof.launch.request import RunRequest
+from tbdprof.loop.new_run import listed, new_run
+from tbdprof.loop.plan import Plan
+from tbdprof.loop.profiler import LoopProfiler
+
+PLAN = Plan(warmup=1, windows=(MEMORY,), memory_steps=3)
+STATUS = Path("/proc/self/status")
+
+
+def main(order: str) -> None:
+    """Take a few steps as a request (in JSON) says; print as JSON what they took of the memory there was."""
+    request = RunRequest.from_json(order)
+    hook = load(request.framework)
+    hook.prepare(request.setting())
+    room = _Room(hook.facts().device)
+    took: int | None = None
+    try:
+        _train(hook, request)
+        took = room.taken_bytes()
+    except Exception as error:  # each framework has classes of its own
+        if hook.out_of_memory(error) is None:
+            raise
+    sys.stdout.write(json.dumps({"took_bytes": took, "room_bytes": room.bytes}) + "\n")
+
+
+def _train(hook: FrameworkHook, request: RunRequest) -> None:
+    """Train as a run does: a memory window has more in the host's memory than other steps."""
+    workload = suite.build(request.model, request.framework, request.config())
+    hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))
+    profiler = LoopProfiler(hook, new_run(request.model, request.framework, unit="samples"), PLAN)
+    profiler.start()
+    while profiler.active:
+        profiler.step(workload.step())
+
+
+class _Room:
+    """The memory there is when this is made, and what was taken of it since at the most."""
+
+    def __init__(self, device: str) -> None:
+        self._index = None if device == "cpu" else cuda_driver.index_of(device)
+        self._peak, self._now = ("VmPeak", "VmSize") if _limits_addresses() else ("VmHWM", "VmRSS")
+        self._before = _status_bytes(self._now)
+        self.bytes = host.available_memory_bytes() if self._index is None else _free_bytes(self._index)
+
+    def taken_bytes(self) -> int:
+        """Return the most that was taken; an allocator of a GPU keeps what it had."""
+        if self._index is None:
+            return _status_bytes(self._peak) - self._before
+        return self.bytes - _free_bytes(self._index)
+
+
+def _limits_addresses() -> bool:
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def _status_bytes(name: str) -> int:
+    """Return what the kernel tells of this process's memory."""
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024
+
+
+def _free_bytes(index: int) -> int:
+    return context.free_and_total_bytes(index)[0]

@@ -1,0 +1,43 @@
+"""The instruments a run gets, by the device it runs on."""
+
+from tbdprof.collect import Collector, threads
+from tbdprof.collect.activity.collector import ActivityCollector
+from tbdprof.collect.gpu import cuda_driver
+from tbdprof.collect.gpu.nvml import PERIOD_S, NvmlSampler
+from tbdprof.collect.host_load import OF_HOST, Counters, HostLoad
+from tbdprof.collect.pm.collector import CounterSampler, available
+from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
+from tbdprof.loop.instruments import Instruments
+from tbdprof.loop.plan import NO_STEPS, WITH_SAMPLED, Progress, silent
+
+
+def instruments_for(
+    device: str,
+    framework: str,
+    counters: Counters | None = None,
+    *,
+    power_period_s: float = PERIOD_S,
+    progress: Progress = silent,
+) -> Instruments:
+    """Return the instruments for a device ("cpu", "cuda:0"); none of them is started, and nothing is raised.
+
+    `counters` are the loop's own; like the host's they grow, and are read at the edges of clean windows.
+    `power_period_s` is the time between two samples of a GPU's power. `progress` is called before what takes seconds.
+    """
+    host = HostLoad({**OF_HOST, **(counters or {})})
+    if not device.startswith("cuda"):
+        return Instruments({CLEAN: [host]})
+    driver = NvmlSampler(cuda_driver.index_of(device), period_s=power_period_s)
+    # A process has one client of CUPTI's activities: torch and TensorFlow are that themselves.
+    kernels = [ActivityCollector(number_of_thread=threads.hashed)] if framework == "mxnet" else []
+    collectors: dict[str, list[Collector]] = {
+        CLEAN: [driver, host],  # the host last: what it counts is not of the time in which the other one begins
+        MEMORY: [driver],
+        KERNELS: [*kernels, driver],
+    }
+    progress("try the GPU's counters", 0, NO_STEPS)
+    unavailable = available(device)
+    if unavailable is not None:
+        return Instruments(collectors, missing={SAMPLED: unavailable})
+    collectors[SAMPLED] = [CounterSampler(device), *kernels, driver]  # the first takes seconds to begin
+    return Instruments(collectors, WITH_SAMPLED)
