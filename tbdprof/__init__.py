@@ -1,7 +1,7 @@
 """tbdprof profiles the memory and the use of the device by deep-learning training.
 
-Public is what is listed here, the types in `tbdprof.results`, of which a `Summary` is made, and `tbdprof.keras.Callback`
-for Keras's `fit`. All else may change from one version to the next.
+Public are the names listed here, the types in `tbdprof.results`, of which a `Summary` is made, and for Keras's `fit`
+`tbdprof.keras.Callback`. All else may change from one version to the next.
 """
 
 from typing import TYPE_CHECKING

@@ -13,7 +13,7 @@ from tbdprof.facts.recording import Window
 from tbdprof.report import json_report
 from tbdprof.report.terminal import render
 from tbdprof.report.terminal_parts.sampled_text import line
-from tbdprof.results.levels import Pipes
+from tbdprof.results.levels import PipeUse
 from tbdprof.results.sampled import Sampled
 
 
@@ -77,7 +77,7 @@ def test_where_the_driver_alone_tells_of_the_fp32_pipe_its_lower_bound_has_a_rea
     story = three()
     recording = story.recording(story.seen())
     recording.missing["sampled"] = "kept for root"
-    missing = without_sampled(recording, None, None, Pipes(0.1, 0.2))
+    missing = without_sampled(recording, None, None, (PipeUse(0.1, "device"), PipeUse(0.2, "device")))
 
     assert missing["utilization.fp32_pipe.low"] == missing["sampled"] == "kept for root"
     assert "utilization.fp32_pipe" not in missing
