@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from tbdprof.facts.records import Optimizer, Parameter
-from tbdprof.hooks.on_torch.arguments import device_text
-from tbdprof.hooks.on_torch.owners import Watched, local_part
+from tbdprof.hooks.on_torch.session.arguments import device_text
+from tbdprof.hooks.on_torch.watch.owners import Watched, local_part
 
 _KINDS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
 _WITH_COUNTER = ("adam", "adamw", "rmsprop")

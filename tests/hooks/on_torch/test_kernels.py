@@ -17,7 +17,8 @@ from tbdprof.analysis.kernels.flops import count
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings, Table
 from tbdprof.facts.work import Work, parse, text
-from tbdprof.hooks.on_torch import TorchHook, hook, works
+from tbdprof.hooks.on_torch import TorchHook, hook
+from tbdprof.hooks.on_torch.flops import works
 
 BOTH = {Phase.FORWARD, Phase.BACKWARD}
 IN_BACKWARD = {Phase.BACKWARD, Phase.RECOMPUTE}
@@ -374,7 +375,7 @@ def test_an_operator_that_goes_on_when_the_window_ends_ends_with_it() -> None:
 
 
 def test_no_owner_is_read_and_nothing_is_marked_on_an_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tbdprof.hooks.on_torch import owners
+    from tbdprof.hooks.on_torch.watch import owners
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("owners were read")

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COUNTED = """
 import json, sys
 from tbdprof.hooks import Setting, load
-from tbdprof.records import Strings
+from tbdprof.facts.records import Strings
 hook = load("torch")
 assert "torch" not in sys.modules
 hook.prepare(Setting(device="cpu", threads=1, seed=5))
@@ -46,8 +46,8 @@ hook.close()
 RESTORED = """
 import json, os, torch
 from tbdprof.hooks import Setting, load
-from tbdprof.hooks.on_torch.process import accounting_flag
-from tbdprof.hooks.on_torch.trace import is_profiler_active
+from tbdprof.hooks.on_torch.devices import accounting_flag
+from tbdprof.hooks.on_torch.session.session import is_profiler_active
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 model = torch.nn.Sequential(torch.nn.Linear(2, 2))
@@ -81,7 +81,7 @@ print(json.dumps(changed))
 FORKED = """
 import json, os, sys, torch
 from tbdprof.hooks import load
-from tbdprof.records import Strings
+from tbdprof.facts.records import Strings
 model = torch.nn.Linear(2, 2)
 hook = load("torch")
 hook.attach()
@@ -106,7 +106,7 @@ hook.close()
 LATE = """
 import json, torch
 from tbdprof.hooks import load
-from tbdprof.hooks.on_torch.process import _variable, ctypes
+from tbdprof.hooks.on_torch.devices import _variable, ctypes
 older = [torch.empty(100) for _ in range(10)]
 hook = load("torch")
 hook.attach()

@@ -13,10 +13,11 @@ from torch.optim import optimizer as optimizers
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Setting
-from tbdprof.hooks.on_torch import TorchHook, hook, owners, process
-from tbdprof.hooks.on_torch.process import accounting_flag
-from tbdprof.hooks.on_torch.trace import Session, is_profiler_active
-from tbdprof.hooks.on_torch.watch import Markers
+from tbdprof.hooks.on_torch import TorchHook, devices, hook
+from tbdprof.hooks.on_torch.devices import accounting_flag
+from tbdprof.hooks.on_torch.session.session import Session, is_profiler_active
+from tbdprof.hooks.on_torch.watch import owners
+from tbdprof.hooks.on_torch.watch.watch import Markers
 
 Trained = tuple[TorchHook, nn.Module, torch.optim.Optimizer]
 
@@ -62,12 +63,12 @@ def interrupted(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("kind", "where", "name"),
     [
-        ("memory", process, "stop_polling"),
+        ("memory", devices, "stop_polling"),
         ("memory", owners, "existing"),
         ("memory", owners, "everything"),
         ("memory", Markers, "place"),
         ("memory", owners, "uncounted"),
-        ("kernels", process, "stop_polling"),
+        ("kernels", devices, "stop_polling"),
         ("kernels", Markers, "place"),
     ],
 )

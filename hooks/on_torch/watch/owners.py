@@ -10,9 +10,9 @@ from torch.utils._pytree import tree_leaves
 
 from tbdprof.facts.records import Role
 from tbdprof.hooks.naming import prefixes
-from tbdprof.hooks.on_torch import cuda_memory
-from tbdprof.hooks.on_torch.arguments import device_text
-from tbdprof.hooks.on_torch.events import Existing, Owned, SeenTensor
+from tbdprof.hooks.on_torch.memory import cuda_allocator
+from tbdprof.hooks.on_torch.session.arguments import device_text
+from tbdprof.hooks.on_torch.session.events import Existing, Owned, SeenTensor
 
 Named = Sequence[tuple[str, torch.Tensor]]
 
@@ -181,7 +181,7 @@ def inputs(arguments: object) -> list[Owned]:
 
 def existing(watched: Watched, deaths: Deaths | None = None) -> list[Existing]:
     """Return the blocks there now: on the CPU what Python can see, with its death told, and all of CUDA."""
-    return [*_existing_on_cpu(watched, deaths), *cuda_memory.blocks()]
+    return [*_existing_on_cpu(watched, deaths), *cuda_allocator.blocks()]
 
 
 def seen(watched: Watched) -> list[SeenTensor]:

@@ -19,7 +19,7 @@ from tbdprof.facts.counters import (
     DEVICE_FREE,
 )
 from tbdprof.hooks.levels import Levels
-from tbdprof.hooks.on_torch.events import Existing
+from tbdprof.hooks.on_torch.session.events import Existing
 
 _SHARED_POOL = (0, 0)
 _FOLLOWED = "native"

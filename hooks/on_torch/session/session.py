@@ -19,9 +19,11 @@ from torch.autograd.profiler import profile
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks.clock import wall_offset_ns
-from tbdprof.hooks.on_torch import activity, arguments, process
-from tbdprof.hooks.on_torch.arguments import device_text
-from tbdprof.hooks.on_torch.events import (
+from tbdprof.hooks.on_torch import devices
+from tbdprof.hooks.on_torch.kernels import gpu_activity
+from tbdprof.hooks.on_torch.session import arguments
+from tbdprof.hooks.on_torch.session.arguments import device_text
+from tbdprof.hooks.on_torch.session.events import (
     Enter,
     Event,
     Leave,
@@ -35,9 +37,9 @@ from tbdprof.hooks.on_torch.events import (
     relate,
     tell_last_runs,
 )
-from tbdprof.hooks.on_torch.members import LOCK, Members
-from tbdprof.hooks.on_torch.order import in_order
-from tbdprof.hooks.on_torch.room import Room
+from tbdprof.hooks.on_torch.session.malloc_headroom import Room
+from tbdprof.hooks.on_torch.session.thread_order import in_order
+from tbdprof.hooks.on_torch.watch.thread_members import LOCK, Members
 
 MARKER = "##tbd:"
 _WHOLE = f"{MARKER}whole"  # the range around a window
@@ -85,9 +87,9 @@ class Session:
         self._offset_ns = wall_offset_ns()
         Session.is_on = True
         try:
-            with process.quiet_profiler(), LOCK:
+            with devices.quiet_profiler(), LOCK:
                 self._profile.__enter__()  # type: ignore[no-untyped-call]
-            process.stop_polling()
+            devices.stop_polling()
             if not self._of_kernels:
                 # The tree lacks what a GPU's allocator did outside any range: most of what Python's own code frees.
                 whole = _RecordFunctionFast(_WHOLE)
@@ -138,7 +140,7 @@ class Session:
         if not trace.begun:
             raise UnavailableError(_TAKEN)
         if self._gpu is not None:
-            trace.activity = activity.read(events, self._gpu, self._offset_ns)
+            trace.activity = gpu_activity.read(events, self._gpu, self._offset_ns)
         return trace
 
     def _leave(self) -> None:
@@ -150,7 +152,7 @@ class Session:
         if self._members is not None:
             self._members.close()
         if self._of_kernels or is_profiler_active():
-            with process.quiet_profiler():
+            with devices.quiet_profiler():
                 if self._members is None:
                     self._exit()
                 elif not self._members.end(self._exit):
@@ -162,7 +164,7 @@ class Session:
             with ExitStack() as ends:
                 ends.callback(self._profile.__exit__, None, None, None)
                 if self._gpu is not None:
-                    process.synchronize(self._gpu)
+                    devices.synchronize(self._gpu)
         except RuntimeError as error:
             told = str(error).partition("\n")[0]
             raise UnavailableError(_TAKEN if _NOT_RUNNING in told else f"torch's profiler failed: {told}") from error

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from tbdprof.facts.records import Operation, Role
 from tbdprof.facts.work import parse
-from tbdprof.hooks.on_torch.activity import Activity
+from tbdprof.hooks.on_torch.kernels.gpu_activity import Activity
 
 ENGINE_NODE = "autograd::engine::evaluate_function"
 ACCUMULATE_GRAD = "torch::autograd::AccumulateGrad"

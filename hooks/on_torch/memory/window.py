@@ -11,11 +11,13 @@ from tbdprof.facts.counters import ALLOCATOR_ALLOCATED
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
-from tbdprof.hooks.on_torch import cuda_memory, owners, process
-from tbdprof.hooks.on_torch.events import Mark, Marked, Point, SeenTensor, Trace
-from tbdprof.hooks.on_torch.tables import build
-from tbdprof.hooks.on_torch.trace import Session
-from tbdprof.hooks.on_torch.watch import Watch
+from tbdprof.hooks.on_torch import devices
+from tbdprof.hooks.on_torch.memory import cuda_allocator
+from tbdprof.hooks.on_torch.memory.table import build
+from tbdprof.hooks.on_torch.session.events import Mark, Marked, Point, SeenTensor, Trace
+from tbdprof.hooks.on_torch.session.session import Session
+from tbdprof.hooks.on_torch.watch import owners
+from tbdprof.hooks.on_torch.watch.watch import Watch
 from tbdprof.hooks.threads import are_others
 
 
@@ -35,7 +37,7 @@ class MemoryWindow:
         self._device = watch.watched.device()
         self._levels: list[tuple[int, Levels]] = []
         self._read_levels()  # with the workspaces that are released here, which operators then ask for anew
-        process.release_workspaces()
+        devices.release_workspaces()
         self._session = Session("memory")
         self._missing.update(self._session.missing)
         self._is_open = True
@@ -48,7 +50,7 @@ class MemoryWindow:
             self._deaths = watch.mark_deaths(self._session.follow) if tells else None
             self._existing = owners.existing(watch.watched, self._deaths)
             self._missing.update(
-                cuda_memory.untold(self._device) or cuda_memory.uncounted(self._existing, self._device)
+                cuda_allocator.untold(self._device) or cuda_allocator.uncounted(self._existing, self._device)
             )
             watch.read_owners(Point.EXISTING, lambda: owners.everything(watch.watched))
             self._missing.update(owners.uncounted(watch.watched))
@@ -74,7 +76,7 @@ class MemoryWindow:
             return
         self._deaths = None
         try:
-            private, remarks = cuda_memory.pools(self._device)
+            private, remarks = cuda_allocator.pools(self._device)
             if private:
                 self._levels.append((time.monotonic_ns(), private))
             self._missing.update(remarks)
@@ -93,7 +95,7 @@ class MemoryWindow:
         return Drained(tables | levels, marks, self._missing | missing)
 
     def _read_levels(self) -> None:
-        found = cuda_memory.levels(self._device)  # cheap: it is within the steps
+        found = cuda_allocator.levels(self._device)  # cheap: it is within the steps
         if found:
             self._levels.append((time.monotonic_ns(), found))
 
@@ -110,7 +112,7 @@ class Remains:
 
     def __init__(self, watch: Watch) -> None:
         self._device = watch.watched.device()
-        self._levels = [(time.monotonic_ns(), cuda_memory.levels(self._device))]
+        self._levels = [(time.monotonic_ns(), cuda_allocator.levels(self._device))]
         self._existing = owners.existing(watch.watched)
         self._mark = Mark(Point.BEGIN, owned=owners.everything(watch.watched))
 

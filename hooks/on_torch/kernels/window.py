@@ -3,10 +3,10 @@
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
-from tbdprof.hooks.on_torch.events import Mark, Point, Trace
-from tbdprof.hooks.on_torch.tables import build
-from tbdprof.hooks.on_torch.trace import Session
-from tbdprof.hooks.on_torch.watch import Watch
+from tbdprof.hooks.on_torch.memory.table import build
+from tbdprof.hooks.on_torch.session.events import Mark, Point, Trace
+from tbdprof.hooks.on_torch.session.session import Session
+from tbdprof.hooks.on_torch.watch.watch import Watch
 
 _TOLD = ("span", "kernel", "sample")
 _NO_CUPTI = "this build of torch cannot tell what a GPU does: it was made without CUPTI"

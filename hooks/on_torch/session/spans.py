@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
-from tbdprof.hooks.on_torch.events import ACCUMULATE_GRAD, BackwardRun, Mark, Point, Region, Scope
+from tbdprof.hooks.on_torch.session.events import ACCUMULATE_GRAD, BackwardRun, Mark, Point, Region, Scope
 
 _FORWARD = "forward"  # the origin of a span that stands for a forward phase
 _CASTS = ("aten::to", "aten::_to_copy")

@@ -8,9 +8,11 @@ from torch._C._autograd import _KinetoEvent
 from torch._C._profiler import _ExtraFields_TorchOp, _ProfilerEvent, _TensorMetadata
 
 from tbdprof.facts.records import Operation
-from tbdprof.hooks.on_torch import kinds, precision, works
-from tbdprof.hooks.on_torch.events import SeenTensor
-from tbdprof.hooks.on_torch.operands import Argument, Operand
+from tbdprof.hooks.on_torch import precision
+from tbdprof.hooks.on_torch.flops import works
+from tbdprof.hooks.on_torch.flops.operands import Argument, Operand
+from tbdprof.hooks.on_torch.kernels import event_kinds
+from tbdprof.hooks.on_torch.session.events import SeenTensor
 
 Lists = Mapping[int, Sequence[object]]  # arguments by the operator's correlation number
 
@@ -22,7 +24,7 @@ def lists_of(events: Sequence[_KinetoEvent]) -> Lists:
     return {
         event.correlation_id(): event.concrete_inputs()
         for event in events
-        if works.has_work(event.name()) and kinds.kind_of(event) == kinds.OPERATOR
+        if works.has_work(event.name()) and event_kinds.kind_of(event) == event_kinds.OPERATOR
     }
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tbdprof.facts.records import Strings, Table, table
-from tbdprof.hooks.on_torch import activity
-from tbdprof.hooks.on_torch.events import (
+from tbdprof.hooks.on_torch.kernels import gpu_activity
+from tbdprof.hooks.on_torch.memory.ledger import Ledger, Place
+from tbdprof.hooks.on_torch.session.events import (
     Enter,
     Event,
     Existing,
@@ -20,8 +21,7 @@ from tbdprof.hooks.on_torch.events import (
     SeenTensor,
     Trace,
 )
-from tbdprof.hooks.on_torch.ledger import Ledger, Place
-from tbdprof.hooks.on_torch.spans import Spans
+from tbdprof.hooks.on_torch.session.spans import Spans
 
 
 class _Readings:
@@ -147,7 +147,7 @@ def _of_gpu(trace: Trace, spans: Spans, end_ns: int, strings: Strings) -> tuple[
     if trace.activity is None:
         return {}, {}
     begin_ns = next((time_ns for time_ns, event in trace.events if isinstance(event, Marked)), 0)
-    return activity.tables(trace.activity, spans.by_correlation, begin_ns, end_ns, strings)
+    return gpu_activity.tables(trace.activity, spans.by_correlation, begin_ns, end_ns, strings)
 
 
 def _mark(mark: Mark, sequence: int, owners: list[tuple[object, ...]], strings: Strings) -> list[int]:

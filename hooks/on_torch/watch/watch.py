@@ -12,10 +12,10 @@ from torch._C import _current_graph_task_id
 from torch._C._profiler import _RecordFunctionFast
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from tbdprof.hooks.on_torch import owners
-from tbdprof.hooks.on_torch.calls import Handle, between_steps, remove, tell_calls
-from tbdprof.hooks.on_torch.events import Existing, Mark, Owned, Point
-from tbdprof.hooks.on_torch.trace import MARKER
+from tbdprof.hooks.on_torch.session.events import Existing, Mark, Owned, Point
+from tbdprof.hooks.on_torch.session.session import MARKER
+from tbdprof.hooks.on_torch.watch import owners
+from tbdprof.hooks.on_torch.watch.module_calls import Handle, between_steps, remove, tell_calls
 from tbdprof.hooks.threads import are_others
 
 
