@@ -97,11 +97,11 @@ class TorchHook:
         self._join()
         import torch
 
-        from tbdprof.hooks.on_torch import devices, precision
+        from tbdprof.hooks.on_torch import facts, precision
 
         joined = self._require()
         try:
-            device = devices.choose_device(setting.device)
+            device = facts.choose_device(setting.device)
         except TbdprofError:
             self.close()
             raise
@@ -137,13 +137,13 @@ class TorchHook:
         joined = self._require()
         import torch
 
-        from tbdprof.hooks.on_torch import devices, facts, precision
+        from tbdprof.hooks.on_torch import facts, precision
 
         device = self._device()
         return Facts(
             framework_version=str(torch.__version__),
             device=device,
-            device_name=devices.device_name(device),
+            device_name=facts.device_name(device),
             threads=torch.get_num_threads(),
             parameters=facts.parameter_list(joined.watch.watched),
             optimizers=facts.optimizer_list(joined.watch.watched),
@@ -203,9 +203,9 @@ class TorchHook:
         """Return torch's sentence about what was asked for, if the error means out of memory."""
         if "torch" not in sys.modules:
             return None
-        from tbdprof.hooks.on_torch import devices
+        from tbdprof.hooks.on_torch.out_of_memory import out_of_memory
 
-        return devices.out_of_memory(error)
+        return out_of_memory(error)
 
     def give_back_memory(self) -> str | None:
         """Have torch's allocators let go of what is not in use."""
@@ -224,8 +224,9 @@ class TorchHook:
             raise
         import torch
 
-        from tbdprof.hooks.on_torch.devices import accounting_flag, count_quietly
-        from tbdprof.hooks.on_torch.watch.watch import Markers, Watch
+        from tbdprof.hooks.on_torch.memory.accounting import accounting_flag, count_quietly
+        from tbdprof.hooks.on_torch.session.markers import Markers
+        from tbdprof.hooks.on_torch.watch.watch import Watch
 
         flag = accounting_flag()
         self._joined = _Joined(

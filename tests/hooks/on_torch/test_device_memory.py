@@ -24,7 +24,9 @@ from tbdprof.facts.windows import OUT_OF_MEMORY
 from tbdprof.hooks.levels import samples
 from tbdprof.hooks.on_torch import context, devices, facts, hook
 from tbdprof.hooks.on_torch.memory import cuda_allocator
+from tbdprof.hooks.on_torch.memory.existing import blocks
 from tbdprof.hooks.on_torch.memory.table import build
+from tbdprof.hooks.on_torch.session.backward_runs import relate, tell_last_runs
 from tbdprof.hooks.on_torch.session.events import (
     Enter,
     Event,
@@ -38,11 +40,8 @@ from tbdprof.hooks.on_torch.session.events import (
     Region,
     Scope,
     Trace,
-    relate,
-    tell_last_runs,
 )
-from tbdprof.hooks.on_torch.watch import owners
-from tbdprof.hooks.on_torch.watch.owners import Watched
+from tbdprof.hooks.on_torch.watch.watched import Watched
 
 GPU = "cuda:0"
 MAIN, AUTOGRAD = 1, 2
@@ -117,7 +116,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 
 
 def test_blocks_in_use_are_told_with_what_was_asked_for(cuda: FakeCuda) -> None:
-    found = [each for each in owners.existing(Watched()) if each.device != "cpu"]
+    found = [each for each in blocks(Watched()) if each.device != "cpu"]
 
     assert [(each.device, each.bytes, each.requested_bytes) for each in found] == [
         (GPU, 512, 40),

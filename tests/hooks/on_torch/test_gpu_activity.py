@@ -11,7 +11,8 @@ from tbdprof.facts import counters
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import KernelKind, Phase, Run, Strings, Table, table
 from tbdprof.hooks.on_torch.kernels import gpu_activity
-from tbdprof.hooks.on_torch.memory.table import build
+from tbdprof.hooks.on_torch.kernels.table import build
+from tbdprof.hooks.on_torch.session.backward_runs import relate
 from tbdprof.hooks.on_torch.session.events import (
     Enter,
     Event,
@@ -22,7 +23,6 @@ from tbdprof.hooks.on_torch.session.events import (
     Region,
     Scope,
     Trace,
-    relate,
 )
 
 WALL = 10**9  # what the wall clock is ahead of the recording's
@@ -126,8 +126,10 @@ class Story:
 
     def trace(self) -> Trace:
         relate(sorted(self.regions, key=lambda region: region.start_ns))
-        told = gpu_activity.read(self.events, "cuda:0", WALL)
-        return Trace(sorted(self.marks, key=lambda mark: mark[0]), True, 0, told)
+        return Trace(sorted(self.marks, key=lambda mark: mark[0]), True, 0)
+
+    def activity(self) -> gpu_activity.Activity:
+        return gpu_activity.read(self.events, "cuda:0", WALL)
 
 
 @dataclass
@@ -192,7 +194,7 @@ def a_step() -> Story:
 
 def found_in(story: Story) -> Found:
     strings = Strings()
-    tables, _, missing = build(story.trace(), (), True, strings)
+    tables, _, missing = build(story.trace(), story.activity(), strings)
     return Found(tables, missing, strings)
 
 

@@ -14,10 +14,12 @@ from tbdprof.hooks import Drained
 from tbdprof.hooks.on_torch import devices
 from tbdprof.hooks.on_torch.kernels import gpu_activity
 from tbdprof.hooks.on_torch.kernels.window import KernelsWindow
+from tbdprof.hooks.on_torch.memory.window import MemoryWindow
 from tbdprof.hooks.on_torch.session import session
-from tbdprof.hooks.on_torch.session.events import Mark, Point
-from tbdprof.hooks.on_torch.session.session import Session, is_profiler_active
-from tbdprof.hooks.on_torch.watch.watch import Markers, Watch
+from tbdprof.hooks.on_torch.session.markers import Markers
+from tbdprof.hooks.on_torch.session.session import is_profiler_active
+from tbdprof.hooks.on_torch.watch.watch import Watch
+from tbdprof.hooks.on_torch.watch.watched import Watched
 
 
 class OnGpu(torchs_profile):
@@ -70,16 +72,22 @@ def test_a_kernels_window_on_a_gpu_asks_for_its_activity_and_their_details() -> 
 
 
 @pytest.mark.usefixtures("_gpu")
-@pytest.mark.parametrize(("window", "device"), [("memory", "cuda:0"), ("kernels", "cpu")])
-def test_other_windows_and_devices_ask_for_none(window: str, device: str) -> None:
-    session = Session(window, device)
-    markers = Markers()
-    markers.on = True
-    markers.place(Mark(Point.BEGIN))
-    told = session.end(markers.take())
+def test_a_memory_window_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watched, "device", lambda watched: "cuda:0")
+    window = MemoryWindow(Watch(Markers()), counted_from_start=True)
+    window.stop()
 
     assert OnGpu.asked["use_device"] is None
-    assert told.activity is None
+    assert OnGpu.asked["profile_memory"]
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_a_kernels_window_on_the_cpu_asks_for_none() -> None:
+    drained, _ = recorded("cpu")
+
+    assert OnGpu.asked["use_device"] is None
+    assert set(drained.tables) == {"span"}
+    assert drained.missing == {}
 
 
 @pytest.mark.usefixtures("_gpu")

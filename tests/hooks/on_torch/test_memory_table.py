@@ -2,6 +2,7 @@ import itertools
 
 from tbdprof.facts.records import AllocationKind, Operation, Phase, SpanKind, Strings, Table
 from tbdprof.hooks.on_torch.memory.table import build
+from tbdprof.hooks.on_torch.session.backward_runs import relate
 from tbdprof.hooks.on_torch.session.events import (
     Enter,
     Event,
@@ -14,7 +15,6 @@ from tbdprof.hooks.on_torch.session.events import (
     Region,
     Scope,
     Trace,
-    relate,
 )
 
 MAIN = 1
