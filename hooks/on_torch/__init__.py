@@ -20,7 +20,7 @@ from tbdprof.hooks.windows import Windows
 if TYPE_CHECKING:
     import ctypes
 
-    from tbdprof.hooks.on_torch.watch import Watch
+    from tbdprof.hooks.on_torch.watch.watch import Watch
 
 _QUIET = {"KINETO_LOG_LEVEL": "9", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 _LATE = "accounting began after torch had allocated: run it with `tbdprof run` to count from the first allocation"
@@ -66,9 +66,9 @@ class TorchHook:
         """The CUDA allocator's own peak; the CPU's is not counted."""
         if self._joined is None:
             return None
-        from tbdprof.hooks.on_torch import process
+        from tbdprof.hooks.on_torch import devices
 
-        return process.peak_bytes(self._device())
+        return devices.peak_bytes(self._device())
 
     @property
     def independent_total(self) -> str | None:
@@ -97,11 +97,11 @@ class TorchHook:
         self._join()
         import torch
 
-        from tbdprof.hooks.on_torch import precision, process
+        from tbdprof.hooks.on_torch import facts, precision
 
         joined = self._require()
         try:
-            device = process.choose_device(setting.device)
+            device = facts.choose_device(setting.device)
         except TbdprofError:
             self.close()
             raise
@@ -121,7 +121,7 @@ class TorchHook:
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
         """Name the memory of these; models and optimizers that are not told are found as they are used."""
         watch = self._require().watch
-        from tbdprof.hooks.on_torch.watch import add_all
+        from tbdprof.hooks.on_torch.watch.watch import add_all
 
         strange = add_all(watch, models, optimizers)
         if strange:
@@ -137,13 +137,13 @@ class TorchHook:
         joined = self._require()
         import torch
 
-        from tbdprof.hooks.on_torch import facts, precision, process
+        from tbdprof.hooks.on_torch import facts, precision
 
         device = self._device()
         return Facts(
             framework_version=str(torch.__version__),
             device=device,
-            device_name=process.device_name(device),
+            device_name=facts.device_name(device),
             threads=torch.get_num_threads(),
             parameters=facts.parameter_list(joined.watch.watched),
             optimizers=facts.optimizer_list(joined.watch.watched),
@@ -161,15 +161,15 @@ class TorchHook:
     def synchronize(self) -> None:
         """Wait for the CUDA device; nothing is to be waited for on the CPU."""
         self._require()
-        from tbdprof.hooks.on_torch import process
+        from tbdprof.hooks.on_torch import devices
 
-        process.synchronize(self._device())
+        devices.synchronize(self._device())
 
     def start(self, window: str) -> None:
         """Begin a session of torch's profiler, and put the markers' hooks on."""
         joined = self._require()
-        from tbdprof.hooks.on_torch.kernels import KernelsWindow
-        from tbdprof.hooks.on_torch.memory import MemoryWindow, Remains
+        from tbdprof.hooks.on_torch.kernels.window import KernelsWindow
+        from tbdprof.hooks.on_torch.memory.window import MemoryWindow, Remains
 
         self._windows.begin(
             window,
@@ -203,17 +203,17 @@ class TorchHook:
         """Return torch's sentence about what was asked for, if the error means out of memory."""
         if "torch" not in sys.modules:
             return None
-        from tbdprof.hooks.on_torch import process
+        from tbdprof.hooks.on_torch.out_of_memory import out_of_memory
 
-        return process.out_of_memory(error)
+        return out_of_memory(error)
 
     def give_back_memory(self) -> str | None:
         """Have torch's allocators let go of what is not in use."""
         if "torch" not in sys.modules:
             return None
-        from tbdprof.hooks.on_torch import process
+        from tbdprof.hooks.on_torch import devices
 
-        return process.give_back_memory()
+        return devices.give_back_memory()
 
     def _join(self) -> None:
         late = None if self._is_first or "torch" not in sys.modules else _LATE
@@ -224,8 +224,9 @@ class TorchHook:
             raise
         import torch
 
-        from tbdprof.hooks.on_torch.process import accounting_flag, count_quietly
-        from tbdprof.hooks.on_torch.watch import Markers, Watch
+        from tbdprof.hooks.on_torch.memory.accounting import accounting_flag, count_quietly
+        from tbdprof.hooks.on_torch.session.markers import Markers
+        from tbdprof.hooks.on_torch.watch.watch import Watch
 
         flag = accounting_flag()
         self._joined = _Joined(

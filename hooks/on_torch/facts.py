@@ -1,17 +1,47 @@
-"""What a recording keeps of torch's models and optimizers."""
+"""What a recording keeps of torch's devices, models and optimizers."""
 
+import platform
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from tbdprof.collect import host
+from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Optimizer, Parameter
-from tbdprof.hooks.on_torch.arguments import device_text
-from tbdprof.hooks.on_torch.owners import Watched, local_part
+from tbdprof.hooks.on_torch.devices import device_text
+from tbdprof.hooks.on_torch.watch.owners import local_part
+from tbdprof.hooks.on_torch.watch.watched import Watched
 
 _KINDS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
 _WITH_COUNTER = ("adam", "adamw", "rmsprop")
 _SETTINGS = ("momentum", "amsgrad", "centered")
+
+
+def choose_device(wanted: str) -> str:
+    """Return "cpu" or "cuda:N" for auto, cpu, cuda or cuda:N."""
+    if wanted == "auto":
+        return "cuda:0" if torch.cuda.is_available() else "cpu"
+    if wanted == "cpu":
+        return "cpu"
+    match = re.fullmatch(r"cuda(?::(\d+))?", wanted)
+    if match is None:
+        raise UsageError(f"unknown device {wanted!r}: choose auto, cpu, cuda or cuda:N")
+    number = int(match[1] or 0)
+    if not torch.cuda.is_available():
+        raise UnavailableError("torch sees no CUDA device: choose --device cpu")
+    if number >= torch.cuda.device_count():
+        last = torch.cuda.device_count() - 1
+        raise UnavailableError(f"torch sees no device {wanted}: the last one is cuda:{last}")
+    return f"cuda:{number}"
+
+
+def device_name(device: str) -> str:
+    """Return what the device calls itself."""
+    if device != "cpu":
+        return torch.cuda.get_device_name(device)
+    return host.processor_name() or platform.processor()
 
 
 def parameter_list(watched: Watched) -> list[Parameter]:

@@ -11,7 +11,7 @@ from judges.torch_loops import image_batch, small_convnet, told_of, train
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tbdprof.hooks.on_torch import members
+from tbdprof.hooks.on_torch.watch import thread_members
 
 KEPT_FLOATS = 1000
 
@@ -52,7 +52,7 @@ def in_a_thread(profile: Profile) -> Json:
 
 
 def in_a_thread_that_cannot_join(profile: Profile) -> Json:
-    members._SYMBOLS = ("of another build",)
+    thread_members._SYMBOLS = ("of another build",)
     return in_a_thread(profile)
 
 

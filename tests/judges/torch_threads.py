@@ -14,7 +14,7 @@ from judges.torch_loops import CLASSES, told_of
 from torch import nn
 from torch.nn import functional
 
-from tbdprof.hooks.on_torch import members
+from tbdprof.hooks.on_torch.watch import thread_members
 from tbdprof.loop.plan import Plan
 
 BATCH, WIDTH = 6, 40
@@ -189,7 +189,7 @@ def edges_near(prof: Any) -> bool:
 
 def stuck(profile: Profile) -> Json:
     """A thread is inside an operator when the memory window ends, and for long after."""
-    members.LEAVE_S = 0.02
+    thread_members.LEAVE_S = 0.02
     crew, ended = Crew(32), threading.Event()
     with crew.running(), lengthened(profile(crew.models, crew.optimizers), 4) as prof:
         other = threading.Thread(target=lambda: hold(prof, ended))

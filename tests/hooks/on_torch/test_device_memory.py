@@ -22,8 +22,12 @@ from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import AllocationKind, Phase, Role, Strings, table
 from tbdprof.facts.windows import OUT_OF_MEMORY
 from tbdprof.hooks.levels import samples
-from tbdprof.hooks.on_torch import context, cuda_memory, facts, hook, owners, process
-from tbdprof.hooks.on_torch.events import (
+from tbdprof.hooks.on_torch import context, devices, facts, hook
+from tbdprof.hooks.on_torch.memory import cuda_allocator
+from tbdprof.hooks.on_torch.memory.existing import blocks
+from tbdprof.hooks.on_torch.memory.table import build
+from tbdprof.hooks.on_torch.session.backward_runs import relate, tell_last_runs
+from tbdprof.hooks.on_torch.session.events import (
     Enter,
     Event,
     Existing,
@@ -36,11 +40,8 @@ from tbdprof.hooks.on_torch.events import (
     Region,
     Scope,
     Trace,
-    relate,
-    tell_last_runs,
 )
-from tbdprof.hooks.on_torch.owners import Watched
-from tbdprof.hooks.on_torch.tables import build
+from tbdprof.hooks.on_torch.watch.watched import Watched
 from tbdprof.results.memory import Memory
 
 GPU = "cuda:0"
@@ -116,48 +117,48 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 
 
 def test_blocks_in_use_are_told_with_what_was_asked_for(cuda: FakeCuda) -> None:
-    found = [each for each in owners.existing(Watched()) if each.device != "cpu"]
+    found = [each for each in blocks(Watched()) if each.device != "cpu"]
 
     assert [(each.device, each.bytes, each.requested_bytes) for each in found] == [
         (GPU, 512, 40),
         (GPU, 2 * MIB, 2 * MIB),
     ]
-    assert cuda_memory.uncounted(found, GPU) == {}
+    assert cuda_allocator.uncounted(found, GPU) == {}
 
 
 def test_blocks_that_are_not_what_the_allocator_counts_are_told(cuda: FakeCuda) -> None:
     cuda.allocated += 8
-    found = cuda_memory.blocks()
+    found = cuda_allocator.blocks()
 
-    told = cuda_memory.uncounted(found, GPU)["existing blocks"]
+    told = cuda_allocator.uncounted(found, GPU)["existing blocks"]
     assert told == f"when the memory window began cuda:0 counts {520 + 2 * MIB} bytes in use and lists {512 + 2 * MIB}"
 
 
 def test_an_allocator_without_a_list_of_blocks_ends_no_window(cuda: FakeCuda) -> None:
     cuda.snapshot_fails = True
 
-    assert cuda_memory.blocks() == []
-    assert "lists 0" in cuda_memory.uncounted([], GPU)["existing blocks"]
-    assert cuda_memory.pools(GPU)[0] == {ALLOCATOR_PRIVATE: 0}
+    assert cuda_allocator.blocks() == []
+    assert "lists 0" in cuda_allocator.uncounted([], GPU)["existing blocks"]
+    assert cuda_allocator.pools(GPU)[0] == {ALLOCATOR_PRIVATE: 0}
 
 
 def test_an_allocator_that_the_profiler_does_not_follow_is_named(cuda: FakeCuda) -> None:
-    assert cuda_memory.untold(GPU) == {}
+    assert cuda_allocator.untold(GPU) == {}
 
     cuda.backend = "cudaMallocAsync"
 
-    assert "does not follow the allocator cudaMallocAsync" in cuda_memory.untold(GPU)["memory"]
-    assert cuda_memory.untold("cpu") == {}
+    assert "does not follow the allocator cudaMallocAsync" in cuda_allocator.untold(GPU)["memory"]
+    assert cuda_allocator.untold("cpu") == {}
 
 
 def test_what_the_allocator_holds_and_what_the_driver_has_left(cuda: FakeCuda) -> None:
-    assert cuda_memory.levels(GPU) == {
+    assert cuda_allocator.levels(GPU) == {
         ALLOCATOR_RESERVED: 4 * MIB,
         ALLOCATOR_ALLOCATED: 512 + 2 * MIB,
         ALLOCATOR_FRAGMENTS: MIB,
         DEVICE_FREE: 7 * MIB,
     }
-    assert cuda_memory.levels("cpu") == cuda_memory.levels(None) == {}
+    assert cuda_allocator.levels("cpu") == cuda_allocator.levels(None) == {}
 
 
 def test_no_list_of_all_blocks_is_made_within_the_steps(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,16 +166,16 @@ def test_no_list_of_all_blocks_is_made_within_the_steps(cuda: FakeCuda, monkeypa
         raise AssertionError("a list of all blocks")
 
     monkeypatch.setattr(torch.cuda, "memory_snapshot", slow)
-    assert ALLOCATOR_RESERVED in cuda_memory.levels(GPU)
+    assert ALLOCATOR_RESERVED in cuda_allocator.levels(GPU)
 
 
 def test_pools_of_their_own_and_segments_that_grow_are_remarked(cuda: FakeCuda) -> None:
-    private, told = cuda_memory.pools(GPU)
+    private, told = cuda_allocator.pools(GPU)
     assert private == {ALLOCATOR_PRIVATE: 2 * MIB}
     assert set(told) == {"rounding", "private pools"}
     cuda.segments = [segment(block(512, 512), is_expandable=True)]
 
-    _, told = cuda_memory.pools(GPU)
+    _, told = cuda_allocator.pools(GPU)
     assert set(told) == {"rounding", "expandable segments"}
     assert told["expandable segments"].startswith("512 reserved bytes")
 
@@ -183,7 +184,7 @@ def test_a_window_tells_the_allocators_levels_at_each_step_and_its_pools_at_the_
     cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Watched, "device", lambda watched: GPU)
-    monkeypatch.setattr(process, "release_workspaces", lambda: None)
+    monkeypatch.setattr(devices, "release_workspaces", lambda: None)
     watched, strings = hook(), Strings()
     watched.attach()
     try:
@@ -202,14 +203,14 @@ def test_a_window_tells_the_allocators_levels_at_each_step_and_its_pools_at_the_
 
 
 def test_what_is_unused_is_given_back(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert process.give_back_memory() is None
+    assert devices.give_back_memory() is None
     assert cuda.emptied == 1
 
     def gone() -> None:
         raise RuntimeError("CUDA error: an illegal memory access\nmore")
 
     monkeypatch.setattr(torch.cuda, "empty_cache", gone)
-    assert process.give_back_memory() == "CUDA error: an illegal memory access"
+    assert devices.give_back_memory() == "CUDA error: an illegal memory access"
 
 
 def test_levels_become_samples_at_their_time() -> None:

@@ -11,11 +11,15 @@ from torch.autograd.profiler import profile as torchs_profile
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
-from tbdprof.hooks.on_torch import activity, process, trace
-from tbdprof.hooks.on_torch.events import Mark, Point
-from tbdprof.hooks.on_torch.kernels import KernelsWindow
-from tbdprof.hooks.on_torch.trace import Session, is_profiler_active
-from tbdprof.hooks.on_torch.watch import Markers, Watch
+from tbdprof.hooks.on_torch import devices
+from tbdprof.hooks.on_torch.kernels import gpu_activity
+from tbdprof.hooks.on_torch.kernels.window import KernelsWindow
+from tbdprof.hooks.on_torch.memory.window import MemoryWindow
+from tbdprof.hooks.on_torch.session import session
+from tbdprof.hooks.on_torch.session.markers import Markers
+from tbdprof.hooks.on_torch.session.session import is_profiler_active
+from tbdprof.hooks.on_torch.watch.watch import Watch
+from tbdprof.hooks.on_torch.watch.watched import Watched
 
 
 class OnGpu(torchs_profile):
@@ -44,8 +48,8 @@ class OnGpu(torchs_profile):
 
 @pytest.fixture
 def _gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(trace, "profile", OnGpu)
-    monkeypatch.setattr(trace, "_supported_activities", lambda: {ProfilerActivity.CPU, ProfilerActivity.CUDA})
+    monkeypatch.setattr(session, "profile", OnGpu)
+    monkeypatch.setattr(session, "_supported_activities", lambda: {ProfilerActivity.CPU, ProfilerActivity.CUDA})
     yield
     assert not is_profiler_active()
 
@@ -68,16 +72,22 @@ def test_a_kernels_window_on_a_gpu_asks_for_its_activity_and_their_details() -> 
 
 
 @pytest.mark.usefixtures("_gpu")
-@pytest.mark.parametrize(("window", "device"), [("memory", "cuda:0"), ("kernels", "cpu")])
-def test_other_windows_and_devices_ask_for_none(window: str, device: str) -> None:
-    session = Session(window, device)
-    markers = Markers()
-    markers.on = True
-    markers.place(Mark(Point.BEGIN))
-    told = session.end(markers.take())
+def test_a_memory_window_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watched, "device", lambda watched: "cuda:0")
+    window = MemoryWindow(Watch(Markers()), counted_from_start=True)
+    window.stop()
 
     assert OnGpu.asked["use_device"] is None
-    assert told.activity is None
+    assert OnGpu.asked["profile_memory"]
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_a_kernels_window_on_the_cpu_asks_for_none() -> None:
+    drained, _ = recorded("cpu")
+
+    assert OnGpu.asked["use_device"] is None
+    assert set(drained.tables) == {"span"}
+    assert drained.missing == {}
 
 
 @pytest.mark.usefixtures("_gpu")
@@ -86,11 +96,11 @@ def test_where_no_kernel_is_told_the_operators_are_and_the_reason() -> None:
 
     assert {strings[row["name"]] for row in drained.tables["span"]} >= {"aten::matmul", "aten::mm"}
     assert len(drained.tables["kernel"]) == 0
-    assert drained.missing == {"kernels": activity.NO_KERNELS}
+    assert drained.missing == {"kernels": gpu_activity.NO_KERNELS}
 
 
 def test_a_build_of_torch_without_cupti_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "_supported_activities", lambda: {ProfilerActivity.CPU})
+    monkeypatch.setattr(session, "_supported_activities", lambda: {ProfilerActivity.CPU})
 
     drained, _ = recorded("cuda:0")
 
@@ -107,7 +117,7 @@ def test_a_gpu_that_breaks_takes_the_profiler_off_and_the_loop_goes_on(
         raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore lines")
 
     if where == "where the device is waited for":
-        monkeypatch.setattr(process, "synchronize", breaks)
+        monkeypatch.setattr(devices, "synchronize", breaks)
     else:
         monkeypatch.setattr(OnGpu, "breaks", True)
 
@@ -120,7 +130,7 @@ def test_a_gpu_that_breaks_takes_the_profiler_off_and_the_loop_goes_on(
 @pytest.mark.usefixtures("_gpu")
 def test_the_runs_own_device_is_waited_for_before_the_profiler_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     order, end = list[str](), OnGpu.__exit__
-    monkeypatch.setattr(process, "synchronize", order.append)
+    monkeypatch.setattr(devices, "synchronize", order.append)
 
     def ended(self: OnGpu, *error: object) -> None:
         order.append("the profiler")

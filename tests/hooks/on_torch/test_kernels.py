@@ -17,7 +17,8 @@ from tbdprof.analysis.kernels.flops import count
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings, Table
 from tbdprof.facts.work import Work, parse, text
-from tbdprof.hooks.on_torch import TorchHook, hook, works
+from tbdprof.hooks.on_torch import TorchHook, hook
+from tbdprof.hooks.on_torch.flops import works
 
 BOTH = {Phase.FORWARD, Phase.BACKWARD}
 IN_BACKWARD = {Phase.BACKWARD, Phase.RECOMPUTE}
@@ -374,13 +375,16 @@ def test_an_operator_that_goes_on_when_the_window_ends_ends_with_it() -> None:
 
 
 def test_no_owner_is_read_and_nothing_is_marked_on_an_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tbdprof.hooks.on_torch import owners
+    from tbdprof.hooks.on_torch.memory import existing
+    from tbdprof.hooks.on_torch.watch import owners
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("owners were read")
 
-    for name in ("everything", "existing", "inputs", "gradients_of", "state", "seen", "uncounted"):
+    for name in ("everything", "inputs", "gradients_of", "state"):
         monkeypatch.setattr(owners, name, refuse)
+    for name in ("blocks", "tensors", "uncounted"):
+        monkeypatch.setattr(existing, name, refuse)
     model, optimizer, step = resnet50(1)
     assert len(record(model, optimizer, step).spans) > 1000
 

@@ -8,7 +8,7 @@ from torch._C import _get_fp32_precision_getter, _set_fp32_precision_setter
 
 from tbdprof.facts.records import Operation
 from tbdprof.hooks import Setting
-from tbdprof.hooks.on_torch import hook, precision, process
+from tbdprof.hooks.on_torch import facts, hook, precision
 
 PLACES = (("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn"), ("cuda", "all"), ("generic", "all"))
 PRODUCTS = (Operation.MATMUL, Operation.CONVOLUTION, Operation.RECURRENT, Operation.ATTENTION)
@@ -106,7 +106,7 @@ def test_the_widest_setting_decides_where_no_narrower_one_does() -> None:
 
 
 def test_a_run_on_a_gpu_chooses_and_its_end_puts_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "choose_device", lambda wanted: "cuda:0")
+    monkeypatch.setattr(facts, "choose_device", lambda wanted: "cuda:0")
     before = state()
     torch_hook = hook()
     torch_hook.prepare(Setting(device="cuda", precision="fp32"))
@@ -130,7 +130,7 @@ def test_a_run_on_a_cpu_leaves_a_gpus_precision_alone(setting: Setting) -> None:
 
 
 def test_a_loop_that_is_joined_keeps_its_own_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "choose_device", lambda wanted: "cuda:0")
+    monkeypatch.setattr(facts, "choose_device", lambda wanted: "cuda:0")
     before, torch_hook = state(), hook()
     torch_hook.prepare(Setting())
     try:

@@ -46,8 +46,8 @@ hook.close()
 RESTORED = """
 import json, os, torch
 from tbdprof.hooks import Setting, load
-from tbdprof.hooks.on_torch.process import accounting_flag
-from tbdprof.hooks.on_torch.trace import is_profiler_active
+from tbdprof.hooks.on_torch.memory.accounting import accounting_flag
+from tbdprof.hooks.on_torch.session.session import is_profiler_active
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 model = torch.nn.Sequential(torch.nn.Linear(2, 2))
@@ -106,12 +106,12 @@ hook.close()
 LATE = """
 import json, torch
 from tbdprof.hooks import load
-from tbdprof.hooks.on_torch.process import _variable, ctypes
+from tbdprof.hooks.on_torch.session.libraries import ctypes, variable
 older = [torch.empty(100) for _ in range(10)]
 hook = load("torch")
 hook.attach()
 older.clear()
-print(json.dumps([hook.watched_since, _variable(ctypes.c_int, "FLAGS_caffe2_log_level").value]))
+print(json.dumps([hook.watched_since, variable(ctypes.c_int, "FLAGS_caffe2_log_level").value]))
 hook.close()
 """
 

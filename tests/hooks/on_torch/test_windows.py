@@ -13,10 +13,15 @@ from torch.optim import optimizer as optimizers
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Setting
-from tbdprof.hooks.on_torch import TorchHook, hook, owners, process
-from tbdprof.hooks.on_torch.process import accounting_flag
-from tbdprof.hooks.on_torch.trace import Session, is_profiler_active
-from tbdprof.hooks.on_torch.watch import Markers
+from tbdprof.hooks.on_torch import TorchHook, hook
+from tbdprof.hooks.on_torch.memory import existing
+from tbdprof.hooks.on_torch.memory.accounting import accounting_flag
+from tbdprof.hooks.on_torch.session import libraries
+from tbdprof.hooks.on_torch.session.markers import Markers
+from tbdprof.hooks.on_torch.session.reading import read
+from tbdprof.hooks.on_torch.session.session import Session, is_profiler_active
+from tbdprof.hooks.on_torch.watch import owners
+from tbdprof.hooks.on_torch.watch.thread_members import Members
 
 Trained = tuple[TorchHook, nn.Module, torch.optim.Optimizer]
 
@@ -34,11 +39,11 @@ def trained() -> Iterator[Trained]:
 
 def test_nothing_happens_to_memory_outside_every_range() -> None:
     """What torch's tree lacks of a GPU: only what lies within a range is in it."""
-    session = Session("memory")
+    session = Session("memory", threads=Members())
     kept = torch.empty(1000)
     del kept
     with pytest.raises(UnavailableError):  # no window's first marker was placed
-        session.end({})
+        read(session.end(), {}, lambda *_: None)
 
     result = session._profile.kineto_results
     assert result is not None
@@ -62,12 +67,12 @@ def interrupted(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("kind", "where", "name"),
     [
-        ("memory", process, "stop_polling"),
-        ("memory", owners, "existing"),
+        ("memory", libraries, "stop_polling"),
+        ("memory", existing, "blocks"),
         ("memory", owners, "everything"),
         ("memory", Markers, "place"),
-        ("memory", owners, "uncounted"),
-        ("kernels", process, "stop_polling"),
+        ("memory", existing, "uncounted"),
+        ("kernels", libraries, "stop_polling"),
         ("kernels", Markers, "place"),
     ],
 )
@@ -97,7 +102,7 @@ def test_a_memory_window_interrupted_as_it_ends_is_over_and_its_events_are_kept(
     kept = torch.empty(1000)
     torch_hook.mark_step()
     with monkeypatch.context() as patched:
-        patched.setattr(owners, "seen", interrupted)
+        patched.setattr(existing, "tensors", interrupted)
         with pytest.raises(KeyboardInterrupt):
             torch_hook.stop()
     assert state(model, trainer) == before
@@ -118,7 +123,7 @@ def test_what_is_raised_as_an_open_window_ends_keeps_nothing_from_being_put_back
     torch_hook.prepare(Setting(device="cpu", threads=torch.get_num_threads() + 1))
     torch_hook.watch([model], [trainer])
     torch_hook.start("memory")
-    monkeypatch.setattr(owners, "seen", interrupted)
+    monkeypatch.setattr(existing, "tensors", interrupted)
     with pytest.raises(KeyboardInterrupt):
         torch_hook.close()
     assert [state(model, trainer), dict(os.environ), flag.value, torch.get_num_threads()] == before

@@ -6,9 +6,9 @@ import pytest
 from tbdprof.analysis.kernels.flops import count
 from tbdprof.facts.records import Operation
 from tbdprof.facts.work import Work, parse
-from tbdprof.hooks.on_torch import works
-from tbdprof.hooks.on_torch.operands import Argument, Operand
-from tbdprof.hooks.on_torch.works import has_work, told, told_as_text
+from tbdprof.hooks.on_torch.flops import works
+from tbdprof.hooks.on_torch.flops.operands import Argument, Operand
+from tbdprof.hooks.on_torch.flops.works import has_work, told, told_as_text
 
 FP32 = 4  # bytes
 

@@ -5,17 +5,23 @@ import time
 from collections.abc import Sequence
 
 import torch
+from torch._C._profiler import _ExtraFields_TorchOp, _ProfilerEvent
 
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.counters import ALLOCATOR_ALLOCATED
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
-from tbdprof.hooks.on_torch import cuda_memory, owners, process
-from tbdprof.hooks.on_torch.events import Mark, Marked, Point, SeenTensor, Trace
-from tbdprof.hooks.on_torch.tables import build
-from tbdprof.hooks.on_torch.trace import Session
-from tbdprof.hooks.on_torch.watch import Watch
+from tbdprof.hooks.on_torch import devices
+from tbdprof.hooks.on_torch.memory import cuda_allocator, existing
+from tbdprof.hooks.on_torch.memory.table import build
+from tbdprof.hooks.on_torch.session.arguments import tensors_of
+from tbdprof.hooks.on_torch.session.events import Mark, Marked, Point, Region, SeenTensor, Trace
+from tbdprof.hooks.on_torch.session.reading import read
+from tbdprof.hooks.on_torch.session.session import Session
+from tbdprof.hooks.on_torch.watch import owners
+from tbdprof.hooks.on_torch.watch.thread_members import Members
+from tbdprof.hooks.on_torch.watch.watch import Watch
 from tbdprof.hooks.threads import are_others
 
 
@@ -28,16 +34,17 @@ class MemoryWindow:
     def __init__(self, watch: Watch, *, counted_from_start: bool) -> None:
         self._watch = watch
         self._counted_from_start = counted_from_start
-        self._deaths: owners.Deaths | None = None
+        self._deaths: existing.Deaths | None = None
         self._left: Sequence[SeenTensor] = ()
         self._trace: Trace | None = None
         self._missing: dict[str, str] = {}
         self._device = watch.watched.device()
         self._levels: list[tuple[int, Levels]] = []
         self._read_levels()  # with the workspaces that are released here, which operators then ask for anew
-        process.release_workspaces()
-        self._session = Session("memory")
-        self._missing.update(self._session.missing)
+        devices.release_workspaces()
+        self._members = Members()
+        self._session = Session("memory", threads=self._members)
+        self._missing.update(self._members.missing)
         self._is_open = True
         try:
             watch.open_window(reads_owners=True)
@@ -45,13 +52,13 @@ class MemoryWindow:
             watch.markers.place(Mark(Point.BEGIN), inside=lambda: torch.empty(1, device="cpu"))
             # A thread that is not followed yet frees unheard.
             tells = not counted_from_start or are_others()
-            self._deaths = watch.mark_deaths(self._session.follow) if tells else None
-            self._existing = owners.existing(watch.watched, self._deaths)
+            self._deaths = existing.mark_deaths(watch.markers, self._members.check) if tells else None
+            self._existing = existing.blocks(watch.watched, self._deaths)
             self._missing.update(
-                cuda_memory.untold(self._device) or cuda_memory.uncounted(self._existing, self._device)
+                cuda_allocator.untold(self._device) or cuda_allocator.uncounted(self._existing, self._device)
             )
             watch.read_owners(Point.EXISTING, lambda: owners.everything(watch.watched))
-            self._missing.update(owners.uncounted(watch.watched))
+            self._missing.update(existing.uncounted(watch.watched))
         except BaseException:
             self._end()
             raise
@@ -59,14 +66,14 @@ class MemoryWindow:
     def mark_step(self) -> None:
         """Mark the end of a step and read all owners there."""
         if self._watch.markers.is_on():  # else, as in a forked child, none would be kept
-            watched, is_late = self._watch.watched, self._session.misses_threads
+            watched, is_late = self._watch.watched, self._members.are_expected
             self._watch.read_owners(
                 Point.STEP,
                 lambda: owners.everything(watched),
-                lambda: owners.existing(watched, self._deaths) if is_late else (),
+                lambda: existing.blocks(watched, self._deaths) if is_late else (),
             )
             self._read_levels()
-            self._session.step_ended()
+            self._members.step_ended()
 
     def stop(self) -> None:
         """Look at what is left, take the markers' hooks off and end the session; does nothing the second time."""
@@ -74,11 +81,11 @@ class MemoryWindow:
             return
         self._deaths = None
         try:
-            private, remarks = cuda_memory.pools(self._device)
+            private, remarks = cuda_allocator.pools(self._device)
             if private:
                 self._levels.append((time.monotonic_ns(), private))
             self._missing.update(remarks)
-            self._left = owners.seen(self._watch.watched)
+            self._left = existing.tensors(self._watch.watched)
         finally:
             self._end()
 
@@ -93,14 +100,15 @@ class MemoryWindow:
         return Drained(tables | levels, marks, self._missing | missing)
 
     def _read_levels(self) -> None:
-        found = cuda_memory.levels(self._device)  # cheap: it is within the steps
+        found = cuda_allocator.levels(self._device)  # cheap: it is within the steps
         if found:
             self._levels.append((time.monotonic_ns(), found))
 
     def _end(self) -> None:
         self._is_open = False
+        marks = self._watch.close_window()
         try:
-            self._trace = self._session.end(self._watch.close_window())
+            self._trace = read(self._session.end(), marks, _tensors)
         except UnavailableError as error:
             self._missing["memory"] = str(error)
 
@@ -110,8 +118,8 @@ class Remains:
 
     def __init__(self, watch: Watch) -> None:
         self._device = watch.watched.device()
-        self._levels = [(time.monotonic_ns(), cuda_memory.levels(self._device))]
-        self._existing = owners.existing(watch.watched)
+        self._levels = [(time.monotonic_ns(), cuda_allocator.levels(self._device))]
+        self._existing = existing.blocks(watch.watched)
         self._mark = Mark(Point.BEGIN, owned=owners.everything(watch.watched))
 
     def mark_step(self) -> None:
@@ -125,3 +133,8 @@ class Remains:
         trace = Trace([(self._levels[0][0], Marked(threading.get_ident(), self._mark))], begun=True)
         tables, _, missing = build(trace, self._existing, counted_from_start=True, strings=strings)
         return Drained({**tables, "sample": samples(self._levels, self._device or "", strings)}, [], missing)
+
+
+def _tensors(region: Region, _: _ProfilerEvent, fields: _ExtraFields_TorchOp) -> None:
+    """Have an operator's region know which tensors were among its arguments."""
+    region.tensors = list(tensors_of(fields.inputs))

@@ -9,7 +9,7 @@ import heapq
 from collections import defaultdict, deque
 from collections.abc import Sequence
 
-from tbdprof.hooks.on_torch.events import Enter, Event, Leave, MemoryEvent
+from tbdprof.hooks.on_torch.session.events import Enter, Event, Leave, MemoryEvent
 
 Timed = tuple[int, Event]
 

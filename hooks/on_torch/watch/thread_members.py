@@ -27,8 +27,9 @@ from torch._C._profiler import ActiveProfilerType
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from tbdprof.hooks.interrupts import Signals, guarded
-from tbdprof.hooks.on_torch import process
-from tbdprof.hooks.on_torch.calls import Handle, remove
+from tbdprof.hooks.on_torch.session.libraries import quiet_log
+from tbdprof.hooks.on_torch.session.session import LOCK
+from tbdprof.hooks.on_torch.watch.module_calls import Handle, remove
 from tbdprof.hooks.threads import are_others, frames, others_out
 
 JOIN_S = 0.3  # how long a window waits for threads that run to join it
@@ -68,8 +69,6 @@ class _Membership:
     def __init__(self, thread: int) -> None:
         self.thread = thread
 
-
-LOCK = threading.Lock()  # held while a session of all threads begins, for a thread that left then would end it
 
 _BUSY: set[int] = set()  # threads within `check`
 
@@ -148,7 +147,7 @@ class Members:
         if self._calls is None or not self._all:
             end_session()
             return True
-        with process.quiet_log(), others_out():
+        with quiet_log(), others_out():
             is_safe = not self._running(joined=True)
             if is_safe:
                 end_session()
@@ -183,7 +182,7 @@ class Members:
             return
         self._own.membership = membership = _Membership(thread)
         self._all.append(weakref.ref(membership))
-        with process.quiet_log():  # it takes what another thread has for lost
+        with quiet_log():  # it takes what another thread has for lost
             calls.drop(self._session)
             calls.join()
 
@@ -191,7 +190,7 @@ class Members:
         calls = self._calls
         self._own.membership = None
         if calls is not None and _profiler_type() != ActiveProfilerType.NONE:
-            with process.quiet_log():
+            with quiet_log():
                 calls.leave()
             calls.forget()
         if not self._members():

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from tbdprof.facts.records import Operation, Role
-from tbdprof.facts.work import parse
-from tbdprof.hooks.on_torch.activity import Activity
 
 ENGINE_NODE = "autograd::engine::evaluate_function"
 ACCUMULATE_GRAD = "torch::autograd::AccumulateGrad"
@@ -37,9 +35,6 @@ class Point(IntEnum):
     GONE = 8  # a storage older than the accounting died
     READING = 9  # owners are read from here to the thread's next marker that has any
     EXISTING = 10  # what was there when the window began was read
-
-
-_OF_CALLS = (Point.FORWARD, Point.FORWARD_END, Point.LAYER, Point.LAYER_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +106,7 @@ class Region:
     parent: "Region | None" = None
     correlation: int = 0  # its number among the profiler's events, which calls of CUDA refer to; 0: none
     shapes: Sequence[object] = ()
-    tensors: Sequence[SeenTensor] = ()
+    tensors: Sequence[SeenTensor] = ()  # in memory windows
     operation: Operation = Operation.OTHER  # in kernels windows
     work: str | None = None  # text of a `tbdprof.facts.work.Work`, in kernels windows
     run: BackwardRun | None = None
@@ -205,78 +200,6 @@ class Trace:
     events: list[tuple[int, Event]] = field(default_factory=list)
     begun: bool = False  # the window's first marker is among the events
     cpu_bytes_at_begin: int = 0  # torch's running total for the CPU
-    activity: Activity | None = None  # of a GPU, in kernels windows
-
-
-def tell_last_runs(events: Sequence[Event]) -> None:
-    """Have a thread's last backward run of a step end its forward phase, where it calls no module after it."""
-    calls: set[int] = set()  # threads that call a module, or have run backward, between here and the next end of a step
-    for event in reversed(events):
-        if isinstance(event, Marked):
-            if event.mark.point is Point.STEP:
-                calls.clear()
-            elif event.mark.point in _OF_CALLS:
-                calls.add(event.thread)
-        elif isinstance(event, Enter) and event.region.thread not in calls:
-            runs = [each.run for each in (event.region, *surroundings(event.region)) if each.run is not None]
-            for run in runs[-1:]:  # the outermost
-                run.ends_forward = True
-                calls.add(event.region.thread)
-
-
-def relate(regions: Sequence[Region]) -> None:
-    """Fill in what a region knows of its surroundings; regions come in order of their start."""
-    previous: dict[tuple[int, Region | None], Region] = {}
-    for region in regions:
-        place = (region.thread, region.parent)
-        before = previous.get(place)
-        previous[place] = region
-        if region.is_engine_node:
-            _join_run(region, before.run if before is not None else None)
-        elif region.name == ACCUMULATE_GRAD and region.scope is Scope.BACKWARD:
-            _tell_runs_of_accumulation(region)
-        elif region.scope is Scope.FUNCTION:
-            _tell_node(region)
-            _leave_to_call_inside(region)
-
-
-def _join_run(region: Region, run: BackwardRun | None) -> None:
-    region.run = run or BackwardRun(region, region)
-    region.run.last = region
-    for around in surroundings(region):
-        around.holds_engine = True
-
-
-def _tell_runs_of_accumulation(region: Region) -> None:
-    # The node alone says nothing: torch.autograd.grad opens it too and does not run it.
-    for around in surroundings(region):
-        if around.run is not None:
-            around.run.ends_forward = True
-
-
-def _tell_node(region: Region) -> None:
-    node = next((around for around in surroundings(region) if around.scope is Scope.BACKWARD), None)
-    if node is None:
-        return
-    node.holds_numbered |= region.number >= 0
-    run = node.innermost_run
-    # What makes a tensor of none is never numbered; anything else is, where gradients are asked of the gradients.
-    if (
-        run is not None
-        and node is region.parent
-        and region.number < 0
-        and any(each is not None for each in region.shapes)
-    ):
-        run.makes_graph = False
-
-
-def _leave_to_call_inside(region: Region) -> None:
-    """Leave what is computed to the call inside, where autocast has an operator call itself in another precision."""
-    around = region.parent
-    if around is None or around.name != region.name or around.work is None or region.work is None:
-        return
-    if parse(around.work).precision != parse(region.work).precision:
-        around.work = None
 
 
 def surroundings(region: Region) -> Iterator[Region]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from tbdprof.facts.records import Operation
 from tbdprof.facts.work import Work
-from tbdprof.hooks.on_torch.operands import (
+from tbdprof.hooks.on_torch.flops.operands import (
     Arguments,
     Rule,
     broadcast,
@@ -21,7 +21,7 @@ from tbdprof.hooks.on_torch.operands import (
     told,
     total_bytes,
 )
-from tbdprof.hooks.on_torch.pooling import POOLING
+from tbdprof.hooks.on_torch.flops.pooling import POOLING
 
 # What the numbers of data types mean among torch's arguments, as bytes of an element.
 _ITEM_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 9: 8, 10: 16, 11: 1, 15: 2}

@@ -4,23 +4,23 @@ import ctypes
 
 import pytest
 
-from tbdprof.hooks.on_torch import room
-from tbdprof.hooks.on_torch.room import Room
+from tbdprof.hooks.on_torch.session import malloc_headroom
+from tbdprof.hooks.on_torch.session.malloc_headroom import Room
 
 PIECES = 500  # of 64 KiB
 
 
 @pytest.fixture
 def library() -> ctypes.CDLL:
-    found = room._library()
+    found = malloc_headroom._library()
     if found is None:
         pytest.skip("the C library does not tell of its heap")
     return found
 
 
 def test_twice_as_much_as_was_free_is_added_and_stays_free(library: ctypes.CDLL):
-    pieces = [library.malloc(room._PIECE_BYTES) for _ in range(PIECES)]
-    fence = library.malloc(room._PIECE_BYTES)
+    pieces = [library.malloc(malloc_headroom._PIECE_BYTES) for _ in range(PIECES)]
+    fence = library.malloc(malloc_headroom._PIECE_BYTES)
     for piece in pieces:
         library.free(piece)
     before = library.mallinfo2()
@@ -28,8 +28,8 @@ def test_twice_as_much_as_was_free_is_added_and_stays_free(library: ctypes.CDLL)
     set_aside = Room()
 
     after = library.mallinfo2()
-    assert before.fordblks >= PIECES * room._PIECE_BYTES
-    added = min(2 * before.fordblks, room._MOST_BYTES)  # other tests of this process may have left much free
+    assert before.fordblks >= PIECES * malloc_headroom._PIECE_BYTES
+    added = min(2 * before.fordblks, malloc_headroom._MOST_BYTES)  # other tests of this process may have left much free
     assert after.fordblks >= before.fordblks + 0.95 * added
     set_aside.give_back()
     assert library.mallinfo2().fordblks <= after.fordblks
@@ -38,7 +38,7 @@ def test_twice_as_much_as_was_free_is_added_and_stays_free(library: ctypes.CDLL)
 
 
 def test_where_very_much_is_free_nothing_is_set_aside(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(room, "_MOST_FREE_BYTES", 0)
+    monkeypatch.setattr(malloc_headroom, "_MOST_FREE_BYTES", 0)
     before = library.mallinfo2().arena
 
     Room().give_back()
@@ -47,6 +47,6 @@ def test_where_very_much_is_free_nothing_is_set_aside(library: ctypes.CDLL, monk
 
 
 def test_a_c_library_that_does_not_tell_of_its_heap_gets_none(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(room, "_library", lambda: None)
+    monkeypatch.setattr(malloc_headroom, "_library", lambda: None)
 
     Room().give_back()

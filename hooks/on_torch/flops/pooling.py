@@ -7,7 +7,16 @@ from functools import partial
 
 from tbdprof.facts.records import Operation
 from tbdprof.facts.work import Work
-from tbdprof.hooks.on_torch.operands import Arguments, Rule, for_each, numbers, rule_for, tensor, told, window_places
+from tbdprof.hooks.on_torch.flops.operands import (
+    Arguments,
+    Rule,
+    for_each,
+    numbers,
+    rule_for,
+    tensor,
+    told,
+    window_places,
+)
 
 
 def _pooling(arguments: Arguments, *, name: str, ceil: int, dilation: int | None = None, index_bytes: int = 0) -> Work:

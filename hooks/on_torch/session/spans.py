@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
-from tbdprof.hooks.on_torch.events import ACCUMULATE_GRAD, BackwardRun, Mark, Point, Region, Scope
+from tbdprof.hooks.on_torch.session.events import (
+    ACCUMULATE_GRAD,
+    BackwardRun,
+    Mark,
+    Marked,
+    Point,
+    Region,
+    Scope,
+    Trace,
+)
 
 _FORWARD = "forward"  # the origin of a span that stands for a forward phase
 _CASTS = ("aten::to", "aten::_to_copy")
@@ -204,6 +213,12 @@ class Spans:
             self._strings.add(region.work) if region is not None and region.work is not None else -1,
         )
         return span
+
+
+def calling(trace: Trace) -> set[int]:
+    """Return the threads that call modules."""
+    marked = (event for _, event in trace.events if isinstance(event, Marked))
+    return {event.thread for event in marked if event.mark.point is Point.FORWARD}
 
 
 def _layer(name: str) -> str:

@@ -1,4 +1,4 @@
-"""A window's trace, put in one order and written as the tables of `tbdprof.facts.records`."""
+"""A memory window's trace, put in one order and written as the tables of `tbdprof.facts.records`."""
 
 import itertools
 import json
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tbdprof.facts.records import Strings, Table, table
-from tbdprof.hooks.on_torch import activity
-from tbdprof.hooks.on_torch.events import (
+from tbdprof.hooks.on_torch.memory.ledger import Ledger, Place
+from tbdprof.hooks.on_torch.session.events import (
     Enter,
     Event,
     Existing,
@@ -20,8 +20,7 @@ from tbdprof.hooks.on_torch.events import (
     SeenTensor,
     Trace,
 )
-from tbdprof.hooks.on_torch.ledger import Ledger, Place
-from tbdprof.hooks.on_torch.spans import Spans
+from tbdprof.hooks.on_torch.session.spans import Spans, calling
 
 
 class _Readings:
@@ -53,12 +52,6 @@ def _owner(sequence: int, owned: Owned, strings: Strings) -> tuple[object, ...]:
         strings.add(owned.name),
         strings.add(json.dumps(owned.shape)),
     )
-
-
-def _calling(trace: Trace) -> set[int]:
-    """Return the threads that call modules."""
-    marked = (event for _, event in trace.events if isinstance(event, Marked))
-    return {event.thread for event in marked if event.mark.point is Point.FORWARD}
 
 
 def _counted_deaths(trace: Trace) -> set[int]:
@@ -99,12 +92,12 @@ def build(
     strings: Strings,
     left: Sequence[SeenTensor] = (),
 ) -> tuple[dict[str, Table], list[int], dict[str, str]]:
-    """Return the tables of a window, the sequence at each of its steps' ends, and what is not in them.
+    """Return the tables of a memory window, the sequence at each of its steps' ends, and what is not in them.
 
     `left` are the tensors there at its end: no operator may have read them, and they are tensors all the same.
     """
     order = itertools.count(1)
-    spans = Spans(strings, order, _calling(trace))
+    spans = Spans(strings, order, calling(trace))
     ledger = Ledger(order, trace.cpu_bytes_at_begin, counted_from_start)
     owners: list[tuple[object, ...]] = []
     marks: list[int] = []
@@ -138,16 +131,7 @@ def build(
         "allocation": ledger.table(strings),
         "owner": table("owner", owners),
     }
-    kernels, wrong = _of_gpu(trace, spans, end_ns, strings)
-    return tables | kernels, marks, ledger.missing() | wrong
-
-
-def _of_gpu(trace: Trace, spans: Spans, end_ns: int, strings: Strings) -> tuple[dict[str, Table], dict[str, str]]:
-    """Return the tables of what a GPU did from the first marker on, and what is not in them."""
-    if trace.activity is None:
-        return {}, {}
-    begin_ns = next((time_ns for time_ns, event in trace.events if isinstance(event, Marked)), 0)
-    return activity.tables(trace.activity, spans.by_correlation, begin_ns, end_ns, strings)
+    return tables, marks, ledger.missing()
 
 
 def _mark(mark: Mark, sequence: int, owners: list[tuple[object, ...]], strings: Strings) -> list[int]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from tbdprof.facts.records import Operation
 from tbdprof.facts.work import Work
-from tbdprof.hooks.on_torch.operands import (
+from tbdprof.hooks.on_torch.flops.operands import (
     Arguments,
     Operand,
     Rule,

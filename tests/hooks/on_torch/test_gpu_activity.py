@@ -10,9 +10,20 @@ from tbdprof.analysis.kernels.executions import gather
 from tbdprof.facts import counters
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import KernelKind, Phase, Run, Strings, Table, table
-from tbdprof.hooks.on_torch import activity
-from tbdprof.hooks.on_torch.events import Enter, Event, Leave, Mark, Marked, Point, Region, Scope, Trace, relate
-from tbdprof.hooks.on_torch.tables import build
+from tbdprof.hooks.on_torch.kernels import gpu_activity
+from tbdprof.hooks.on_torch.kernels.table import build
+from tbdprof.hooks.on_torch.session.backward_runs import relate
+from tbdprof.hooks.on_torch.session.events import (
+    Enter,
+    Event,
+    Leave,
+    Mark,
+    Marked,
+    Point,
+    Region,
+    Scope,
+    Trace,
+)
 
 WALL = 10**9  # what the wall clock is ahead of the recording's
 MAIN, AUTOGRAD, LOADER = 1, 2, 3
@@ -115,8 +126,10 @@ class Story:
 
     def trace(self) -> Trace:
         relate(sorted(self.regions, key=lambda region: region.start_ns))
-        told = activity.read(self.events, "cuda:0", WALL)
-        return Trace(sorted(self.marks, key=lambda mark: mark[0]), True, 0, told)
+        return Trace(sorted(self.marks, key=lambda mark: mark[0]), True, 0)
+
+    def activity(self) -> gpu_activity.Activity:
+        return gpu_activity.read(self.events, "cuda:0", WALL)
 
 
 @dataclass
@@ -181,7 +194,7 @@ def a_step() -> Story:
 
 def found_in(story: Story) -> Found:
     strings = Strings()
-    tables, _, missing = build(story.trace(), (), True, strings)
+    tables, _, missing = build(story.trace(), story.activity(), strings)
     return Found(tables, missing, strings)
 
 
@@ -443,7 +456,7 @@ def test_a_window_without_any_kernel_says_what_may_be_the_reason() -> None:
     found = found_in(story)
 
     assert len(found.tables["kernel"]) == 0
-    assert found.missing == {"kernels": activity.NO_KERNELS}
+    assert found.missing == {"kernels": gpu_activity.NO_KERNELS}
 
 
 def test_events_of_other_kinds_are_not_kernels() -> None:

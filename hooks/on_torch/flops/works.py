@@ -10,9 +10,9 @@ from functools import lru_cache
 
 from tbdprof.facts.records import Operation
 from tbdprof.facts.work import Work, text
-from tbdprof.hooks.on_torch.operands import Arguments, Rule
-from tbdprof.hooks.on_torch.per_element import PER_ELEMENT
-from tbdprof.hooks.on_torch.products import PRODUCTS
+from tbdprof.hooks.on_torch.flops.operands import Arguments, Rule
+from tbdprof.hooks.on_torch.flops.per_element import PER_ELEMENT
+from tbdprof.hooks.on_torch.flops.products import PRODUCTS
 
 _NAMESPACE = "aten::"
 _COMMUNICATION = ("c10d::", "_c10d_functional::", "gloo:", "nccl:", "mpi:", "ucc:", "record_param_comms")

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tbdprof.facts.records import AllocationKind, Strings, Table, table
 from tbdprof.hooks import disagreements
-from tbdprof.hooks.on_torch.events import Existing, MemoryEvent, Owned, SeenTensor
+from tbdprof.hooks.on_torch.session.events import Existing, MemoryEvent, Owned, SeenTensor
 
 _ROUNDED_TO_BYTES = 512  # by CUDA's caching allocator,
 _UNSPLIT_BYTES = 1 << 20  # which leaves as much, and no more, of a block that is larger

@@ -19,7 +19,8 @@ from tbdprof.facts.counters import (
     DEVICE_FREE,
 )
 from tbdprof.hooks.levels import Levels
-from tbdprof.hooks.on_torch.events import Existing
+from tbdprof.hooks.on_torch.devices import cuda_is_on
+from tbdprof.hooks.on_torch.session.events import Existing
 
 _SHARED_POOL = (0, 0)
 _FOLLOWED = "native"
@@ -32,11 +33,6 @@ ROUNDING = (
     "told of blocks that were there when the memory window began, and of owned ones: of others torch tells the rounded "
     "block alone, and the rounding is within their category"
 )
-
-
-def is_on() -> bool:
-    """Return whether CUDA is in use; asking anything more would begin to use it."""
-    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
 def blocks() -> list[Existing]:
@@ -56,7 +52,7 @@ def blocks() -> list[Existing]:
 
 def uncounted(existing: Sequence[Existing], device: str | None) -> dict[str, str]:
     """Return, where the blocks of a device are not what its allocator counts, by how much they differ."""
-    held: dict[str, int] = defaultdict(int, {device: 0} if device not in (None, "cpu") and is_on() else {})
+    held: dict[str, int] = defaultdict(int, {device: 0} if device not in (None, "cpu") and cuda_is_on() else {})
     for block in existing:
         if block.device != "cpu":
             held[block.device] += block.bytes
@@ -71,7 +67,7 @@ def uncounted(existing: Sequence[Existing], device: str | None) -> dict[str, str
 
 def untold(device: str | None) -> dict[str, str]:
     """Return why allocations are not told, where they are not: the profiler follows one of its allocators."""
-    if device in (None, "cpu") or not is_on():
+    if device in (None, "cpu") or not cuda_is_on():
         return {}
     backend = torch.cuda.get_allocator_backend()
     if backend == _FOLLOWED:
@@ -83,7 +79,7 @@ def untold(device: str | None) -> dict[str, str]:
 
 def levels(device: str | None) -> Levels:
     """Return what the allocator holds of a device and what the driver can still give, nothing where CUDA is off."""
-    if device in (None, "cpu") or not is_on():
+    if device in (None, "cpu") or not cuda_is_on():
         return {}
     told = torch.cuda.memory_stats(device)
     found = {counter: int(told[name]) for counter, name in _STATISTICS.items() if name in told}
@@ -97,7 +93,7 @@ def pools(device: str | None) -> tuple[Levels, dict[str, str]]:
 
     It takes a list of all blocks, which is too long to be made at every step.
     """
-    if device in (None, "cpu") or not is_on():
+    if device in (None, "cpu") or not cuda_is_on():
         return {}, {}
     told, mine = {"rounding": ROUNDING}, _segments_of(device)
     private = sum(each["total_size"] for each in mine if _is_private(each))
@@ -114,7 +110,7 @@ def pools(device: str | None) -> tuple[Levels, dict[str, str]]:
 
 def _segments() -> Sequence[Mapping[str, Any]]:
     """Return what the allocator asked the driver for; an allocator of another kind than torch's own tells nothing."""
-    if not is_on():
+    if not cuda_is_on():
         return []
     try:
         told: Sequence[Mapping[str, Any]] = torch.cuda.memory_snapshot(include_traces=False)  # type: ignore[no-untyped-call]

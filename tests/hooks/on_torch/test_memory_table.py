@@ -1,7 +1,9 @@
 import itertools
 
 from tbdprof.facts.records import AllocationKind, Operation, Phase, SpanKind, Strings, Table
-from tbdprof.hooks.on_torch.events import (
+from tbdprof.hooks.on_torch.memory.table import build
+from tbdprof.hooks.on_torch.session.backward_runs import relate
+from tbdprof.hooks.on_torch.session.events import (
     Enter,
     Event,
     Existing,
@@ -13,9 +15,7 @@ from tbdprof.hooks.on_torch.events import (
     Region,
     Scope,
     Trace,
-    relate,
 )
-from tbdprof.hooks.on_torch.tables import build
 
 MAIN = 1
 

@@ -3,12 +3,15 @@
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
-from tbdprof.hooks.on_torch.events import Mark, Point, Trace
-from tbdprof.hooks.on_torch.tables import build
-from tbdprof.hooks.on_torch.trace import Session
-from tbdprof.hooks.on_torch.watch import Watch
+from tbdprof.hooks.on_torch.kernels import gpu_activity
+from tbdprof.hooks.on_torch.kernels.gpu_activity import Activity
+from tbdprof.hooks.on_torch.kernels.operator_flops import describing
+from tbdprof.hooks.on_torch.kernels.table import build
+from tbdprof.hooks.on_torch.session.events import Mark, Point, Trace
+from tbdprof.hooks.on_torch.session.reading import read
+from tbdprof.hooks.on_torch.session.session import Session, tells_of_gpus
+from tbdprof.hooks.on_torch.watch.watch import Watch
 
-_TOLD = ("span", "kernel", "sample")
 _NO_CUPTI = "this build of torch cannot tell what a GPU does: it was made without CUPTI"
 
 
@@ -21,9 +24,11 @@ class KernelsWindow:
     def __init__(self, watch: Watch, device: str) -> None:
         self._watch = watch
         self._device = device
+        self._gpu = device if device != "cpu" and tells_of_gpus() else None
         self._trace: Trace | None = None
+        self._activity: Activity | None = None
         self._missing: dict[str, str] = {}
-        self._session = Session("kernels", device)
+        self._session = Session("kernels", gpu=self._gpu)
         self._is_open = True
         try:
             watch.open_window(reads_owners=False)
@@ -41,8 +46,13 @@ class KernelsWindow:
         if not self._is_open:
             return
         self._is_open = False
+        marks = self._watch.close_window()
         try:
-            self._trace = self._session.end(self._watch.close_window())
+            recorded = self._session.end()
+            events = recorded.result.events()
+            self._trace = read(recorded, marks, describing(events))
+            if self._gpu is not None:
+                self._activity = gpu_activity.read(events, self._gpu, recorded.offset_ns)
         except UnavailableError as error:
             self._missing["kernels"] = str(error)
 
@@ -50,8 +60,7 @@ class KernelsWindow:
         """Return the spans of operators, layers and phases, and the kernels of a GPU."""
         if self._trace is None:
             return Drained({}, [], self._missing)
-        tables, marks, missing = build(self._trace, (), counted_from_start=True, strings=strings)
-        if self._trace.activity is None and self._device != "cpu":
+        tables, marks, missing = build(self._trace, self._activity, strings)
+        if self._activity is None and self._device != "cpu":
             self._missing["kernels"] = _NO_CUPTI
-        told = {kind: rows for kind, rows in tables.items() if kind in _TOLD}
-        return Drained(told, marks, {**missing, **self._missing})
+        return Drained(tables, marks, {**missing, **self._missing})

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from tbdprof.facts import counters
 from tbdprof.facts.records import KernelKind, Strings, Table, table
-from tbdprof.hooks.on_torch import kinds
+from tbdprof.hooks.on_torch.kernels import event_kinds
 
 NO_KERNELS = (
     "torch's profiler told of no kernel of the GPU: another client of CUPTI may hold it (Nsight, DCGM, a debugger, "
@@ -24,13 +24,13 @@ NO_KERNELS = (
 LARGE_RESIDUAL_NS = 10_000
 
 _KINDS = {
-    kinds.KERNEL: KernelKind.KERNEL,
+    event_kinds.KERNEL: KernelKind.KERNEL,
     "concurrent_kernel": KernelKind.KERNEL,
-    kinds.COPY: KernelKind.COPY,
-    kinds.SET: KernelKind.SET,
+    event_kinds.COPY: KernelKind.COPY,
+    event_kinds.SET: KernelKind.SET,
 }
-_CALLS = (kinds.RUNTIME, "cuda_driver")
-_OF_THREADS = (kinds.OPERATOR, kinds.ANNOTATION)
+_CALLS = (event_kinds.RUNTIME, "cuda_driver")
+_OF_THREADS = (event_kinds.OPERATOR, event_kinds.ANNOTATION)
 _LAUNCH = re.compile(r"cu(da)?(Launch(Cooperative)?Kernel|GraphLaunch)")
 _GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch")
 _CAPTURE = re.compile(r"cu(da)?Stream(Begin|End)Capture")
@@ -38,7 +38,7 @@ _WAIT = re.compile(r"cu(da)?(Device|Stream|Event|Ctx|Thread)Synchronize|cudaMemc
 _DETAIL = re.compile(r'"(registers per thread|shared memory|grid|block|bytes|graph id)":\s*(\[[^\]]*\]|\d+)')
 
 
-class KinetoEvent(kinds.Told, Protocol):
+class KinetoEvent(event_kinds.Told, Protocol):
     """What is asked of an event of torch's profiler."""
 
     def device_index(self) -> int:
@@ -106,7 +106,7 @@ def read(events: Iterable[KinetoEvent], device: str, offset_ns: int) -> Activity
     """Return what the profiler's events tell of GPUs; `offset_ns` is the wall clock minus `time.monotonic_ns`."""
     threads, of_host, launched = dict[int, int](), list[KinetoEvent](), list[Launched]()
     for event in events:
-        kind = kinds.kind_of(event)
+        kind = event_kinds.kind_of(event)
         if kind in _OF_THREADS:
             threads[event.device_resource_id()] = event.start_thread_id()
         elif kind in _CALLS:

@@ -1,6 +1,5 @@
 """Hooks on modules and optimizers: they place markers in a window and find what is trained."""
 
-import itertools
 import os
 import threading
 import weakref
@@ -9,44 +8,14 @@ from dataclasses import dataclass
 
 import torch
 from torch._C import _current_graph_task_id
-from torch._C._profiler import _RecordFunctionFast
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from tbdprof.hooks.on_torch import owners
-from tbdprof.hooks.on_torch.calls import Handle, between_steps, remove, tell_calls
-from tbdprof.hooks.on_torch.events import Existing, Mark, Owned, Point
-from tbdprof.hooks.on_torch.trace import MARKER
+from tbdprof.hooks.on_torch.session.events import Existing, Mark, Owned, Point
+from tbdprof.hooks.on_torch.session.markers import Markers
+from tbdprof.hooks.on_torch.watch import owners
+from tbdprof.hooks.on_torch.watch.module_calls import Handle, between_steps, remove, tell_calls
+from tbdprof.hooks.on_torch.watch.watched import Watched
 from tbdprof.hooks.threads import are_others
-
-
-class Markers:
-    """Places markers among the profiler's events while it is on, in the process that made it."""
-
-    def __init__(self) -> None:
-        self.marks: dict[int, Mark] = {}
-        self.on = False
-        self._pid = os.getpid()
-        self._numbers = itertools.count()
-
-    def is_on(self) -> bool:
-        """Return whether markers are placed here and now."""
-        # Under the compiler's tracing a hook must leave nothing behind in the graph.
-        return not torch.compiler.is_compiling() and self.on and os.getpid() == self._pid
-
-    def place(self, mark: Mark, inside: Callable[[], object] | None = None) -> None:
-        """Place a marker, and call something within it."""
-        if not self.is_on():
-            return
-        number = next(self._numbers)
-        self.marks[number] = mark
-        with _RecordFunctionFast(f"{MARKER}{number}"):
-            if inside is not None:
-                inside()
-
-    def take(self) -> dict[int, Mark]:
-        """Return the markers placed so far and forget them."""
-        marks, self.marks = self.marks, {}
-        return marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +29,7 @@ class Watch:
     """Hooks that never return anything, so that no value is ever replaced."""
 
     def __init__(self, markers: Markers) -> None:
-        self.watched = owners.Watched()
+        self.watched = Watched()
         self.markers = markers
         self._named: dict[int, _Named] = {}
         self._calls: list[Handle] = []
@@ -133,19 +102,6 @@ class Watch:
         self.markers.on = False
         remove(self._calls)
         return self.markers.take()
-
-    def mark_deaths(self, follow: Callable[[], object]) -> owners.Deaths:
-        """Return what marks where CPU blocks die that are told to it, after calling `follow` in the thread.
-
-        Torch's account says nothing of the end of a block that is older than it, nor of what a thread does that it does
-        not follow yet.
-        """
-
-        def died(device: str, address: int) -> None:
-            follow()
-            self.markers.place(Mark(Point.GONE, device=device, address=address))
-
-        return owners.Deaths(died)
 
     def close(self) -> None:
         """Take every hook off."""

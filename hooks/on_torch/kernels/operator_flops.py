@@ -1,0 +1,82 @@
+"""What the operators of a session compute, from the arguments that torch's profiler recorded."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch._C._autograd import _KinetoEvent
+from torch._C._profiler import _ExtraFields_TorchOp, _ProfilerEvent, _TensorMetadata
+
+from tbdprof.facts.records import Operation
+from tbdprof.facts.work import parse
+from tbdprof.hooks.on_torch import precision
+from tbdprof.hooks.on_torch.flops import works
+from tbdprof.hooks.on_torch.flops.operands import Argument, Operand
+from tbdprof.hooks.on_torch.kernels import event_kinds
+from tbdprof.hooks.on_torch.session.arguments import metadata
+from tbdprof.hooks.on_torch.session.events import Region, Scope
+from tbdprof.hooks.on_torch.session.reading import Describe
+
+_Lists = Mapping[int, Sequence[object]]  # arguments by the operator's correlation number
+
+_SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def describing(events: Sequence[_KinetoEvent]) -> Describe:
+    """Return what tells of each operator what it computes, with what a session's events say of its arguments."""
+    lists = _lists_of(events)
+
+    def describe(region: Region, node: _ProfilerEvent, fields: _ExtraFields_TorchOp) -> None:
+        region.operation, region.work = _work_of(node, fields, lists)
+        if region.scope is Scope.FUNCTION:
+            _leave_to_call_inside(region)
+
+    return describe
+
+
+def _lists_of(events: Sequence[_KinetoEvent]) -> _Lists:
+    """Return the arguments that are no tensors, of which the event tree has the single numbers only."""
+    return {
+        event.correlation_id(): event.concrete_inputs()
+        for event in events
+        if works.has_work(event.name()) and event_kinds.kind_of(event) == event_kinds.OPERATOR
+    }
+
+
+def _work_of(node: _ProfilerEvent, fields: _ExtraFields_TorchOp, lists: _Lists) -> tuple[Operation, str | None]:
+    """Return what an operator computes; tree and events of one session number it alike.
+
+    Of a sparse tensor the shape does not tell how much there is to do.
+    """
+    if not works.has_work(fields.name) or any(each.layout in _SPARSE for each in metadata(fields.inputs)):
+        return works.operation_of(fields.name), None
+    told = lists.get(node.correlation_id, ())
+    values = [_argument(value, told[i] if i < len(told) else None) for i, value in enumerate(fields.inputs)]
+    return works.told_as_text(fields.name, tuple(values), _may_be_tf32(fields))
+
+
+def _argument(value: object, told: object) -> Argument:
+    if isinstance(value, _TensorMetadata):
+        return Operand(tuple(value.sizes), str(value.dtype).removeprefix("torch."), value.dtype.itemsize)
+    if isinstance(value, list):
+        return tuple(_argument(each, None) for each in value)
+    return tuple(told) if isinstance(told, list) else told
+
+
+def _may_be_tf32(fields: _ExtraFields_TorchOp) -> bool:
+    """Return whether a GPU computes this operator's products of float32 in TF32."""
+    gpus = (each.device.index or 0 for each in metadata(fields.inputs) if each.device.type == "cuda")
+    if not precision.has_tf32(next(gpus, None)):
+        return False
+    operation = works.operation_of_products(fields.name)
+    if operation in (Operation.CONVOLUTION, Operation.RECURRENT):
+        return precision.is_tf32(operation)
+    return fields.allow_tf32_cublas
+
+
+def _leave_to_call_inside(region: Region) -> None:
+    """Leave what is computed to the call inside, where autocast has an operator call itself in another precision."""
+    around = region.parent
+    if around is None or around.name != region.name or around.work is None or region.work is None:
+        return
+    if parse(around.work).precision != parse(region.work).precision:
+        around.work = None

@@ -1,0 +1,1 @@
+"""The memory window: allocations, owners, and what the allocator tells of itself."""

@@ -1,0 +1,78 @@
+"""Runs of the backward pass, found among a window's regions, and which of them end a forward phase."""
+
+from collections.abc import Sequence
+
+from tbdprof.hooks.on_torch.session.events import (
+    ACCUMULATE_GRAD,
+    BackwardRun,
+    Enter,
+    Event,
+    Marked,
+    Point,
+    Region,
+    Scope,
+    surroundings,
+)
+
+_OF_CALLS = (Point.FORWARD, Point.FORWARD_END, Point.LAYER, Point.LAYER_END)
+
+
+def tell_last_runs(events: Sequence[Event]) -> None:
+    """Have a thread's last backward run of a step end its forward phase, where it calls no module after it."""
+    calls: set[int] = set()  # threads that call a module, or have run backward, between here and the next end of a step
+    for event in reversed(events):
+        if isinstance(event, Marked):
+            if event.mark.point is Point.STEP:
+                calls.clear()
+            elif event.mark.point in _OF_CALLS:
+                calls.add(event.thread)
+        elif isinstance(event, Enter) and event.region.thread not in calls:
+            runs = [each.run for each in (event.region, *surroundings(event.region)) if each.run is not None]
+            for run in runs[-1:]:  # the outermost
+                run.ends_forward = True
+                calls.add(event.region.thread)
+
+
+def relate(regions: Sequence[Region]) -> None:
+    """Fill in what a region knows of its surroundings; regions come in order of their start."""
+    previous: dict[tuple[int, Region | None], Region] = {}
+    for region in regions:
+        place = (region.thread, region.parent)
+        before = previous.get(place)
+        previous[place] = region
+        if region.is_engine_node:
+            _join_run(region, before.run if before is not None else None)
+        elif region.name == ACCUMULATE_GRAD and region.scope is Scope.BACKWARD:
+            _tell_runs_of_accumulation(region)
+        elif region.scope is Scope.FUNCTION:
+            _tell_node(region)
+
+
+def _join_run(region: Region, run: BackwardRun | None) -> None:
+    region.run = run or BackwardRun(region, region)
+    region.run.last = region
+    for around in surroundings(region):
+        around.holds_engine = True
+
+
+def _tell_runs_of_accumulation(region: Region) -> None:
+    # The node alone says nothing: torch.autograd.grad opens it too and does not run it.
+    for around in surroundings(region):
+        if around.run is not None:
+            around.run.ends_forward = True
+
+
+def _tell_node(region: Region) -> None:
+    node = next((around for around in surroundings(region) if around.scope is Scope.BACKWARD), None)
+    if node is None:
+        return
+    node.holds_numbered |= region.number >= 0
+    run = node.innermost_run
+    # What makes a tensor of none is never numbered; anything else is, where gradients are asked of the gradients.
+    if (
+        run is not None
+        and node is region.parent
+        and region.number < 0
+        and any(each is not None for each in region.shapes)
+    ):
+        run.makes_graph = False

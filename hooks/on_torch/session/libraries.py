@@ -1,0 +1,66 @@
+"""What is set in torch's compiled libraries, and asked of them by the name of a symbol."""
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+_LIBRARIES = ("libc10.so", "libc10.dylib", "c10.dll")
+_PROFILER_LOG_LEVEL = "KINETO_LOG_LEVEL"
+LOG_LEVEL, ERROR = "FLAGS_caffe2_log_level", 2
+_KINETO = ("_ZN9libkineto12ConfigLoader8instanceEv", "_ZN9libkineto12ConfigLoader10stopThreadEv")
+_Number = TypeVar("_Number", ctypes.c_bool, ctypes.c_int)
+
+
+@cache
+def variable(kind: type[_Number], name: str) -> _Number | None:
+    """Return a variable of torch's core library; None: it has none of the name."""
+    folder = Path(torch.__file__).parent / "lib"
+    path = next((folder / library for library in _LIBRARIES if (folder / library).exists()), None)
+    try:
+        return None if path is None else kind.in_dll(ctypes.CDLL(str(path)), name)
+    except (OSError, ValueError):
+        return None
+
+
+@contextmanager
+def quiet_log() -> Iterator[None]:
+    """Keep torch's core from writing warnings to stderr."""
+    level = variable(ctypes.c_int, LOG_LEVEL)
+    if level is None:
+        yield
+        return
+    before = level.value
+    level.value = max(before, ERROR)
+    try:
+        yield
+    finally:
+        level.value = before
+
+
+@contextmanager
+def quiet_profiler() -> Iterator[None]:
+    """Keep torch's profiler from writing to stderr: its library reads the level when first used."""
+    before = os.environ.get(_PROFILER_LOG_LEVEL)
+    os.environ[_PROFILER_LOG_LEVEL] = before or "9"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_PROFILER_LOG_LEVEL]
+
+
+def stop_polling() -> None:
+    """End the thread in which torch's profiler waits for orders from outside: a forked child hangs at its exit else."""
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    try:
+        instance, stop = (getattr(library, name) for name in _KINETO)
+    except AttributeError:  # a build without it
+        return
+    instance.restype, stop.argtypes, stop.restype = ctypes.c_void_p, [ctypes.c_void_p], None
+    stop(instance())

@@ -1,0 +1,43 @@
+"""Markers: points in Python code, placed among the events of torch's profiler as ranges with a number."""
+
+import itertools
+import os
+from collections.abc import Callable
+
+import torch
+from torch._C._profiler import _RecordFunctionFast
+
+from tbdprof.hooks.on_torch.session.events import Mark
+
+MARKER = "##tbd:"
+WHOLE = f"{MARKER}whole"  # the range around a window
+
+
+class Markers:
+    """Places markers among the profiler's events while it is on, in the process that made it."""
+
+    def __init__(self) -> None:
+        self.marks: dict[int, Mark] = {}
+        self.on = False
+        self._pid = os.getpid()
+        self._numbers = itertools.count()
+
+    def is_on(self) -> bool:
+        """Return whether markers are placed here and now."""
+        # Under the compiler's tracing a hook must leave nothing behind in the graph.
+        return not torch.compiler.is_compiling() and self.on and os.getpid() == self._pid
+
+    def place(self, mark: Mark, inside: Callable[[], object] | None = None) -> None:
+        """Place a marker, and call something within it."""
+        if not self.is_on():
+            return
+        number = next(self._numbers)
+        self.marks[number] = mark
+        with _RecordFunctionFast(f"{MARKER}{number}"):
+            if inside is not None:
+                inside()
+
+    def take(self) -> dict[int, Mark]:
+        """Return the markers placed so far and forget them."""
+        marks, self.marks = self.marks, {}
+        return marks

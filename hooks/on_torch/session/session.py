@@ -1,0 +1,145 @@
+"""One session of torch's profiler."""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from torch._C._autograd import _profiler_type, _ProfilerResult, _supported_activities
+from torch._C._profiler import (
+    ActiveProfilerType,
+    ProfilerActivity,
+    _ExperimentalConfig,
+    _RecordFunctionFast,
+)
+from torch.autograd.profiler import profile
+
+from tbdprof.errors import UnavailableError
+from tbdprof.hooks.clock import wall_offset_ns
+from tbdprof.hooks.on_torch import devices
+from tbdprof.hooks.on_torch.session import libraries
+from tbdprof.hooks.on_torch.session.malloc_headroom import Room
+from tbdprof.hooks.on_torch.session.markers import WHOLE
+
+LOCK = threading.Lock()  # held while a session of all threads begins, for a thread that left then would end it
+_BUSY = "a thread was still inside an operator when the window had ended: what was recorded could not be read"
+TAKEN = "another torch profiler began within the window and took its events: leave it off while tbdprof records"
+_NOT_RUNNING = "not running"  # so torch 2.11 ends a session that was taken over
+
+
+def is_profiler_active() -> bool:
+    """Return whether any profiler of torch's is on."""
+    return Session.is_on or _profiler_type() != ActiveProfilerType.NONE
+
+
+def tells_of_gpus() -> bool:
+    """Return whether this build of torch can tell what a GPU does."""
+    # Without CUPTI torch would time operators by CUDA events, which are not kernels.
+    return ProfilerActivity.CUDA in _supported_activities()
+
+
+class Threads(Protocol):
+    """Lets other threads join the session of one."""
+
+    def open(self) -> None:
+        """Let threads join the session that this thread began."""
+
+    def close(self) -> None:
+        """Have all threads leave."""
+
+    def end(self, end_session: Callable[[], None]) -> bool:
+        """End the session; return false where it was only left, for a thread is still inside an operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a session recorded."""
+
+    result: _ProfilerResult
+    offset_ns: int  # of its clock, the wall's, from `time.monotonic_ns`
+    ended_ns: int
+
+
+class Session:
+    """Records operators and their arguments until it is ended, of all threads.
+
+    With `threads`, by which others join, every allocation is recorded, too; without, torch itself sees to other
+    threads, and what `gpu` does is recorded if one is named.
+    """
+
+    is_on: ClassVar[bool] = False  # torch does not tell of a profiler of all threads
+
+    def __init__(self, window: str, *, threads: Threads | None = None, gpu: str | None = None) -> None:
+        if is_profiler_active():
+            raise UnavailableError(f"another torch profiler is active: end it before tbdprof's {window} window begins")
+        self._threads = threads
+        self._gpu = gpu
+        self._room = Room()
+        self._profile = profile(
+            use_kineto=True,
+            use_device=None if gpu is None else "cuda",
+            profile_memory=threads is not None,
+            record_shapes=True,
+            experimental_config=_ExperimentalConfig(
+                # Else autograd's threads alone are told; but then nothing is told of memory (pytorch#166121).
+                profile_all_threads=threads is None,
+                expose_kineto_event_metadata=gpu is not None,
+            ),
+        )
+        self._whole: _RecordFunctionFast | None = None
+        self._offset_ns = wall_offset_ns()
+        Session.is_on = True
+        try:
+            with libraries.quiet_profiler(), LOCK:
+                self._profile.__enter__()  # type: ignore[no-untyped-call]
+            libraries.stop_polling()
+            if threads is not None:
+                # The tree lacks what a GPU's allocator did outside any range: most of what Python's own code frees.
+                whole = _RecordFunctionFast(WHOLE)
+                whole.__enter__()
+                self._whole = whole
+                threads.open()
+        except RuntimeError as error:
+            self._room.give_back()
+            Session.is_on = False
+            raise UnavailableError(f"torch's profiler cannot begin: {error}") from error
+        except BaseException:
+            self._leave()
+            raise
+
+    def end(self) -> Recorded:
+        """End the session; raises UnavailableError where that fails or another profiler took it over."""
+        ended_ns = time.monotonic_ns()
+        self._leave()
+        result = self._profile.kineto_results
+        if result is None:
+            raise UnavailableError(TAKEN)
+        return Recorded(result, self._offset_ns, ended_ns)
+
+    def _leave(self) -> None:
+        self._room.give_back()
+        Session.is_on = False
+        whole, self._whole = self._whole, None
+        if whole is not None:
+            whole.__exit__(None, None, None)
+        if self._threads is not None:
+            self._threads.close()
+        if self._threads is None or is_profiler_active():
+            with libraries.quiet_profiler():
+                if self._threads is None:
+                    self._exit()
+                elif not self._threads.end(self._exit):
+                    raise UnavailableError(_BUSY)
+
+    def _exit(self) -> None:
+        self._profile.use_device = None  # else it waits for the current device, which need not be the run's
+        try:
+            with ExitStack() as ends:
+                ends.callback(self._profile.__exit__, None, None, None)
+                if self._gpu is not None:
+                    devices.synchronize(self._gpu)
+        except RuntimeError as error:
+            told = str(error).partition("\n")[0]
+            raise UnavailableError(TAKEN if _NOT_RUNNING in told else f"torch's profiler failed: {told}") from error

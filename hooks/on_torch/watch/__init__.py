@@ -1,0 +1,1 @@
+"""What is watched of a loop: models, optimizers, who owns which memory, and threads."""

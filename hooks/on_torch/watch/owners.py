@@ -1,0 +1,102 @@
+"""Which storages torch's models and optimizers own."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import torch
+from torch._C import DisableTorchFunctionSubclass
+from torch.utils._pytree import tree_leaves
+
+from tbdprof.facts.records import Role
+from tbdprof.hooks.on_torch.devices import device_text
+from tbdprof.hooks.on_torch.session.events import Owned
+from tbdprof.hooks.on_torch.watch.watched import Named, Watched, all_parameters
+
+
+def everything(watched: Watched) -> list[Owned]:
+    """Return the storages of weights, buffers, gradients, optimizer state and kept inputs."""
+    parameters = watched.parameters()
+    return [
+        *owned(Role.WEIGHT, parameters),
+        *owned(Role.BUFFER, watched.buffers()),
+        *gradients(parameters),
+        *(row for each in watched.optimizers() for row in state(each, parameters)),
+        *inputs(watched.inputs()),
+    ]
+
+
+def owned(role: Role, named: Iterable[tuple[str, torch.Tensor]]) -> list[Owned]:
+    """Return the tensors' storages, each once, under the first name it has."""
+    rows: dict[tuple[str, int], Owned] = {}
+    with DisableTorchFunctionSubclass():
+        for name, tensor in named:
+            local = local_part(tensor)
+            place = storage_of(local)
+            if place is not None:
+                row = Owned(*place, role=role, name=name, shape=tuple(local.shape))
+                rows.setdefault((row.device, row.address), row)
+    return list(rows.values())
+
+
+def gradients(parameters: Named) -> list[Owned]:
+    """Return the gradients that exist, under their parameters' names."""
+    return owned(Role.GRADIENT, existing_gradients(parameters))
+
+
+def gradients_of(optimizer: torch.optim.Optimizer, parameters: Named) -> list[Owned]:
+    """Return the gradients an optimizer is about to read."""
+    read = {id(parameter) for parameter in all_parameters([optimizer])}
+    return gradients([(name, each) for name, each in parameters if id(each) in read])
+
+
+def state(optimizer: torch.optim.Optimizer, parameters: Named) -> list[Owned]:
+    """Return an optimizer's state, each tensor named "parameter/slot"."""
+    names = {id(parameter): name for name, parameter in parameters}
+    return owned(
+        Role.OPTIMIZER_STATE,
+        (
+            (f"{names.get(id(parameter), 'parameter')}/{slot}", tensor)
+            for parameter, slots in list(optimizer.state.items())  # another thread may add to it
+            if isinstance(slots, Mapping)
+            for slot, tensor in _slots(slots)
+        ),
+    )
+
+
+def inputs(arguments: object) -> list[Owned]:
+    """Return the tensors among a call's arguments."""
+    tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    return owned(Role.INPUT, ((f"input{i}", tensor) for i, tensor in enumerate(tensors)))
+
+
+def existing_gradients(named: Named) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the gradients that exist, each with its parameter's name."""
+    for name, parameter in named:
+        gradient = parameter.grad if parameter.is_leaf else None
+        if gradient is not None:
+            yield name, gradient
+
+
+def _slots(slots: Mapping[object, object]) -> Iterator[tuple[object, torch.Tensor]]:
+    for slot, value in list(slots.items()):
+        if isinstance(value, torch.Tensor):
+            yield slot, value
+            continue
+        for i, leaf in enumerate(tree_leaves(value)):
+            if isinstance(leaf, torch.Tensor):
+                yield f"{slot}.{i}", leaf
+
+
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a distributed tensor's part on this machine, or the tensor itself."""
+    local = getattr(tensor, "_local_tensor", tensor)
+    return local if isinstance(local, torch.Tensor) else tensor
+
+
+def storage_of(tensor: torch.Tensor) -> tuple[str, int, int] | None:
+    """Return device, address and bytes of a tensor's storage; None where it has none of its own."""
+    try:
+        storage = tensor.untyped_storage()
+        address = 0 if storage.device.type == "meta" else storage.data_ptr()
+    except (RuntimeError, NotImplementedError, ValueError):
+        return None  # sparse, fake and uninitialized tensors
+    return (device_text(storage.device), address, storage.nbytes()) if address else None

@@ -1,0 +1,116 @@
+"""The models and optimizers that are watched."""
+
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from tbdprof.hooks.naming import prefixes
+from tbdprof.hooks.on_torch.devices import device_text
+
+Named = Sequence[tuple[str, torch.Tensor]]
+
+
+class Watched:
+    """The models and optimizers whose memory is named, held weakly.
+
+    One model's names stand alone; with several, each name begins with its model's class in lower
+    case, numbered where a class comes twice: `generator.`, `critic0.`, `critic1.`.
+    """
+
+    def __init__(self) -> None:
+        self._models: list[weakref.ref[torch.nn.Module]] = []
+        self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
+        self._inputs: list[weakref.ref[torch.Tensor]] = []
+
+    def add_model(self, model: torch.nn.Module) -> bool:
+        """Watch a model, in place of its parts; return false where it is watched already."""
+        known = self.models()
+        if any(model is part for root in known for part in root.modules()):
+            return False
+        parts = list(model.modules())
+        roots = [root for root in known if not any(root is part for part in parts)]
+        self._models = [weakref.ref(root) for root in [*roots, model]]
+        return True
+
+    def add_optimizer(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Watch an optimizer; return false where it is watched already."""
+        if self.knows(optimizer):
+            return False
+        self._optimizers.append(weakref.ref(optimizer))
+        return True
+
+    def knows(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Return whether an optimizer is watched."""
+        return any(optimizer is known for known in self.optimizers())
+
+    def add_inputs(self, inputs: Sequence[object]) -> None:
+        """Watch the tensors in these, which hold mini-batches from step to step."""
+        tensors = (leaf for leaf in tree_leaves(list(inputs)) if isinstance(leaf, torch.Tensor))
+        self._inputs += [weakref.ref(tensor) for tensor in tensors]
+
+    def inputs(self) -> list[torch.Tensor]:
+        """Return the kept inputs that are still there."""
+        return [tensor for ref in self._inputs if (tensor := ref()) is not None]
+
+    def models(self) -> list[torch.nn.Module]:
+        """Return the models that are still there."""
+        return [model for ref in self._models if (model := ref()) is not None]
+
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """Return the optimizers that are still there."""
+        return [optimizer for ref in self._optimizers if (optimizer := ref()) is not None]
+
+    def prefixes(self) -> list[tuple[str, torch.nn.Module]]:
+        """Return each model with what its names begin with."""
+        return prefixes(self.models())
+
+    def parameters(self) -> Named:
+        """Return the models' parameters, each once, and those that only an optimizer knows."""
+        named: list[tuple[str, torch.Tensor]] = [
+            (prefix + _plain(name), parameter)
+            for prefix, model in self.prefixes()
+            for name, parameter in model.named_parameters()
+        ]
+        known = {id(parameter) for _, parameter in named}
+        for parameter in all_parameters(self.optimizers()):
+            if id(parameter) not in known:
+                known.add(id(parameter))
+                named.append((f"parameter{len(named)}", parameter))
+        return named
+
+    def buffers(self) -> Named:
+        """Return the models' buffers, each once."""
+        return [
+            (prefix + _plain(name), buffer)
+            for prefix, model in self.prefixes()
+            for name, buffer in model.named_buffers()
+        ]
+
+    def device(self) -> str | None:
+        """Return where the first of the parameters is, None where there is none."""
+        places = (parameter.device for _, parameter in self.parameters())
+        return next((device_text(place) for place in places if place.type != "meta"), None)
+
+    def is_updated_by(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Return whether an optimizer updates anything of the known models."""
+        known = {id(parameter) for model in self.models() for parameter in model.parameters()}
+        return any(id(parameter) in known for parameter in all_parameters([optimizer]))
+
+    def is_complete(self) -> bool:
+        """Return whether all that the known optimizers update belongs to known models."""
+        known = {id(parameter) for model in self.models() for parameter in model.parameters()}
+        optimizers = self.optimizers()
+        return bool(optimizers) and all(id(p) in known for p in all_parameters(optimizers))
+
+
+def _plain(name: str) -> str:
+    return name.replace("_orig_mod.", "")  # torch.compile's wrapper
+
+
+def all_parameters(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[torch.Tensor]:
+    """Yield what optimizers update, group by group."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            yield from group["params"]
