@@ -21,8 +21,8 @@ from tbdprof.hooks.on_mxnet.importing import import_mxnet
 from tbdprof.hooks.windows import Windows
 
 if TYPE_CHECKING:
-    from tbdprof.hooks.on_mxnet.allocator import Allocator
-    from tbdprof.hooks.on_mxnet.watch import Watch
+    from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+    from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
 _LATE = "counting began after MXNet had allocated: run it with `tbdprof run` to count from the first allocation"
 _UNWATCHED = "MXNet is not watched"
@@ -63,7 +63,7 @@ class MxnetHook:
         """
         if self._joined is None or self._joined.late:
             return None
-        from tbdprof.hooks.on_mxnet import layout
+        from tbdprof.hooks.on_mxnet.session import layout
 
         levels = self._joined.allocator.levels
         return max((x.peak_bytes for d, x in levels.items() if layout.device_text(d) == self._device()), default=0)
@@ -170,8 +170,8 @@ class MxnetHook:
     def start(self, window: str) -> None:
         """Wait for what was asked for so far, and begin to follow MXNet's allocator or its engine."""
         joined = self._require()
-        from tbdprof.hooks.on_mxnet.kernels import KernelsWindow
-        from tbdprof.hooks.on_mxnet.memory import MemoryWindow
+        from tbdprof.hooks.on_mxnet.kernels.window import KernelsWindow
+        from tbdprof.hooks.on_mxnet.memory.window import MemoryWindow
 
         self._windows.begin(
             window,
@@ -231,9 +231,10 @@ class MxnetHook:
         except UnavailableError:
             self.close()
             raise
-        from tbdprof.hooks.on_mxnet import counter, layout
-        from tbdprof.hooks.on_mxnet.allocator import Allocator
-        from tbdprof.hooks.on_mxnet.watch import Watch
+        from tbdprof.hooks.on_mxnet.memory import counter
+        from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+        from tbdprof.hooks.on_mxnet.session import layout
+        from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
         allocator = Allocator()
         late = not layout.is_untouched()
@@ -255,7 +256,7 @@ class MxnetHook:
             return
         joined.watch.close()
         if joined.allocator.counters:
-            from tbdprof.hooks.on_mxnet import counter
+            from tbdprof.hooks.on_mxnet.memory import counter
 
             counter.disarm()
         joined.allocator.remove()

@@ -14,7 +14,8 @@ from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.gpu.cuda_driver import Limits
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Optimizer, Parameter
-from tbdprof.hooks.on_mxnet import layout, owners
+from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.watch import owners
 
 _PRECISION_FLAGS = (
     "NVIDIA_TF32_OVERRIDE",

@@ -17,10 +17,11 @@ import mxnet as mx  # noqa: E402
 
 from tbdprof.analysis.kernels import flops  # noqa: E402
 from tbdprof.facts.records import Operation, Phase  # noqa: E402
-from tbdprof.hooks.on_mxnet import facts, works  # noqa: E402
-from tbdprof.hooks.on_mxnet.calls import Array, Invocation  # noqa: E402
-from tbdprof.hooks.on_mxnet.owners import Watched  # noqa: E402
-from tbdprof.hooks.on_mxnet.phases import Phases  # noqa: E402
+from tbdprof.hooks.on_mxnet import facts  # noqa: E402
+from tbdprof.hooks.on_mxnet.flops import works  # noqa: E402
+from tbdprof.hooks.on_mxnet.session.api_calls import Array, Invocation  # noqa: E402
+from tbdprof.hooks.on_mxnet.watch.owners import Watched  # noqa: E402
+from tbdprof.hooks.on_mxnet.watch.phases import Phases  # noqa: E402
 
 
 def called(operator: str, inputs: list[tuple[int, ...]], output: tuple[int, ...]) -> Invocation:

@@ -8,15 +8,16 @@ import mxnet as mx
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
-from tbdprof.hooks.on_mxnet import counter, layout
-from tbdprof.hooks.on_mxnet.allocator import Allocator
-from tbdprof.hooks.on_mxnet.calls import Calls
-from tbdprof.hooks.on_mxnet.engine import Engine
-from tbdprof.hooks.on_mxnet.layers import Layers
-from tbdprof.hooks.on_mxnet.operators import Session
-from tbdprof.hooks.on_mxnet.spans import Operators
-from tbdprof.hooks.on_mxnet.tables import build_kernels
-from tbdprof.hooks.on_mxnet.watch import Watch
+from tbdprof.hooks.on_mxnet.kernels.spans import Operators
+from tbdprof.hooks.on_mxnet.memory import counter
+from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+from tbdprof.hooks.on_mxnet.memory.table import build_kernels
+from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.session.api_calls import Calls
+from tbdprof.hooks.on_mxnet.session.engine import Engine
+from tbdprof.hooks.on_mxnet.session.trace import Session
+from tbdprof.hooks.on_mxnet.watch.layers import Layers
+from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
 
 class KernelsWindow:

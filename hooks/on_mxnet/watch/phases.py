@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import mxnet as mx
 
 from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_mxnet.allocator import Allocator
+from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 
 _PATIENCE_S = 2.0  # for the end of another thread's phase; beyond it threads may be waiting for each other
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tbdprof.facts.records import AllocationKind, Operation, Phase, SpanKind, Strings, Tables, table
-from tbdprof.hooks.on_mxnet import layout
-from tbdprof.hooks.on_mxnet.blocks import Block, Event
-from tbdprof.hooks.on_mxnet.owners import Owned
-from tbdprof.hooks.on_mxnet.phases import Interval
-from tbdprof.hooks.on_mxnet.spans import Operators
+from tbdprof.hooks.on_mxnet.kernels.spans import Operators
+from tbdprof.hooks.on_mxnet.memory.blocks import Block, Event
+from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.watch.owners import Owned
+from tbdprof.hooks.on_mxnet.watch.phases import Interval
 
 PLANNER = "CachedOp"
 _BEFORE = (-2, -1)  # the order of what was made before the window

@@ -17,8 +17,9 @@ import mxnet as mx
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks.clock import wall_offset_ns
-from tbdprof.hooks.on_mxnet import counter, layout
-from tbdprof.hooks.on_mxnet.engine import SEPARATOR
+from tbdprof.hooks.on_mxnet.memory import counter
+from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.session.engine import SEPARATOR
 
 _RUNNING = 1
 _MODE = layout.MEMORY_MODE | 3  # symbolic and imperative

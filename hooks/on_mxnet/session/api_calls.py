@@ -11,8 +11,8 @@ from mxnet import autograd
 from mxnet.gluon import Block, HybridBlock
 
 from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_mxnet import layout
-from tbdprof.hooks.on_mxnet.phases import Phases, is_pythons_thread
+from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.watch.phases import Phases, is_pythons_thread
 from tbdprof.hooks.patches import Patches, Replaced
 
 _NEEDED = "kernels"

@@ -7,8 +7,8 @@ keeps nothing else, so a run of any length costs it no memory; an empty file nam
 import mxnet as mx
 
 from tbdprof.errors import UnavailableError
-from tbdprof.hooks.on_mxnet import layout
-from tbdprof.hooks.on_mxnet.allocator import Allocator
+from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+from tbdprof.hooks.on_mxnet.session import layout
 
 _STOPPED, _RUNNING = 0, 1
 IN_USE = "the script uses MXNet's own profiler: leave mx.profiler off while tbdprof records"

@@ -14,10 +14,11 @@ from typing import Protocol
 import mxnet as mx
 
 from tbdprof.facts.records import AllocationKind
-from tbdprof.hooks import disagreements, slots
+from tbdprof.hooks import disagreements
 from tbdprof.hooks.interrupts import Signals, guarded
-from tbdprof.hooks.on_mxnet import layout, pools
-from tbdprof.hooks.on_mxnet.blocks import Block, Event, Level
+from tbdprof.hooks.on_mxnet.memory import jump_slots, pools
+from tbdprof.hooks.on_mxnet.memory.blocks import Block, Event, Level
+from tbdprof.hooks.on_mxnet.session import layout
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.POINTER(layout.Handle))
 # Chained without letting go of the interpreter, so that the counter read afterwards is that event's.
@@ -42,12 +43,12 @@ class Allocator:
         self._freed_early: dict[int, list[int]] = {}  # by address: the sizes of ended blocks whose free is not told yet
         self._other_size = 0  # frees that told another one, since the window opened
         self._early_bytes: dict[int, int] = {}  # by device: of ended blocks that MXNet's counter still holds
-        self._slots: tuple[slots.Slot, ...] = ()
+        self._slots: tuple[jump_slots.Slot, ...] = ()
         self._signals = Signals()
 
     def install(self) -> None:
         """Take the places of the two functions MXNet's allocator calls; raises UnavailableError where it cannot."""
-        found = slots.find(layout.library(), (layout.ON_ALLOC, layout.ON_FREE))
+        found = jump_slots.find(layout.library(), (layout.ON_ALLOC, layout.ON_FREE))
         self._signals.install()
         self._slots = found
         for slot, note in zip(found, (self._allocated, self._freed), strict=True):
