@@ -9,9 +9,9 @@ from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.on_mxnet.kernels.spans import Operators
+from tbdprof.hooks.on_mxnet.kernels.table import build
 from tbdprof.hooks.on_mxnet.memory import counter
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
-from tbdprof.hooks.on_mxnet.memory.table import build_kernels
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.session.api_calls import Calls
 from tbdprof.hooks.on_mxnet.session.engine import Engine
@@ -78,4 +78,4 @@ class KernelsWindow:
         """Return the spans of operators, layers and phases."""
         if self._operators is None:
             return Drained({}, self._marks, self._missing)
-        return Drained(build_kernels(self._operators, self._phases.intervals, strings), self._marks, self._missing)
+        return Drained(build(self._operators, self._phases.intervals, strings), self._marks, self._missing)

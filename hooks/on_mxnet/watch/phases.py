@@ -6,11 +6,12 @@ The engine does not tell for whom it allocates, so in a memory window threads th
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import mxnet as mx
 
-from tbdprof.facts.records import Phase
+from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 
 _PATIENCE_S = 2.0  # for the end of another thread's phase; beyond it threads may be waiting for each other
@@ -102,6 +103,30 @@ class Phases:
                 self._open.remove(interval)
             self.allocator.span = self._open[-1].id if self._open else -1
             self._lock.notify_all()
+
+
+def rows(intervals: Sequence[Interval], strings: Strings) -> list[tuple[object, ...]]:
+    """Return the phases as rows of a table of spans."""
+    return [
+        (
+            each.id,
+            each.parent,
+            SpanKind.PHASE,
+            each.phase,
+            Operation.OTHER,
+            strings.add(each.name),
+            each.thread,
+            each.start_ns,
+            each.end_ns,
+            each.first_sequence,
+            each.last_sequence,
+            -1,
+            -1,
+            0,
+            -1,
+        )
+        for each in intervals
+    ]
 
 
 def is_pythons_thread() -> bool:
