@@ -233,14 +233,14 @@ class MxnetHook:
             raise
         from tbdprof.hooks.on_mxnet.memory import counter
         from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
-        from tbdprof.hooks.on_mxnet.session import layout
+        from tbdprof.hooks.on_mxnet.session import layout, profiler
         from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
         allocator = Allocator()
         late = not layout.is_untouched()
         try:
             if not late:
-                counter.refuse_a_running_profiler()
+                profiler.refuse_a_running_profiler()
             allocator.install()
             layout.prove_storage()
         except TbdprofError:

@@ -17,7 +17,7 @@ from tbdprof.hooks.on_mxnet.session import graphs
 from tbdprof.hooks.on_mxnet.session.api_calls import GraphCall, Note
 from tbdprof.hooks.on_mxnet.session.engine import Push
 from tbdprof.hooks.on_mxnet.session.graphs import Node
-from tbdprof.hooks.on_mxnet.session.trace import Ran
+from tbdprof.hooks.on_mxnet.session.session import Ran
 from tbdprof.hooks.on_mxnet.watch.layers import Layers
 from tbdprof.hooks.on_mxnet.watch.phases import Interval
 

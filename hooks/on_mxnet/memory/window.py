@@ -7,10 +7,11 @@ import mxnet as mx
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
-from tbdprof.hooks.on_mxnet.memory import counter, device_memory
+from tbdprof.hooks.on_mxnet.memory import device_memory
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 from tbdprof.hooks.on_mxnet.memory.blocks import Event
 from tbdprof.hooks.on_mxnet.memory.table import Recorded, build
+from tbdprof.hooks.on_mxnet.session import profiler
 from tbdprof.hooks.on_mxnet.watch import owners
 from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
@@ -30,7 +31,7 @@ class MemoryWindow:
 
     def __init__(self, watch: Watch, allocator: Allocator, device: str, *, late: bool) -> None:
         if allocator.counters:
-            counter.refuse_a_changed_profiler()
+            profiler.refuse_a_changed_profiler()
         mx.nd.waitall()
         tensors = owners.visible()
         if late:

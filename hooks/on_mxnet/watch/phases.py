@@ -90,6 +90,10 @@ class Phases:
         with self._lock:
             return next((each.phase for each in reversed(self._open) if each.thread == thread), Phase.OUTSIDE)
 
+    def of_this_thread(self) -> Phase | None:
+        """Return the phase the calling thread is in, None where Python did not begin the thread."""
+        return self.current(threading.get_ident()) if is_pythons_thread() else None
+
     def end_all(self) -> None:
         """End what is open still."""
         for interval in reversed(self._open[:]):
