@@ -4,7 +4,6 @@ It may be imported while MXNet is not: what imports MXNet is imported within its
 """
 
 import gc
-import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from tbdprof.errors import TbdprofError, UnavailableError, UsageError
 from tbdprof.facts.records import Peaks, Strings
 from tbdprof.hooks import FIRST, Drained, Facts, Setting
 from tbdprof.hooks.environment import Environment
+from tbdprof.hooks.on_mxnet import out_of_memory, precision
 from tbdprof.hooks.on_mxnet.importing import import_mxnet
 from tbdprof.hooks.windows import Windows
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _LATE = "counting began after MXNet had allocated: run it with `tbdprof run` to count from the first allocation"
 _UNWATCHED = "MXNet is not watched"
 _SINCE_JOINED = "profile() was called, after MXNet had allocated"
-_OUT_OF_MEMORY = re.compile(r"Failed to allocate|out of memory|bad_alloc", re.I)
 
 
 @dataclass(slots=True)
@@ -88,8 +87,8 @@ class MxnetHook:
         vars(np).setdefault("bool", bool)
         if setting.threads is not None:
             self._environment.set("OMP_NUM_THREADS", str(setting.threads))
-        if setting.precision == "fp32":
-            self._environment.set("NVIDIA_TF32_OVERRIDE", "0")  # read by cuBLAS and cuDNN where they begin
+        for name, value in precision.variables(setting.precision).items():
+            self._environment.set(name, value)
 
     def prepare(self, setting: Setting) -> None:
         """Import MXNet, watch its allocator, have it count, choose device and seed."""
@@ -148,7 +147,7 @@ class MxnetHook:
             threads=facts.threads(),
             parameters=facts.parameter_list(joined.watch.watched),
             optimizers=facts.optimizer_list(joined.watch.watched),
-            precision_flags=facts.precision_flags(device),
+            precision_flags=precision.flags(device),
             runs_ahead=True,
         )
 
@@ -205,12 +204,7 @@ class MxnetHook:
 
     def out_of_memory(self, error: BaseException) -> str | None:
         """Return MXNet's sentence about what it could not allocate, if the error means out of memory."""
-        if isinstance(error, MemoryError):
-            return str(error) or "the host's memory"
-        mx = sys.modules.get("mxnet")
-        if mx is None or not isinstance(error, mx.base.MXNetError):
-            return None
-        return next((line for line in str(error).splitlines() if _OUT_OF_MEMORY.search(line)), None)
+        return out_of_memory.said(error)
 
     def give_back_memory(self) -> str | None:
         """Empty the pools of MXNet's devices."""
