@@ -4,7 +4,6 @@ It may be imported while MXNet is not: what imports MXNet is imported within its
 """
 
 import gc
-import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -17,17 +16,17 @@ from tbdprof.errors import TbdprofError, UnavailableError, UsageError
 from tbdprof.facts.records import Peaks, Strings
 from tbdprof.hooks import FIRST, Drained, Facts, Setting
 from tbdprof.hooks.environment import Environment
+from tbdprof.hooks.on_mxnet import out_of_memory, precision
 from tbdprof.hooks.on_mxnet.importing import import_mxnet
 from tbdprof.hooks.windows import Windows
 
 if TYPE_CHECKING:
-    from tbdprof.hooks.on_mxnet.allocator import Allocator
-    from tbdprof.hooks.on_mxnet.watch import Watch
+    from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+    from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
 _LATE = "counting began after MXNet had allocated: run it with `tbdprof run` to count from the first allocation"
 _UNWATCHED = "MXNet is not watched"
 _SINCE_JOINED = "profile() was called, after MXNet had allocated"
-_OUT_OF_MEMORY = re.compile(r"Failed to allocate|out of memory|bad_alloc", re.I)
 
 
 @dataclass(slots=True)
@@ -63,7 +62,7 @@ class MxnetHook:
         """
         if self._joined is None or self._joined.late:
             return None
-        from tbdprof.hooks.on_mxnet import layout
+        from tbdprof.hooks.on_mxnet.session import layout
 
         levels = self._joined.allocator.levels
         return max((x.peak_bytes for d, x in levels.items() if layout.device_text(d) == self._device()), default=0)
@@ -88,8 +87,8 @@ class MxnetHook:
         vars(np).setdefault("bool", bool)
         if setting.threads is not None:
             self._environment.set("OMP_NUM_THREADS", str(setting.threads))
-        if setting.precision == "fp32":
-            self._environment.set("NVIDIA_TF32_OVERRIDE", "0")  # read by cuBLAS and cuDNN where they begin
+        for name, value in precision.variables(setting.precision).items():
+            self._environment.set(name, value)
 
     def prepare(self, setting: Setting) -> None:
         """Import MXNet, watch its allocator, have it count, choose device and seed."""
@@ -148,7 +147,7 @@ class MxnetHook:
             threads=facts.threads(),
             parameters=facts.parameter_list(joined.watch.watched),
             optimizers=facts.optimizer_list(joined.watch.watched),
-            precision_flags=facts.precision_flags(device),
+            precision_flags=precision.flags(device),
             runs_ahead=True,
         )
 
@@ -170,8 +169,8 @@ class MxnetHook:
     def start(self, window: str) -> None:
         """Wait for what was asked for so far, and begin to follow MXNet's allocator or its engine."""
         joined = self._require()
-        from tbdprof.hooks.on_mxnet.kernels import KernelsWindow
-        from tbdprof.hooks.on_mxnet.memory import MemoryWindow
+        from tbdprof.hooks.on_mxnet.kernels.window import KernelsWindow
+        from tbdprof.hooks.on_mxnet.memory.window import MemoryWindow
 
         self._windows.begin(
             window,
@@ -205,12 +204,7 @@ class MxnetHook:
 
     def out_of_memory(self, error: BaseException) -> str | None:
         """Return MXNet's sentence about what it could not allocate, if the error means out of memory."""
-        if isinstance(error, MemoryError):
-            return str(error) or "the host's memory"
-        mx = sys.modules.get("mxnet")
-        if mx is None or not isinstance(error, mx.base.MXNetError):
-            return None
-        return next((line for line in str(error).splitlines() if _OUT_OF_MEMORY.search(line)), None)
+        return out_of_memory.said(error)
 
     def give_back_memory(self) -> str | None:
         """Empty the pools of MXNet's devices."""
@@ -231,15 +225,16 @@ class MxnetHook:
         except UnavailableError:
             self.close()
             raise
-        from tbdprof.hooks.on_mxnet import counter, layout
-        from tbdprof.hooks.on_mxnet.allocator import Allocator
-        from tbdprof.hooks.on_mxnet.watch import Watch
+        from tbdprof.hooks.on_mxnet.memory import counter
+        from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+        from tbdprof.hooks.on_mxnet.session import layout, profiler
+        from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
         allocator = Allocator()
         late = not layout.is_untouched()
         try:
             if not late:
-                counter.refuse_a_running_profiler()
+                profiler.refuse_a_running_profiler()
             allocator.install()
             layout.prove_storage()
         except TbdprofError:
@@ -255,7 +250,7 @@ class MxnetHook:
             return
         joined.watch.close()
         if joined.allocator.counters:
-            from tbdprof.hooks.on_mxnet import counter
+            from tbdprof.hooks.on_mxnet.memory import counter
 
             counter.disarm()
         joined.allocator.remove()

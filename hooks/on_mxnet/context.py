@@ -18,8 +18,9 @@ def compute(index: int) -> int:
     """Compute a matrix product and a convolution with their gradients; return what MXNet's pool holds then."""
     import mxnet as mx
 
-    from tbdprof.hooks.on_mxnet import layout, levels
-    from tbdprof.hooks.on_mxnet.allocator import Allocator
+    from tbdprof.hooks.on_mxnet.memory import device_memory
+    from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+    from tbdprof.hooks.on_mxnet.session import layout
 
     allocator = Allocator()
     allocator.install()
@@ -33,4 +34,4 @@ def compute(index: int) -> int:
         total = mx.nd.dot(matrix, matrix).sum() + mapped.sum()
     total.backward()
     mx.nd.waitall()
-    return levels.held_bytes(allocator, layout.device_number(layout.GPU, index))
+    return device_memory.held_bytes(allocator, layout.device_number(layout.GPU, index))

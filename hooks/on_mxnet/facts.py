@@ -14,13 +14,9 @@ from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.gpu.cuda_driver import Limits
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Optimizer, Parameter
-from tbdprof.hooks.on_mxnet import layout, owners
+from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.watch import owners
 
-_PRECISION_FLAGS = (
-    "NVIDIA_TF32_OVERRIDE",
-    "MXNET_CUDA_ALLOW_TENSOR_CORE",
-    "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION",
-)
 _KINDS = {"SGD": "sgd", "Adam": "adam", "RMSProp": "rmsprop"}
 # MXNet's wheels hold machine code up to this compute capability, and nothing a driver could translate.
 _LAST_CAPABILITY = (8, 9)
@@ -61,11 +57,6 @@ def device_name(device: str) -> str:
         return cuda_driver.limits(cuda_driver.index_of(device)).name
     except UnavailableError:
         return ""
-
-
-def precision_flags(device: str) -> dict[str, str]:
-    """Return what decides how a GPU multiplies numbers of 32 bits: MXNet asks its libraries for TF32 where they may."""
-    return {} if device == "cpu" else {name: os.environ.get(name, "not set") for name in _PRECISION_FLAGS}
 
 
 def threads() -> int:

@@ -44,9 +44,9 @@ def count_again(hook: FrameworkHook) -> None:
     """Have MXNet count, and the hook read the counters, as in a process that begins with the hook."""
     import mxnet
 
-    from tbdprof.hooks.on_mxnet import counter, layout
+    from tbdprof.hooks.on_mxnet.session import layout, profiler
 
-    counter._configure(symbolic=False, api=False)
+    profiler.configure(symbolic=False, api=False)
     mxnet.profiler.set_state("run")
     mxnet.profiler.pause()
     allocator = hook._joined.allocator  # type: ignore[attr-defined]

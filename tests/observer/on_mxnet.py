@@ -16,7 +16,7 @@ import numpy as np
 from state import digest, generators, methods, process
 
 import tbdprof
-from tbdprof.hooks import slots
+from tbdprof.hooks.on_mxnet.memory import jump_slots
 
 HOW, THREADS = sys.argv[1], sys.argv[2]
 STEPS = 20
@@ -32,7 +32,7 @@ from mxnet import autograd, gluon  # noqa: E402
 from mxnet.gluon import nn  # noqa: E402
 from mxnet.gluon.parameter import Parameter  # noqa: E402
 
-from tbdprof.hooks.on_mxnet import layout  # noqa: E402
+from tbdprof.hooks.on_mxnet.session import layout  # noqa: E402
 
 
 class Block(nn.HybridBlock):
@@ -158,9 +158,9 @@ def blocks(model: nn.HybridBlock) -> list[nn.HybridBlock]:
     return [model, *(inner for child in model._children.values() for inner in blocks(child))]
 
 
-def found_slots() -> tuple[slots.Slot, ...]:
+def found_slots() -> tuple[jump_slots.Slot, ...]:
     """Return the slots through which MXNet tells of its allocations."""
-    return slots.find(mx.base._LIB, (layout.ON_ALLOC, layout.ON_FREE))
+    return jump_slots.find(mx.base._LIB, (layout.ON_ALLOC, layout.ON_FREE))
 
 
 def into_mxnet(address: int) -> bool:

@@ -311,7 +311,7 @@ def identities() -> dict[str, int]:
     import scenarios
     from mxnet.gluon import HybridBlock
 
-    from tbdprof.hooks.on_mxnet import layout
+    from tbdprof.hooks.on_mxnet.session import layout
 
     library = layout.library()
     get = library["_ZN5mxnet6Engine3GetEv"]

@@ -266,8 +266,8 @@ def identities() -> dict[str, int]:
     from mxnet import autograd
     from mxnet.gluon import Block, HybridBlock, Trainer
 
-    from tbdprof.hooks import slots
-    from tbdprof.hooks.on_mxnet import layout
+    from tbdprof.hooks.on_mxnet.memory import jump_slots
+    from tbdprof.hooks.on_mxnet.session import layout
 
     return {
         "call": id(Block.__call__),
@@ -278,7 +278,7 @@ def identities() -> dict[str, int]:
         "update": id(Trainer.update),
         "backward": id(layout.library().MXAutogradBackwardEx),
         "running": layout.profiler_state()[0],
-        **{slot.symbol: slot.read() for slot in slots.find(layout.library(), (layout.ON_ALLOC, layout.ON_FREE))},
+        **{slot.symbol: slot.read() for slot in jump_slots.find(layout.library(), (layout.ON_ALLOC, layout.ON_FREE))},
     }
 
 

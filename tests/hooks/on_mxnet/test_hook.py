@@ -434,7 +434,7 @@ def test_a_device_left_to_choose_is_where_the_parameters_are() -> None:
         """
         watched.close()
         mx.context.num_gpus = lambda: 1
-        from tbdprof.hooks.on_mxnet import layout
+        from tbdprof.hooks.on_mxnet.session import layout
         layout.is_untouched = lambda: False
         second = hook()
         second.prepare(Setting(device="auto"))
@@ -550,7 +550,7 @@ def test_training_in_two_threads_is_told_and_ends() -> None:
         watched.mark_step()
         watched.stop()
         from tbdprof.facts.records import Strings
-        from tbdprof.analysis.blocks import lifetimes
+        from tbdprof.analysis.memory.blocks import lifetimes
         drained = watched.drain(Strings())
         _, levels = lifetimes(drained.tables["allocation"])
         print(sorted(drained.missing), bool((levels.total_bytes == levels.known_bytes).all()))
@@ -607,8 +607,8 @@ def test_a_block_made_where_another_ends_is_told_after_that_end(frees: tuple[tup
         from tbdprof.hooks import Setting
         from tbdprof.hooks.on_mxnet import hook
         hook().set_environment(Setting())
-        from tbdprof.hooks.on_mxnet.allocator import Allocator
-        from tbdprof.hooks.on_mxnet.layout import Handle
+        from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+        from tbdprof.hooks.on_mxnet.session.layout import Handle
         allocator = Allocator()
         allocator.open()
         allocator._allocated(Handle(16, 100, 1), 100)
@@ -638,8 +638,8 @@ def test_garbage_that_is_collected_while_a_window_opens_may_free_blocks() -> Non
         from tbdprof.hooks import Setting
         from tbdprof.hooks.on_mxnet import hook
         hook().set_environment(Setting())
-        from tbdprof.hooks.on_mxnet.allocator import Allocator, Block
-        from tbdprof.hooks.on_mxnet.layout import Handle
+        from tbdprof.hooks.on_mxnet.memory.allocator import Allocator, Block
+        from tbdprof.hooks.on_mxnet.session.layout import Handle
         allocator = Allocator()
 
         class Collecting(Block):
@@ -667,8 +667,8 @@ def test_events_that_contradict_each_other_are_counted_and_told() -> None:
         from tbdprof.hooks import Setting
         from tbdprof.hooks.on_mxnet import hook
         hook().set_environment(Setting())
-        from tbdprof.hooks.on_mxnet.allocator import Allocator
-        from tbdprof.hooks.on_mxnet.layout import Handle
+        from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+        from tbdprof.hooks.on_mxnet.session.layout import Handle
         allocator = Allocator()
         allocator.open()
         allocator._allocated(Handle(16, 100, 1), 100)

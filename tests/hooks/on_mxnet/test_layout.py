@@ -15,9 +15,9 @@ import numpy as np
 np.bool = bool  # MXNet reads it
 
 from tbdprof.errors import UnavailableError  # noqa: E402
-from tbdprof.hooks.on_mxnet import layout  # noqa: E402
-from tbdprof.hooks.on_mxnet.engine import Push  # noqa: E402
-from tbdprof.hooks.on_mxnet.kernels import KernelsWindow  # noqa: E402
+from tbdprof.hooks.on_mxnet.kernels.window import KernelsWindow  # noqa: E402
+from tbdprof.hooks.on_mxnet.session import layout  # noqa: E402
+from tbdprof.hooks.on_mxnet.session.engine import Push  # noqa: E402
 
 CHUNK = [*range(100, 107), 7, 108, 9, 110]  # words; with oneDNN the tenth is the variable, without it the eighth
 

@@ -7,7 +7,7 @@ vars(np).setdefault("bool", bool)  # numpy 1.24 took the name away, and MXNet 1.
 
 from mxnet.gluon import Constant, Parameter  # noqa: E402
 
-from tbdprof.hooks.on_mxnet import owners  # noqa: E402
+from tbdprof.hooks.on_mxnet.watch import owners  # noqa: E402
 
 
 @pytest.mark.parametrize(

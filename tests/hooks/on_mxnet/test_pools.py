@@ -16,8 +16,9 @@ np.bool = bool  # MXNet reads it
 from tbdprof.collect.gpu import context  # noqa: E402
 from tbdprof.errors import UnavailableError  # noqa: E402
 from tbdprof.facts.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_RESERVED  # noqa: E402
-from tbdprof.hooks.on_mxnet import layout, levels, pools  # noqa: E402
-from tbdprof.hooks.on_mxnet.blocks import Level  # noqa: E402
+from tbdprof.hooks.on_mxnet.memory import device_memory, pools  # noqa: E402
+from tbdprof.hooks.on_mxnet.memory.blocks import Level  # noqa: E402
+from tbdprof.hooks.on_mxnet.session import layout  # noqa: E402
 
 MIB = 1 << 20
 GPU = layout.device_number(layout.GPU, 0)
@@ -116,29 +117,29 @@ class Watched:
 
 @pytest.mark.parametrize(("held", "told"), [(500, 500), (300, 300), (None, 300)])
 def test_a_pool_holds_what_is_in_use_and_its_cache(held: int | None, told: int) -> None:
-    assert levels.held_bytes(Watched(300, held), GPU) == told
+    assert device_memory.held_bytes(Watched(300, held), GPU) == told
 
 
 @pytest.mark.parametrize("watched", [Watched(300, 299), Watched(300, 500, known=False)])
 def test_a_pool_that_holds_less_than_is_in_use_or_is_unknown_is_a_reason(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(levels.mx.context, "gpu_memory_info", lambda _index: (7, 9))
+    monkeypatch.setattr(device_memory.mx.context, "gpu_memory_info", lambda _index: (7, 9))
 
     with pytest.raises(UnavailableError, match=r"less than|another way"):
-        levels.held_bytes(watched, GPU)
+        device_memory.held_bytes(watched, GPU)
 
-    read, reason = levels.read(watched, "cuda:0")
+    read, reason = device_memory.read(watched, "cuda:0")
     assert ALLOCATOR_RESERVED not in read
     assert ALLOCATOR_ALLOCATED not in read
     assert reason is not None
 
 
 def test_a_cpu_and_a_device_that_nothing_lies_on_have_no_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(levels.mx.context, "gpu_memory_info", lambda _index: (7, 9))
+    monkeypatch.setattr(device_memory.mx.context, "gpu_memory_info", lambda _index: (7, 9))
 
-    assert levels.read(Watched(300, 500), "cpu") == ({}, None)
-    assert levels.read(Watched(300, 500), "cuda:1") == ({"device_free_bytes": 7}, None)
+    assert device_memory.read(Watched(300, 500), "cpu") == ({}, None)
+    assert device_memory.read(Watched(300, 500), "cuda:1") == ({"device_free_bytes": 7}, None)
 
 
 def test_a_level_is_a_sum_of_what_was_taken_and_keeps_its_peak() -> None:

@@ -17,7 +17,7 @@ WATCHED = """
     import sys, tempfile
     from pathlib import Path
     from tbdprof.errors import UnavailableError, UsageError
-    from tbdprof.hooks import Setting, slots
+    from tbdprof.hooks import Setting
     from tbdprof.hooks.on_mxnet import hook
     from tbdprof.facts.records import Strings
     watched = hook()
@@ -32,7 +32,9 @@ WATCHED = """
     trainer, step = scenarios.training(model)
     watched.watch([model], [trainer])
     step()
-    from tbdprof.hooks.on_mxnet import engine, layout, operators, owners
+    from tbdprof.hooks.on_mxnet.memory import jump_slots
+    from tbdprof.hooks.on_mxnet.session import engine, layout
+    from tbdprof.hooks.on_mxnet.watch import owners
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt
@@ -48,12 +50,12 @@ WATCHED = """
             setattr(owner, name, original)
 
     def state():
-        joined, find = watched._joined, slots.find
-        slots.find = lambda library, symbols: ()  # the allocator's are taken as long as the hook is open
+        joined, find = watched._joined, jump_slots.find
+        jump_slots.find = lambda library, symbols: ()  # the allocator's are taken as long as the hook is open
         try:
             found = kernel_scenarios.identities()
         finally:
-            slots.find = find
+            jump_slots.find = find
         files = [each.name for each in Path(tempfile.gettempdir()).glob("tbdprof-*")]
         return [found, joined.watch.phases, joined.allocator.events, layout.profiler_state(), files]
 

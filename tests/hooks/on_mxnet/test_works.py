@@ -17,10 +17,11 @@ import mxnet as mx  # noqa: E402
 
 from tbdprof.analysis.kernels import flops  # noqa: E402
 from tbdprof.facts.records import Operation, Phase  # noqa: E402
-from tbdprof.hooks.on_mxnet import facts, works  # noqa: E402
-from tbdprof.hooks.on_mxnet.calls import Array, Invocation  # noqa: E402
-from tbdprof.hooks.on_mxnet.owners import Watched  # noqa: E402
-from tbdprof.hooks.on_mxnet.phases import Phases  # noqa: E402
+from tbdprof.hooks.on_mxnet import facts, precision  # noqa: E402
+from tbdprof.hooks.on_mxnet.flops import works  # noqa: E402
+from tbdprof.hooks.on_mxnet.session.api_calls import Array, Invocation  # noqa: E402
+from tbdprof.hooks.on_mxnet.watch.owners import Watched  # noqa: E402
+from tbdprof.hooks.on_mxnet.watch.phases import Phases  # noqa: E402
 
 
 def called(operator: str, inputs: list[tuple[int, ...]], output: tuple[int, ...]) -> Invocation:
@@ -79,8 +80,8 @@ def test_what_decides_about_tf32_is_told_of_a_gpu(
     if override is not None:
         monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", override)
 
-    assert facts.precision_flags("cuda:0")["NVIDIA_TF32_OVERRIDE"] == told
-    assert facts.precision_flags("cpu") == {}
+    assert precision.flags("cuda:0")["NVIDIA_TF32_OVERRIDE"] == told
+    assert precision.flags("cpu") == {}
 
 
 def test_the_gradient_of_a_function_of_one_number_is_a_multiplication() -> None:

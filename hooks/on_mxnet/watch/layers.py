@@ -5,8 +5,8 @@ from itertools import takewhile
 
 from mxnet.gluon import Block
 
-from tbdprof.hooks.on_mxnet.graphs import Node
-from tbdprof.hooks.on_mxnet.owners import Watched
+from tbdprof.hooks.on_mxnet.session.graphs import Node
+from tbdprof.hooks.on_mxnet.watch.owners import Watched
 
 
 class Layers:

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tbdprof.hooks.on_mxnet import layout
+from tbdprof.hooks.on_mxnet.session import layout
 
 _STORAGE = "_ZN5mxnet7Storage3GetEv"
 _MANAGERS_OFFSET = 88  # StorageImpl::storage_managers_, after the virtual table and two mutexes of 40 bytes

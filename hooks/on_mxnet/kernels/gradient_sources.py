@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
-from tbdprof.hooks.on_mxnet.engine import Push
-from tbdprof.hooks.on_mxnet.graphs import ELIDED, FUSED
+from tbdprof.hooks.on_mxnet.session.engine import Push
+from tbdprof.hooks.on_mxnet.session.graphs import ELIDED, FUSED
 
 Value = tuple[int, int]  # the number of its last writer (-1: before the window), the variable
 

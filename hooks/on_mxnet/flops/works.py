@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from tbdprof.facts.records import Operation
 from tbdprof.facts.work import Work
-from tbdprof.hooks.on_mxnet.calls import Array
-from tbdprof.hooks.on_mxnet.graphs import FUSED
-from tbdprof.hooks.on_mxnet.products import PRODUCTS, Computed, Sizes, is_set, size_of
+from tbdprof.hooks.on_mxnet.flops.products import PRODUCTS, Computed, Sizes, is_set, size_of
+from tbdprof.hooks.on_mxnet.session.api_calls import Array
+from tbdprof.hooks.on_mxnet.session.graphs import FUSED
 
 _PRECISIONS = {"float32": "fp32", "float64": "fp64", "float16": "fp16"}
 _ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "uint8": 1, "int32": 4, "int8": 1, "int64": 8, "bool": 1}

@@ -18,8 +18,8 @@ import mxnet as mx
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks.interrupts import Signals, guarded
-from tbdprof.hooks.on_mxnet import layout
-from tbdprof.hooks.on_mxnet.allocator import follow_forks
+from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.session.forks import follow_forks
 
 SEPARATOR = "#"
 _GET = "_ZN5mxnet6Engine3GetEv"

@@ -7,11 +7,13 @@ import mxnet as mx
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
-from tbdprof.hooks.on_mxnet import counter, levels, owners
-from tbdprof.hooks.on_mxnet.allocator import Allocator
-from tbdprof.hooks.on_mxnet.blocks import Event
-from tbdprof.hooks.on_mxnet.tables import Recorded, build
-from tbdprof.hooks.on_mxnet.watch import Watch
+from tbdprof.hooks.on_mxnet.memory import device_memory
+from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+from tbdprof.hooks.on_mxnet.memory.blocks import Event
+from tbdprof.hooks.on_mxnet.memory.table import Recorded, build
+from tbdprof.hooks.on_mxnet.session import profiler
+from tbdprof.hooks.on_mxnet.watch import owners
+from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
 _LAYERS = "MXNet does not tell in which layer its engine allocates"
 _LATE = {
@@ -29,7 +31,7 @@ class MemoryWindow:
 
     def __init__(self, watch: Watch, allocator: Allocator, device: str, *, late: bool) -> None:
         if allocator.counters:
-            counter.refuse_a_changed_profiler()
+            profiler.refuse_a_changed_profiler()
         mx.nd.waitall()
         tensors = owners.visible()
         if late:
@@ -89,7 +91,7 @@ class MemoryWindow:
         return events
 
     def _read_levels(self) -> None:
-        found, why_not = levels.read(self._allocator, self._device)
+        found, why_not = device_memory.read(self._allocator, self._device)
         if found:
             self._levels.append((time.monotonic_ns(), found))
         if why_not is not None:

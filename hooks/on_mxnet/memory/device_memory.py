@@ -14,8 +14,8 @@ from tbdprof.facts.counters import (
     DEVICE_FREE,
 )
 from tbdprof.hooks.levels import Levels
-from tbdprof.hooks.on_mxnet import layout
-from tbdprof.hooks.on_mxnet.allocator import Allocator
+from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+from tbdprof.hooks.on_mxnet.session import layout
 
 _UNTOLD = "this build of MXNet keeps its pool in another way than 1.9.1, or it is not of a kind that is known"
 _UNSOUND = "MXNet's pool says that it holds {} bytes, less than the {} that are in use"

@@ -10,14 +10,16 @@ import mxnet as mx
 from tbdprof.facts import work
 from tbdprof.facts.records import Phase, SpanKind, Strings
 from tbdprof.facts.work import Work
-from tbdprof.hooks.on_mxnet import gradients, graphs, works
-from tbdprof.hooks.on_mxnet.calls import GraphCall, Note
-from tbdprof.hooks.on_mxnet.engine import Push
-from tbdprof.hooks.on_mxnet.graphs import Node
-from tbdprof.hooks.on_mxnet.layers import Layers
-from tbdprof.hooks.on_mxnet.operators import Ran
-from tbdprof.hooks.on_mxnet.phases import Interval
-from tbdprof.hooks.on_mxnet.products import Computed
+from tbdprof.hooks.on_mxnet.flops import works
+from tbdprof.hooks.on_mxnet.flops.products import Computed
+from tbdprof.hooks.on_mxnet.kernels import gradient_sources
+from tbdprof.hooks.on_mxnet.session import graphs
+from tbdprof.hooks.on_mxnet.session.api_calls import GraphCall, Note
+from tbdprof.hooks.on_mxnet.session.engine import Push
+from tbdprof.hooks.on_mxnet.session.graphs import Node
+from tbdprof.hooks.on_mxnet.session.session import Ran
+from tbdprof.hooks.on_mxnet.watch.layers import Layers
+from tbdprof.hooks.on_mxnet.watch.phases import Interval
 
 _UNALIGNED = "MXNet runs {} of {} graphs in another way than they are written: their operators have no layer"
 _IN_BULK = "MXNet runs operators of a static shape in bulk: those are in no layer, and what they compute is not told"
@@ -99,7 +101,7 @@ class Operators:
     def _name_graphs(self) -> None:
         known, calls = graphs.Graphs(), defaultdict[int, list[tuple[Push, GraphCall]]](list)
         for push, note in _noted(self.pushes):
-            if isinstance(note.asked, GraphCall) and push.name not in gradients.LIBRARY:
+            if isinstance(note.asked, GraphCall) and push.name not in gradient_sources.LIBRARY:
                 calls[id(note.asked)].append((push, note.asked))
         unaligned = sum(not self._name_graph(known, asked) for asked in calls.values())
         if self._untold:
@@ -137,10 +139,10 @@ class Operators:
 
     def _follow_backward(self) -> None:
         told = self._told
-        found = gradients.sources(
+        found = gradient_sources.sources(
             self.pushes,
             lambda push: told[push.number].phase is Phase.BACKWARD,
-            lambda push: push.name not in gradients.LIBRARY and _may_have_gradient(told[push.number]),
+            lambda push: push.name not in gradient_sources.LIBRARY and _may_have_gradient(told[push.number]),
             lambda one, other: _same(told[one.number], told[other.number]),
         )
         for number, source in found.items():
@@ -148,7 +150,7 @@ class Operators:
         for push in self.pushes:
             source = told[push.number].source
             computed = told[source].computed if source >= 0 else None
-            if computed is not None and gradients.is_named_for(push.name, computed.operator):
+            if computed is not None and gradient_sources.is_named_for(push.name, computed.operator):
                 told[push.number].work = works.backward(computed, push.name)
         self._count_lost()
 
@@ -156,7 +158,7 @@ class Operators:
         """Say how many gradients were not followed, of operators of which some are in a layer."""
         told = self._told
         inside = {push.name for push in self.pushes if told[push.number].layer is not None}
-        asked = [push for push in self.pushes if any(gradients.is_gradient(push.name, name) for name in inside)]
+        asked = [push for push in self.pushes if any(gradient_sources.is_gradient(push.name, name) for name in inside)]
         lost = sum(told[push.number].source < 0 for push in asked)
         if lost:
             self.missing.setdefault("layers of kernels", _UNFOLLOWED.format(lost, len(asked)))

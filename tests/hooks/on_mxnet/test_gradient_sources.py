@@ -14,11 +14,11 @@ np.bool = bool  # MXNet reads it
 import mxnet as mx  # noqa: E402
 from mxnet.gluon import nn  # noqa: E402
 
-from tbdprof.hooks.on_mxnet.calls import Array, GraphCall  # noqa: E402
-from tbdprof.hooks.on_mxnet.engine import Push  # noqa: E402
-from tbdprof.hooks.on_mxnet.gradients import sources  # noqa: E402
-from tbdprof.hooks.on_mxnet.graphs import FUSED, Graphs, Node, align, place  # noqa: E402
-from tbdprof.hooks.on_mxnet.spans import contradicts  # noqa: E402
+from tbdprof.hooks.on_mxnet.kernels.gradient_sources import sources  # noqa: E402
+from tbdprof.hooks.on_mxnet.kernels.spans import contradicts  # noqa: E402
+from tbdprof.hooks.on_mxnet.session.api_calls import Array, GraphCall  # noqa: E402
+from tbdprof.hooks.on_mxnet.session.engine import Push  # noqa: E402
+from tbdprof.hooks.on_mxnet.session.graphs import FUSED, Graphs, Node, align, place  # noqa: E402
 
 IMAGE, WEIGHT1, WEIGHT2, MAP1, MAP2, SPACE, GRADIENT1, GRADIENT2, OWN1, OWN2 = range(10)
 

@@ -2,22 +2,20 @@
 
 import atexit
 import ctypes
-import functools
-import os
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 import mxnet as mx
 
 from tbdprof.facts.records import AllocationKind
-from tbdprof.hooks import disagreements, slots
+from tbdprof.hooks import disagreements
 from tbdprof.hooks.interrupts import Signals, guarded
-from tbdprof.hooks.on_mxnet import layout, pools
-from tbdprof.hooks.on_mxnet.blocks import Block, Event, Level
+from tbdprof.hooks.on_mxnet.memory import jump_slots, pools
+from tbdprof.hooks.on_mxnet.memory.blocks import Block, Event, Level
+from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.session.forks import follow_forks, follow_no_more
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.POINTER(layout.Handle))
 # Chained without letting go of the interpreter, so that the counter read afterwards is that event's.
@@ -42,12 +40,12 @@ class Allocator:
         self._freed_early: dict[int, list[int]] = {}  # by address: the sizes of ended blocks whose free is not told yet
         self._other_size = 0  # frees that told another one, since the window opened
         self._early_bytes: dict[int, int] = {}  # by device: of ended blocks that MXNet's counter still holds
-        self._slots: tuple[slots.Slot, ...] = ()
+        self._slots: tuple[jump_slots.Slot, ...] = ()
         self._signals = Signals()
 
     def install(self) -> None:
         """Take the places of the two functions MXNet's allocator calls; raises UnavailableError where it cannot."""
-        found = slots.find(layout.library(), (layout.ON_ALLOC, layout.ON_FREE))
+        found = jump_slots.find(layout.library(), (layout.ON_ALLOC, layout.ON_FREE))
         self._signals.install()
         self._slots = found
         for slot, note in zip(found, (self._allocated, self._freed), strict=True):
@@ -58,7 +56,7 @@ class Allocator:
     def remove(self) -> None:
         """Put MXNet's own functions back; a place left taken would crash the process at its end."""
         atexit.unregister(self.remove)
-        _INSTALLED.discard(self)
+        follow_no_more(self)
         if self._slots:
             try:
                 self.wait_before_fork()
@@ -218,38 +216,6 @@ class Allocator:
             slot.restore()
         self._slots = ()
         self._signals.restore()
-
-
-class Patched(Protocol):
-    """Has given MXNet something to call."""
-
-    def wait_before_fork(self) -> None:
-        """Let every thread leave it."""
-
-    def restore(self) -> None:
-        """Put MXNet's own back, whatever is under way."""
-
-
-_INSTALLED: weakref.WeakSet[Patched] = weakref.WeakSet()
-
-
-def follow_forks(patched: Patched) -> None:
-    """Have a forked child put MXNet's own back."""
-    _INSTALLED.add(patched)
-    _register()
-
-
-@functools.cache  # once a process: what is registered stays
-def _register() -> None:
-    def before() -> None:
-        for allocator in list(_INSTALLED):
-            allocator.wait_before_fork()
-
-    def in_child() -> None:
-        for allocator in list(_INSTALLED):
-            allocator.restore()
-
-    os.register_at_fork(before=before, after_in_child=in_child)
 
 
 def _take(sizes: list[int], size_bytes: int) -> bool:

@@ -2,7 +2,7 @@
 
 import ctypes
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,8 +11,7 @@ from mxnet import autograd
 from mxnet.gluon import Block, HybridBlock
 
 from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_mxnet import layout
-from tbdprof.hooks.on_mxnet.phases import Phases, is_pythons_thread
+from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.patches import Patches, Replaced
 
 _NEEDED = "kernels"
@@ -70,8 +69,9 @@ class _Thread(threading.local):
 class Calls:
     """Follows calls of blocks, operators and graphs until it is closed."""
 
-    def __init__(self, phases: Phases) -> None:
-        self._phases = phases
+    def __init__(self, current_phase: Callable[[], Phase | None]) -> None:
+        """Take what returns the phase the calling thread is in, None on a thread that is not Python's."""
+        self._current_phase = current_phase
         self._here = _Thread()
         self._names: dict[int, str] = {}
         self._wanted: dict[int, bool] = {}  # by place in the recorded computation
@@ -111,8 +111,7 @@ class Calls:
     def listen(self, _name: str) -> Note:
         """Return what is known on this thread now."""
         here = self._here
-        phase = self._phases.current(threading.get_ident()) if is_pythons_thread() else None
-        return Note(phase, here.blocks[-1] if here.blocks else None, here.asked)
+        return Note(self._current_phase(), here.blocks[-1] if here.blocks else None, here.asked)
 
     def _around_block(self, original: Replaced) -> Replaced:
         def call(block: Block, *arguments: Any) -> Any:

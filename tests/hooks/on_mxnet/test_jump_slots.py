@@ -8,7 +8,7 @@ import pytest
 from numpy.core import _multiarray_umath as umath  # type: ignore[attr-defined]
 
 from tbdprof.errors import UnavailableError
-from tbdprof.hooks import slots
+from tbdprof.hooks.on_mxnet.memory import jump_slots
 
 SPACING = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)
 
@@ -28,7 +28,7 @@ def address_of(function: object) -> int:
 
 
 def test_calls_of_a_patched_function_go_elsewhere_until_it_is_restored(library: ctypes.CDLL) -> None:
-    (slot,) = slots.find(library, ["npy_spacing"])
+    (slot,) = jump_slots.find(library, ["npy_spacing"])
     numbers, epsilon = np.array([1.0, 2.0]), 2.0**-52
 
     slot.write(address_of(one_more))
@@ -41,7 +41,7 @@ def test_calls_of_a_patched_function_go_elsewhere_until_it_is_restored(library: 
 
 
 def test_the_original_can_be_called_through_what_is_found(library: ctypes.CDLL) -> None:
-    (slot,) = slots.find(library, ["npy_spacing"])
+    (slot,) = jump_slots.find(library, ["npy_spacing"])
 
     assert SPACING(slot.function)(1.0) == 2.0**-52
 
@@ -49,7 +49,7 @@ def test_the_original_can_be_called_through_what_is_found(library: ctypes.CDLL) 
 def test_several_slots_come_in_the_order_asked_for(library: ctypes.CDLL) -> None:
     names = ["npy_spacing", "npy_atan2", "npy_spacingf"]
 
-    found = slots.find(library, names)
+    found = jump_slots.find(library, names)
 
     assert [slot.symbol for slot in found] == names
     assert len({slot.address for slot in found}) == 3
@@ -58,15 +58,15 @@ def test_several_slots_come_in_the_order_asked_for(library: ctypes.CDLL) -> None
 def test_a_name_that_ends_another_is_not_taken_for_it(library: ctypes.CDLL) -> None:
     """The text is in the string table, as the tail of a longer name."""
     with pytest.raises(UnavailableError, match="0 jump slots for py_spacing"):
-        slots.find(library, ["py_spacing"])
+        jump_slots.find(library, ["py_spacing"])
 
 
 def test_a_slot_that_someone_else_patched_is_refused(library: ctypes.CDLL) -> None:
-    (slot,) = slots.find(library, ["npy_spacing"])
+    (slot,) = jump_slots.find(library, ["npy_spacing"])
     slot.write(address_of(one_more))
     try:
         with pytest.raises(UnavailableError, match="only one can watch at a time"):
-            slots.find(library, ["npy_spacing"])
+            jump_slots.find(library, ["npy_spacing"])
     finally:
         slot.restore()
 
@@ -82,11 +82,12 @@ def test_a_protected_library_is_refused(tmp_path: Path) -> None:
         pytest.skip("no C compiler here")
 
     with pytest.raises(UnavailableError, match="cannot be written"):
-        slots.find(ctypes.CDLL(str(built)), ["twice"])
+        jump_slots.find(ctypes.CDLL(str(built)), ["twice"])
 
 
 def test_it_imports_no_framework() -> None:
-    program = "import sys, tbdprof.hooks.slots; print([n for n in ('torch', 'mxnet') if n in sys.modules])"
+    module = "tbdprof.hooks.on_mxnet.memory.jump_slots"
+    program = f"import sys, {module}; print([n for n in ('torch', 'mxnet') if n in sys.modules])"
 
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
 

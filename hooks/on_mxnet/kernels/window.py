@@ -8,15 +8,15 @@ import mxnet as mx
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
-from tbdprof.hooks.on_mxnet import counter, layout
-from tbdprof.hooks.on_mxnet.allocator import Allocator
-from tbdprof.hooks.on_mxnet.calls import Calls
-from tbdprof.hooks.on_mxnet.engine import Engine
-from tbdprof.hooks.on_mxnet.layers import Layers
-from tbdprof.hooks.on_mxnet.operators import Session
-from tbdprof.hooks.on_mxnet.spans import Operators
-from tbdprof.hooks.on_mxnet.tables import build_kernels
-from tbdprof.hooks.on_mxnet.watch import Watch
+from tbdprof.hooks.on_mxnet.kernels.spans import Operators
+from tbdprof.hooks.on_mxnet.kernels.table import build
+from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+from tbdprof.hooks.on_mxnet.session import layout, profiler
+from tbdprof.hooks.on_mxnet.session.api_calls import Calls
+from tbdprof.hooks.on_mxnet.session.engine import Engine
+from tbdprof.hooks.on_mxnet.session.session import Session
+from tbdprof.hooks.on_mxnet.watch.layers import Layers
+from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
 
 class KernelsWindow:
@@ -28,7 +28,7 @@ class KernelsWindow:
     def __init__(self, watch: Watch, allocator: Allocator) -> None:
         mx.nd.waitall()
         armed = bool(allocator.counters)
-        (counter.refuse_a_changed_profiler if armed else counter.refuse_a_running_profiler)()
+        (profiler.refuse_a_changed_profiler if armed else profiler.refuse_a_running_profiler)()
         layout.prove_recorded()
         self._watch, self._allocator = watch, allocator
         self._marks: list[int] = []
@@ -37,13 +37,13 @@ class KernelsWindow:
         with ExitStack() as put_back:
             put_back.callback(watch.close_window)
             self._phases = watch.open_window(waits=False)
-            calls = Calls(self._phases)
+            calls = Calls(self._phases.of_this_thread)
             put_back.callback(calls.close)
             self._engine = Engine(calls.listen)
             put_back.callback(self._engine.remove)  # first, once what is under way is done
             self._engine.install()
             self._prove_variables()
-            self._session = Session(counter.arm_again if armed else counter.stop_profiler)
+            self._session = Session(profiler.count_again if armed else profiler.stop_profiler)
             self._put_back = put_back.pop_all()
         self._is_open = True
 
@@ -77,4 +77,4 @@ class KernelsWindow:
         """Return the spans of operators, layers and phases."""
         if self._operators is None:
             return Drained({}, self._marks, self._missing)
-        return Drained(build_kernels(self._operators, self._phases.intervals, strings), self._marks, self._missing)
+        return Drained(build(self._operators, self._phases.intervals, strings), self._marks, self._missing)

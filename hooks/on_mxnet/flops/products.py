@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from tbdprof.facts.records import Operation
-from tbdprof.hooks.on_mxnet.calls import Array, Invocation
-from tbdprof.hooks.on_mxnet.graphs import Node
+from tbdprof.hooks.on_mxnet.session.api_calls import Array, Invocation
+from tbdprof.hooks.on_mxnet.session.graphs import Node
 
 Computed = Invocation | Node
 Sizes = dict[str, int]

@@ -16,7 +16,7 @@ import numpy as np
 
 np.bool = bool  # MXNet reads it
 
-from tbdprof.hooks.on_mxnet.operators import read_events  # noqa: E402
+from tbdprof.hooks.on_mxnet.session.session import read_events  # noqa: E402
 
 HERE = Path(__file__).parent
 HEAD, TAIL = '{\n    "traceEvents": [\n', '\n\n    ],\n    "displayTimeUnit": "ms"\n}\n'
@@ -84,6 +84,6 @@ def test_kernels_are_told_where_the_script_set_the_profiler_up_before(tmp_path: 
 
 
 def test_a_file_that_cannot_be_read_is_a_reason_and_the_loop_goes_on(tmp_path: Path) -> None:
-    broken = "from tbdprof.hooks.on_mxnet import operators; operators.read_events = lambda text: [{}]"
+    broken = "from tbdprof.hooks.on_mxnet.session import session; session.read_events = lambda text: [{}]"
 
     assert run(tmp_path, broken=broken) == "0 {'kernels': \"the file MXNet's profiler wrote could not be read\"}"

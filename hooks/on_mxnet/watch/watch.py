@@ -10,9 +10,10 @@ from mxnet import autograd
 from mxnet.gluon import Block, HybridBlock, Trainer
 
 from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_mxnet import layout, owners
-from tbdprof.hooks.on_mxnet.allocator import Allocator
-from tbdprof.hooks.on_mxnet.phases import Interval, Phases, is_pythons_thread
+from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.watch import owners
+from tbdprof.hooks.on_mxnet.watch.phases import Interval, Phases, is_pythons_thread
 from tbdprof.hooks.patches import Patches, Replaced
 
 # Why a group of functions is replaced.

@@ -1,14 +1,14 @@
-"""A window's events, phases and owners as the tables of a recording."""
+"""The tables of a memory window: its phases as spans, its allocations and its owners."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tbdprof.facts.records import AllocationKind, Operation, Phase, SpanKind, Strings, Tables, table
-from tbdprof.hooks.on_mxnet import layout
-from tbdprof.hooks.on_mxnet.blocks import Block, Event
-from tbdprof.hooks.on_mxnet.owners import Owned
-from tbdprof.hooks.on_mxnet.phases import Interval
-from tbdprof.hooks.on_mxnet.spans import Operators
+from tbdprof.hooks.on_mxnet.memory.blocks import Block, Event
+from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.watch import phases
+from tbdprof.hooks.on_mxnet.watch.owners import Owned
+from tbdprof.hooks.on_mxnet.watch.phases import Interval
 
 PLANNER = "CachedOp"
 _BEFORE = (-2, -1)  # the order of what was made before the window
@@ -33,7 +33,7 @@ def build(recorded: Recorded, strings: Strings) -> Tables:
     """Return spans, allocations and owners."""
     planned = _planned_spans(recorded)
     return {
-        "span": table("span", [*_phase_rows(recorded.intervals, strings), *_planned_rows(recorded, planned, strings)]),
+        "span": table("span", [*phases.rows(recorded.intervals, strings), *_planned_rows(recorded, planned, strings)]),
         "allocation": table(
             "allocation", [*_existing(recorded, planned, strings), *_events(recorded, planned, strings)]
         ),
@@ -41,42 +41,13 @@ def build(recorded: Recorded, strings: Strings) -> Tables:
     }
 
 
-def build_kernels(operators: Operators, intervals: Sequence[Interval], strings: Strings) -> Tables:
-    """Return the spans of a window of kernels; `operators.missing` is filled."""
-    phases = _phase_rows(intervals, strings)
-    return {"span": table("span", [*phases, *operators.rows(intervals, strings)])}
-
-
 def _planned_spans(recorded: Recorded) -> dict[int, int]:
     """Return the span of planned blocks by that of the phase they were made in (-1: before the window)."""
     made = {sequence for _, sequence in recorded.pools}
-    phases = {event.span for event in recorded.events if event.sequence in made and event.span >= 0}
+    parents = {event.span for event in recorded.events if event.sequence in made and event.span >= 0}
     if 0 in made:
-        phases.add(-1)
-    return {phase: len(recorded.intervals) + number for number, phase in enumerate(sorted(phases))}
-
-
-def _phase_rows(intervals: Sequence[Interval], strings: Strings) -> list[tuple[object, ...]]:
-    return [
-        (
-            each.id,
-            each.parent,
-            SpanKind.PHASE,
-            each.phase,
-            Operation.OTHER,
-            strings.add(each.name),
-            each.thread,
-            each.start_ns,
-            each.end_ns,
-            each.first_sequence,
-            each.last_sequence,
-            -1,
-            -1,
-            0,
-            -1,
-        )
-        for each in intervals
-    ]
+        parents.add(-1)
+    return {parent: len(recorded.intervals) + number for number, parent in enumerate(sorted(parents))}
 
 
 def _planned_rows(recorded: Recorded, planned: Mapping[int, int], strings: Strings) -> list[tuple[object, ...]]:

@@ -6,12 +6,13 @@ The engine does not tell for whom it allocates, so in a memory window threads th
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import mxnet as mx
 
-from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_mxnet.allocator import Allocator
+from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
+from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 
 _PATIENCE_S = 2.0  # for the end of another thread's phase; beyond it threads may be waiting for each other
 
@@ -89,6 +90,10 @@ class Phases:
         with self._lock:
             return next((each.phase for each in reversed(self._open) if each.thread == thread), Phase.OUTSIDE)
 
+    def of_this_thread(self) -> Phase | None:
+        """Return the phase the calling thread is in, None where Python did not begin the thread."""
+        return self.current(threading.get_ident()) if is_pythons_thread() else None
+
     def end_all(self) -> None:
         """End what is open still."""
         for interval in reversed(self._open[:]):
@@ -102,6 +107,30 @@ class Phases:
                 self._open.remove(interval)
             self.allocator.span = self._open[-1].id if self._open else -1
             self._lock.notify_all()
+
+
+def rows(intervals: Sequence[Interval], strings: Strings) -> list[tuple[object, ...]]:
+    """Return the phases as rows of a table of spans."""
+    return [
+        (
+            each.id,
+            each.parent,
+            SpanKind.PHASE,
+            each.phase,
+            Operation.OTHER,
+            strings.add(each.name),
+            each.thread,
+            each.start_ns,
+            each.end_ns,
+            each.first_sequence,
+            each.last_sequence,
+            -1,
+            -1,
+            0,
+            -1,
+        )
+        for each in intervals
+    ]
 
 
 def is_pythons_thread() -> bool:

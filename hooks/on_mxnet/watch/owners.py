@@ -11,7 +11,7 @@ from mxnet.gluon import Block, Constant, Parameter, Trainer
 
 from tbdprof.facts.records import Role
 from tbdprof.hooks.naming import prefixes
-from tbdprof.hooks.on_mxnet import layout
+from tbdprof.hooks.on_mxnet.session import layout
 
 Named = Sequence[tuple[str, Parameter]]
 

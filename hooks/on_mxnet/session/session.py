@@ -17,8 +17,8 @@ import mxnet as mx
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks.clock import wall_offset_ns
-from tbdprof.hooks.on_mxnet import counter, layout
-from tbdprof.hooks.on_mxnet.engine import SEPARATOR
+from tbdprof.hooks.on_mxnet.session import layout, profiler
+from tbdprof.hooks.on_mxnet.session.engine import SEPARATOR
 
 _RUNNING = 1
 _MODE = layout.MEMORY_MODE | 3  # symbolic and imperative
@@ -68,7 +68,7 @@ class Session:
         """Put the profiler back as it was; return what ran."""
         try:
             if layout.profiler_state() != (_RUNNING, _MODE):
-                raise UnavailableError(counter.IN_USE)
+                raise UnavailableError(profiler.IN_USE)
             mx.profiler.pause()
             mx.profiler.dump(finished=False)
             ran = _pairs(read_events(self._file.read_text()), self._offset_ns)

@@ -1,0 +1,13 @@
+"""The table of a kernels window: its phases, layers and operators as spans."""
+
+from collections.abc import Sequence
+
+from tbdprof.facts.records import Strings, Tables, table
+from tbdprof.hooks.on_mxnet.kernels.spans import Operators
+from tbdprof.hooks.on_mxnet.watch import phases
+from tbdprof.hooks.on_mxnet.watch.phases import Interval
+
+
+def build(operators: Operators, intervals: Sequence[Interval], strings: Strings) -> Tables:
+    """Return the spans of a window of kernels; `operators.missing` is filled."""
+    return {"span": table("span", [*phases.rows(intervals, strings), *operators.rows(intervals, strings)])}
