@@ -21,12 +21,13 @@ from tensorflow.python.eager import backprop
 from tbdprof.analysis.kernels.flops import count
 from tbdprof.facts.records import KernelKind, Operation, Phase, SpanKind, Strings
 from tbdprof.facts.work import parse
-from tbdprof.hooks.on_tensorflow import eager
-from tbdprof.hooks.on_tensorflow.graphs import Graphs
-from tbdprof.hooks.on_tensorflow.kernels import KernelsWindow
-from tbdprof.hooks.on_tensorflow.runs import Runs
-from tbdprof.hooks.on_tensorflow.trace import CallEvent, DeviceEvent, OpEvent, Session, Trace
-from tbdprof.hooks.on_tensorflow.watch import Watch
+from tbdprof.hooks.on_tensorflow.kernels.window import KernelsWindow
+from tbdprof.hooks.on_tensorflow.operators import eager
+from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
+from tbdprof.hooks.on_tensorflow.operators.runs import Runs
+from tbdprof.hooks.on_tensorflow.session.events import CallEvent, DeviceEvent, OpEvent, Trace
+from tbdprof.hooks.on_tensorflow.session.session import Session
+from tbdprof.hooks.on_tensorflow.watch.watch import Watch
 
 BATCH, SIDE, CLASSES = 4, 8, 5
 Step = Callable[[], object]

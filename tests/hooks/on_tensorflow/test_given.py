@@ -9,8 +9,8 @@ if importlib.util.find_spec("tensorflow") is None:
 
 import tensorflow as tf
 
-from tbdprof.hooks.on_tensorflow.graphs import Place, Reading, _given
-from tbdprof.hooks.on_tensorflow.layers import Layers
+from tbdprof.hooks.on_tensorflow.operators.graphs import Place, Reading, _given
+from tbdprof.hooks.on_tensorflow.watch.layers import Layers
 
 
 def loop(rows: tf.Tensor) -> tf.Tensor:

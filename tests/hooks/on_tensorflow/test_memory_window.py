@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-memory = pytest.importorskip("tbdprof.hooks.on_tensorflow.memory")
+memory = pytest.importorskip("tbdprof.hooks.on_tensorflow.memory.window")
 
 
 def test_what_is_raised_as_the_allocator_is_asked_keeps_nothing_from_being_put_back(

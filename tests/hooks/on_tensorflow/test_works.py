@@ -6,8 +6,8 @@ import pytest
 
 from tbdprof.analysis.kernels.flops import count
 from tbdprof.facts.records import Operation
-from tbdprof.hooks.on_tensorflow import works
-from tbdprof.hooks.on_tensorflow.operands import Array, Computed, is_fused, plain
+from tbdprof.hooks.on_tensorflow.flops import works
+from tbdprof.hooks.on_tensorflow.flops.operands import Array, Computed, is_fused, plain
 
 MAPS = Array((2, 9, 11, 6))
 UNKNOWN = Array(None)
