@@ -64,9 +64,9 @@ class TensorflowHook:
         """The allocator's own peak, None where it keeps none."""
         if self._joined is None:
             return None
-        from tbdprof.hooks.on_tensorflow.memory import window
+        from tbdprof.hooks.on_tensorflow.memory import allocator
 
-        return window.peak_bytes(self._device())
+        return allocator.peak_bytes(self._device())
 
     @property
     def independent_total(self) -> str | None:
@@ -237,7 +237,7 @@ class TensorflowHook:
         from tbdprof.hooks.on_tensorflow.watch.watch import Watch
 
         graphs = Graphs()
-        self._joined = _Joined(Watch(graphs), graphs, Follower() if follows else None)
+        self._joined = _Joined(Watch(graphs.watch), graphs, Follower() if follows else None)
         graphs.begin()
 
     def _leave(self) -> None:
@@ -258,9 +258,9 @@ class TensorflowHook:
         return self._joined
 
     def _lists_blocks(self) -> bool:
-        from tbdprof.hooks.on_tensorflow.memory import window
+        from tbdprof.hooks.on_tensorflow.memory import allocator
 
-        return bool(window.levels(self._device()))
+        return bool(allocator.levels(self._device()))
 
     def _device(self) -> str:
         joined = self._require()

@@ -1,12 +1,17 @@
-"""A graph's operators as what counts them sees them."""
+"""The operators of graphs, counted: what each computes, in functions traced for any size by what a run was given."""
 
-from collections.abc import Iterator
+from collections.abc import Set
+from dataclasses import replace
 from typing import Any
 
-from tbdprof.facts.records import Operation, Phase
+from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_tensorflow import precision
 from tbdprof.hooks.on_tensorflow.flops import works
-from tbdprof.hooks.on_tensorflow.flops.operands import Array, Computed, is_fused, plain
+from tbdprof.hooks.on_tensorflow.flops.operands import Array, Computed
+from tbdprof.hooks.on_tensorflow.flops.sizes import Given, SizedGraphs
+from tbdprof.hooks.on_tensorflow.operators.fusion import ran_as
+from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
+from tbdprof.hooks.on_tensorflow.operators.node import Node
 
 _ATTRIBUTES = {
     "MatMul": ("transpose_a", "transpose_b"),
@@ -16,15 +21,44 @@ _ATTRIBUTES = {
     **dict.fromkeys(("AvgPool", "AvgPool3D", "AvgPoolGrad", "AvgPool3DGrad"), ("ksize",)),
     **dict.fromkeys((f"FusedBatchNorm{end}" for end in ("", "V2", "V3", "Grad", "GradV2", "GradV3")), ("is_training",)),
 }
-_FUSED_DEPTH = 6  # operators between the last and the first of those that are made one
 
 
-def computed(operator: Any, op: str, phase: Phase, has_bias: bool) -> Computed:
-    """Return an operator as it ran, by the type that ran, which may be another that does the same."""
-    ran = plain(op)
-    same = ran == operator.type or works.operation(ran) is Operation.OTHER
+class CountedGraphs:
+    """Graphs whose nodes tell what they compute."""
+
+    def __init__(self, graphs: Graphs) -> None:
+        self.graphs = graphs
+        self._sized = SizedGraphs()
+        self._nodes: dict[tuple[str, str, str | None, Given | int | None], Node | None] = {}
+
+    def find(self, node: str, op: str, function: str | None, given: Given | int | None = None) -> Node | None:
+        """Return what a node that ran means and computes, by the type that ran; None where its function is not known.
+
+        `given` is what the function was given in that run, or the size of its batch, for functions that were traced for
+        any (`RunShapes.given`).
+        """
+        key = (node, op, function, given)
+        if key not in self._nodes:
+            self._nodes[key] = self._counted(self.graphs.find(node, op, function), given)
+        return self._nodes[key]
+
+    def product_before(self, node: str, function: str, known: Set[str]) -> Node | None:
+        """Return the product that `Graphs.product_before` finds."""
+        return self._counted(self.graphs.product_before(node, function, known), None)
+
+    def _counted(self, node: Node | None, given: Given | int | None) -> Node | None:
+        if node is None or node.computing is None:
+            return node
+        place, ran = node.computing.place, node.computing.ran
+        operator = self._sized.operator(place.reading, place.operator, self._sized.given_at(place, given))
+        kind, work = works.told(_computed(operator, ran, node.phase, node.computing.has_bias))
+        return replace(node, operation=kind, work=work, shapes=_input_shapes(operator))
+
+
+def _computed(operator: Any, op: str, phase: Phase, has_bias: bool) -> Computed:
+    """Return an operator as it ran, by the type that ran."""
     return Computed(
-        type=operator.type if same else ran,
+        type=ran_as(operator, op),
         inputs=tuple(_array(tensor) for tensor in operator.inputs),
         outputs=tuple(_array(tensor) for tensor in operator.outputs),
         attributes={name: operator.get_attr(name) for name in _ATTRIBUTES.get(operator.type, ())},
@@ -34,7 +68,7 @@ def computed(operator: Any, op: str, phase: Phase, has_bias: bool) -> Computed:
     )
 
 
-def input_shapes(operator: Any) -> list[list[int]] | None:
+def _input_shapes(operator: Any) -> list[list[int]] | None:
     """Return the shapes of what an operator takes, None where they are not all known."""
     shapes = [tensor.shape.as_list() if tensor.shape.rank is not None else [] for tensor in operator.inputs]
     return shapes if all(size is not None for shape in shapes for size in shape) else None
@@ -43,31 +77,3 @@ def input_shapes(operator: Any) -> list[list[int]] | None:
 def _array(tensor: Any) -> Array:
     shape = tuple(tensor.shape.as_list()) if tensor.shape.is_fully_defined() else None
     return Array(shape, tensor.dtype.base_dtype.name, tensor.op.type == "ReadVariableOp")
-
-
-def first_of(operator: Any, op: str) -> tuple[Any, bool]:
-    """Return the operator that several made one begin with, the product, and whether a bias is among them.
-
-    The product tells the sizes, and the layer is its. A sum at the end may have another product beside it: the one with
-    a bias or a normalization after it is that which was fused, of two such the first.
-    """
-    wanted, with_bias = plain(op), op.endswith("WithBias")
-    if operator.type == wanted or not is_fused(op):
-        return operator, with_bias
-    found = sorted(_beneath(operator, wanted, 1, (False, False)), key=lambda each: (not each[0], each[1]))
-    return (found[0][3], found[0][2]) if found else (operator, with_bias)
-
-
-def _beneath(operator: Any, wanted: str, depth: int, seen: tuple[bool, bool]) -> Iterator[tuple[bool, int, bool, Any]]:
-    """Yield the products beneath an operator: whether bias or normalization is between, how deep, if bias, itself."""
-    biased = seen[1] or operator.type == "BiasAdd" or _adds_vector(operator)
-    marked = seen[0] or biased or operator.type.startswith("FusedBatchNorm")
-    for tensor in operator.inputs:
-        if tensor.op.type == wanted:
-            yield marked, depth, biased, tensor.op
-        elif depth < _FUSED_DEPTH:
-            yield from _beneath(tensor.op, wanted, depth + 1, (marked, biased))
-
-
-def _adds_vector(operator: Any) -> bool:
-    return operator.type in ("Add", "AddV2") and any(tensor.shape.rank == 1 for tensor in operator.inputs)

@@ -8,8 +8,6 @@ from typing import Any
 _ITEM_BYTES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "half": 2}
 _ITEM_BYTES |= {"int64": 8, "uint64": 8, "float64": 8, "complex64": 8, "complex128": 16}
 _PRECISIONS = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16", "half": "fp16"}
-_ONE_DNN = ("_MklNative", "_Mkl")  # names of the same operators in the library TensorFlow takes on CPUs
-_FUSED = "Fused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +69,3 @@ class Computed:
         arrays = (*self.outputs, *self.inputs)
         found = next((_PRECISIONS[array.dtype] for array in arrays if array.dtype in _PRECISIONS), None)
         return found or (arrays[0].dtype if arrays else "fp32")
-
-
-def plain(ran: str) -> str:
-    """Return an operator's type without the marks of the library and of fusion: "_MklNativeFusedConv2D" is a Conv2D."""
-    for mark in _ONE_DNN:
-        if ran.startswith(mark):
-            return _unfused(ran.removeprefix(mark))
-    return _unfused(ran.removeprefix("_")) if ran.startswith(f"_{_FUSED}") else ran
-
-
-def is_fused(ran: str) -> bool:
-    """Tell whether an operator stands for several of the graph, the last of which gave it its name."""
-    return ran.startswith("_") and plain(ran) != ran and (_FUSED in ran or ran.endswith("WithBias"))
-
-
-def _unfused(name: str) -> str:
-    for mark in (f"PadWith{_FUSED}", "PadWith", _FUSED):
-        if name.startswith(mark) and not name.startswith("FusedBatchNorm"):
-            name = name.removeprefix(mark)
-    return name.removesuffix("WithBias").removesuffix("Ex")

@@ -7,7 +7,6 @@ one, which TensorFlow computes by the operator of the gradient: each is one prod
 import math
 from collections.abc import Callable, Mapping
 
-from tbdprof.facts.records import Operation
 from tbdprof.hooks.on_tensorflow.flops.operands import Array, Computed
 
 Sizes = dict[str, int]
@@ -99,17 +98,13 @@ def _einsum(computed: Computed) -> Sizes:
     return einsum_sizes(text, one.dimensions, other.dimensions)
 
 
-PRODUCTS: Mapping[str, tuple[Operation, Callable[[Computed], Sizes]]] = {
-    **dict.fromkeys(("Conv2D", "Conv3D"), (Operation.CONVOLUTION, _convolution)),
-    **dict.fromkeys(
-        ("Conv2DBackpropInput", "Conv3DBackpropInput", "Conv3DBackpropInputV2"), (Operation.CONVOLUTION, _to_input)
-    ),
-    **dict.fromkeys(
-        ("Conv2DBackpropFilter", "Conv3DBackpropFilter", "Conv3DBackpropFilterV2"), (Operation.CONVOLUTION, _to_weight)
-    ),
-    "DepthwiseConv2dNative": (Operation.CONVOLUTION, _depthwise),
-    "DepthwiseConv2dNativeBackpropInput": (Operation.CONVOLUTION, _depthwise_to_input),
-    "DepthwiseConv2dNativeBackpropFilter": (Operation.CONVOLUTION, _depthwise_to_weight),
-    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), (Operation.MATMUL, _matmul)),
-    "Einsum": (Operation.MATMUL, _einsum),
+PRODUCTS: Mapping[str, Callable[[Computed], Sizes]] = {
+    **dict.fromkeys(("Conv2D", "Conv3D"), _convolution),
+    **dict.fromkeys(("Conv2DBackpropInput", "Conv3DBackpropInput", "Conv3DBackpropInputV2"), _to_input),
+    **dict.fromkeys(("Conv2DBackpropFilter", "Conv3DBackpropFilter", "Conv3DBackpropFilterV2"), _to_weight),
+    "DepthwiseConv2dNative": _depthwise,
+    "DepthwiseConv2dNativeBackpropInput": _depthwise_to_input,
+    "DepthwiseConv2dNativeBackpropFilter": _depthwise_to_weight,
+    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _matmul),
+    "Einsum": _einsum,
 }

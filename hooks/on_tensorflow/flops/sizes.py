@@ -1,7 +1,7 @@
 """Shapes of a function traced for arguments of any size, once it is known which sizes a call's had.
 
-What Python gave a function is noted call by call (`given`). What a data set yields within one often has no size of the
-batch in its shape, since the last batch may be smaller: then a run's size follows from what was allocated in it.
+What Python gave a function is noted call by call (`call_shapes`). What a data set yields within one often has no size
+of the batch in its shape, since the last batch may be smaller: then a run's size follows from what was allocated in it.
 TensorFlow infers all other shapes anew in a copy of the graph that never runs. Where a size does not follow from these,
 as of sequences of any length, it stays unknown.
 """
@@ -12,6 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tbdprof.hooks.on_tensorflow.operators.functions import Reading
+from tbdprof.hooks.on_tensorflow.operators.node import Place
 from tbdprof.hooks.on_tensorflow.session.events import MemoryEvent
 
 Given = tuple[tuple[int, ...] | None, ...]  # the shape of each of a function's arguments, None where it is not told
@@ -19,6 +21,31 @@ Given = tuple[tuple[int, ...] | None, ...]  # the shape of each of a function's 
 _OUTPUT = "output"  # the region of what an operator puts out
 _UNKNOWN = -1  # as TensorFlow writes it
 _SOURCES = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
+
+
+class SizedGraphs:
+    """Copies of graphs with the shapes they have for what they are given, each made once."""
+
+    def __init__(self) -> None:
+        self._copies: dict[tuple[Reading, Given | int], Any] = {}
+
+    def operator(self, reading: Reading, operator: Any, given: Given | int | None) -> Any:
+        """Return an operator with the shapes it has for what its function is given, where its own leave them open."""
+        if given is None or not is_open(operator):
+            return operator
+        key = (reading, given)
+        if key not in self._copies:
+            self._copies[key] = sized(reading.graph, given)
+        copy = self._copies[key]
+        return operator if copy is None else copy.get_operation_by_name(operator.name)
+
+    def given_at(self, place: Place, given: Given | int | None) -> Given | int | None:
+        """Return what the function a place lies in was given: what the calls that lead to it hand on."""
+        for reading, call in place.above if isinstance(given, tuple) else ():
+            handed = self.operator(reading, call, given).inputs
+            shapes = (tensor.shape for tensor in (handed[1:] if call.type.endswith("If") else handed))
+            given = tuple(tuple(shape) if shape.is_fully_defined() else None for shape in shapes)
+        return given
 
 
 def sized(graph: Any, given: Given | int) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tbdprof.facts import work
 from tbdprof.facts.records import Operation, SpanKind, Strings, Table, table
-from tbdprof.hooks.on_tensorflow.operators.graphs import Node
+from tbdprof.hooks.on_tensorflow.operators.node import Node
 
 Row = tuple[object, ...]
 

@@ -18,9 +18,11 @@ from tensorflow.compiler.xla.service import hlo_pb2
 
 from tbdprof.facts.records import Operation, Phase
 from tbdprof.facts.work import Work
+from tbdprof.hooks.on_tensorflow.flops.counted_graphs import CountedGraphs
 from tbdprof.hooks.on_tensorflow.flops.products import product
 from tbdprof.hooks.on_tensorflow.kernels.spans import Ran
-from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs, Node
+from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
+from tbdprof.hooks.on_tensorflow.operators.node import Node
 from tbdprof.hooks.on_tensorflow.operators.runs import Runs
 from tbdprof.hooks.on_tensorflow.session.events import HloEvent, OpEvent, Trace
 
@@ -137,10 +139,10 @@ class Program:
         return Counter(self.operator(each)[0] for each in products)
 
 
-def instructions(trace: Trace, graphs: Graphs) -> Iterator[Ran]:
+def instructions(trace: Trace, graphs: CountedGraphs) -> Iterator[Ran]:
     """Yield the instructions that ran, with what they mean."""
     programs = {name: Program(told) for name, told in trace.hlo_protos.items()}
-    callers, known = _Callers(trace, graphs), dict[tuple[str, str, _Region | None], Node]()
+    callers, known = _Callers(trace, graphs.graphs), dict[tuple[str, str, _Region | None], Node]()
     for event in trace.hlo_ops:
         key = event.module, event.name, callers.region(event)
         if key not in known:
@@ -185,8 +187,8 @@ def _program(function: str) -> str:
     return f"{function.replace('_', 'a', 1)}__"
 
 
-def _node(program: Program | None, name: str, region: _Region | None, graphs: Graphs) -> Node:
-    around = Node(Phase.OUTSIDE, None, Operation.COMPILED) if region is None else region.around(graphs)
+def _node(program: Program | None, name: str, region: _Region | None, graphs: CountedGraphs) -> Node:
+    around = Node(Phase.OUTSIDE, None, Operation.COMPILED) if region is None else region.around(graphs.graphs)
     instruction = None if program is None else program.instruction(name)
     if program is None or instruction is None:
         return around
@@ -204,7 +206,7 @@ def _node(program: Program | None, name: str, region: _Region | None, graphs: Gr
     return replace(found, operation=operation, work=None, shapes=None, gradients=(), adds_to=None)
 
 
-def _product(program: Program, instruction: Any, found: Node, region: _Region | None, graphs: Graphs) -> Node:
+def _product(program: Program, instruction: Any, found: Node, region: _Region | None, graphs: CountedGraphs) -> Node:
     """Say what a product is: where XLA gave it no name, the one that leads to what takes it and has no other."""
     if region is not None and not instruction.metadata.op_name:
         taker = region.within(program.operator(instruction)[0])

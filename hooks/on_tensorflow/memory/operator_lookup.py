@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tbdprof.facts.records import Operation, Phase
-from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs, Node
-from tbdprof.hooks.on_tensorflow.operators.runs import Runs
+from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
+from tbdprof.hooks.on_tensorflow.operators.node import Node
+from tbdprof.hooks.on_tensorflow.operators.runs import LOADING, Runs
 from tbdprof.hooks.on_tensorflow.session.events import OpEvent
-
-LOADING = frozenset({"IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional"})
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
 from tbdprof.hooks.on_tensorflow.memory.operator_lookup import Meanings
-from tbdprof.hooks.on_tensorflow.operators.graphs import Node
+from tbdprof.hooks.on_tensorflow.operators.node import Node
 from tbdprof.hooks.on_tensorflow.session.events import MarkEvent, MemoryEvent, OpEvent, Trace
 from tbdprof.hooks.on_tensorflow.watch.phases import intervals
 

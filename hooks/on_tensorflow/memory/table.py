@@ -12,7 +12,7 @@ from tbdprof.hooks.on_tensorflow.memory.owner_places import Placing
 from tbdprof.hooks.on_tensorflow.memory.snapshot import Snapshot
 from tbdprof.hooks.on_tensorflow.memory.spans import Spans
 from tbdprof.hooks.on_tensorflow.operators import eager
-from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs, Node
+from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.operators.runs import Runs
 from tbdprof.hooks.on_tensorflow.session.events import MarkEvent, MemoryEvent, Trace
 from tbdprof.hooks.on_tensorflow.watch.owners import Owned, device_text
@@ -50,7 +50,8 @@ def build(recorded: Recorded, graphs: Graphs, strings: Strings) -> tuple[dict[st
     """Return the tables of a window, the sequence at each of its steps' ends, and what is not in them."""
     trace = recorded.trace
     missing: dict[str, str] = {}
-    meanings = Meanings(graphs, Runs(trace, graphs), _asked(recorded, missing))
+    asked = eager.of_events(trace, BEGIN, recorded.asked, missing)
+    meanings = Meanings(graphs, Runs(trace, graphs), asked)
     spans = Spans(trace, meanings, strings, recorded.end_ns)
     rows = _Rows(recorded, spans, strings)
     rows.exist()
@@ -235,14 +236,6 @@ def _total_before(first: MemoryEvent) -> int:
 
 def _bytes(parameter: Named) -> int:
     return int(parameter.variable.dtype.size * parameter.variable.shape.num_elements())
-
-
-def _asked(recorded: Recorded, missing: dict[str, str]) -> dict[int, Node]:
-    """Return what Python asked for in eager mode, by the `id` of the event."""
-    threads = {mark.thread for mark in recorded.trace.marks if mark.name == BEGIN}
-    mine = [op for op in recorded.trace.ops if op.is_eager and op.thread in threads]
-    nodes = eager.join(recorded.asked, mine, missing)
-    return {id(op): node for op, node in zip(mine, nodes, strict=True) if node is not None}
 
 
 def _missing(trace: Trace, meanings: Meanings) -> dict[str, str]:

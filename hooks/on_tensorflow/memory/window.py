@@ -4,14 +4,11 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 
-import tensorflow as tf
-
 from tbdprof.errors import UnavailableError
-from tbdprof.facts.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALLOCATOR_RESERVED
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
-from tbdprof.hooks.on_tensorflow.memory import snapshot
+from tbdprof.hooks.on_tensorflow.memory import allocator, snapshot
 from tbdprof.hooks.on_tensorflow.memory.existing import Block
 from tbdprof.hooks.on_tensorflow.memory.table import BEGIN, Recorded, build
 from tbdprof.hooks.on_tensorflow.operators import eager
@@ -51,7 +48,7 @@ class MemoryWindow:
         self._log = eager.Log(graphs.tracing)
         try:
             self._session.mark(BEGIN)
-            self._recorded.total_bytes = allocated_bytes(device)
+            self._recorded.total_bytes = allocator.allocated_bytes(device)
             if followed or device != "cpu":  # the CPU's allocator may be one that does not tell of small blocks
                 whole = self._recorded.held = snapshot.take(device)
             # An update by another thread while a variable is given a new buffer would be undone.
@@ -82,7 +79,7 @@ class MemoryWindow:
             last.callback(self._end)
             last.callback(self._log.close)
             last.callback(self._watch.close_window)
-            self._left = time.monotonic_ns(), levels(self._recorded.device)
+            self._left = time.monotonic_ns(), allocator.levels(self._recorded.device)
 
     def drain(self, strings: Strings) -> Drained:
         """Return allocations, owners and spans."""
@@ -100,35 +97,3 @@ class MemoryWindow:
             self._is_done = True
         except UnavailableError as error:
             self._missing["memory"] = str(error)
-
-
-def levels(device: str) -> Levels:
-    """Return what a GPU's allocator holds of the device, in bytes by counter; nothing where it cannot be asked."""
-    whole = snapshot.take(device) if device != "cpu" else None
-    if whole is None:
-        return {}
-    return {
-        ALLOCATOR_RESERVED: whole.reserved_bytes,
-        ALLOCATOR_ALLOCATED: whole.allocated_bytes,
-        ALLOCATOR_FRAGMENTS: whole.fragments_bytes,
-    }
-
-
-def allocated_bytes(device: str) -> int | None:
-    """Return the allocator's own total now, None where it keeps none."""
-    return _information(device).get("current")
-
-
-def peak_bytes(device: str) -> int | None:
-    """Return the allocator's own peak over the whole run, None where it keeps none."""
-    return _information(device).get("peak")
-
-
-def _information(device: str) -> Mapping[str, int]:
-    kind, _, number = device.partition(":")
-    place = f"{'GPU' if kind == 'cuda' else 'CPU'}:{number or 0}"
-    try:
-        told: Mapping[str, int] = tf.config.experimental.get_memory_info(place)
-    except ValueError:  # the device's allocator does not count
-        return {}
-    return told if told.get("peak") else {}

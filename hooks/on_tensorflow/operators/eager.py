@@ -5,26 +5,23 @@ operators on the thread's line in the same order, by type alone: the two are joi
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import tensorflow as tf
 from tensorflow.python.framework import op_callbacks
 
 from tbdprof.facts.records import Operation, Phase
-from tbdprof.hooks.on_tensorflow import precision
-from tbdprof.hooks.on_tensorflow.flops import works
-from tbdprof.hooks.on_tensorflow.flops.operands import Array, Computed
-from tbdprof.hooks.on_tensorflow.operators.graphs import UNKNOWN, Node
-from tbdprof.hooks.on_tensorflow.session.events import OpEvent
+from tbdprof.hooks.on_tensorflow.operators.kinds import kind, operation
+from tbdprof.hooks.on_tensorflow.operators.node import UNKNOWN, Node
+from tbdprof.hooks.on_tensorflow.session.events import OpEvent, Trace
 from tbdprof.hooks.on_tensorflow.watch.layers import around
 from tbdprof.hooks.on_tensorflow.watch.tracing import Tracing
 
 _FUNCTION = "__"  # what the names of traced functions begin with ("__inference_step_12"): not operators
 _DIFFERENT = "{} of {} operators of eager mode could not be told apart by their order: they are in no layer"
 
-_Told = tuple[int, tuple[int, ...] | None, int]  # a tensor's number, shape and data type
+Told = tuple[int, tuple[int, ...] | None, int]  # a tensor's number, shape and data type
 
 
 @dataclass(slots=True)
@@ -34,8 +31,8 @@ class Asked:
     type: str
     phase: Phase
     layer: str | None
-    inputs: tuple[_Told, ...]
-    outputs: tuple[_Told, ...]
+    inputs: tuple[Told, ...]
+    outputs: tuple[Told, ...]
     attributes: tuple[Any, ...]  # names and values in turn
     reads: bool  # its first input is what a variable holds
 
@@ -89,16 +86,35 @@ class Log:
         found = [place for place in common if self.asked[place].type == op_name]
         return self.asked[max(found)].layer if found else None
 
-    def _summed(self, taken: Sequence[_Told]) -> str | None:
+    def _summed(self, taken: Sequence[Told]) -> str | None:
         """Return the layer that has in it all that a sum of gradients adds."""
         made = [self.asked[self._made[number]].layer for number, _, _ in taken if number in self._made]
         return around([layer for layer in made if layer is not None])
 
 
 _READ = "ReadVariableOp"
+NodeOf = Callable[[Asked, Phase], Node]
 
 
-def join(asked: Sequence[Asked], ran: Sequence[OpEvent], missing: dict[str, str]) -> list[Node]:
+def node_of(asked: Asked, phase: Phase) -> Node:
+    """Return what an operator is part of that Python asked for."""
+    inputs, outputs = ([shape for _, shape, _ in tensors] for tensors in (asked.inputs, asked.outputs))
+    of_kind = kind(asked.type, inputs, outputs, reads_variable=asked.reads)
+    return Node(phase, asked.layer or None, of_kind, source=asked.type)
+
+
+def of_events(
+    trace: Trace, mark: str, asked: Sequence[Asked], missing: dict[str, str], node_of: NodeOf = node_of
+) -> dict[int, Node]:
+    """Return what was asked for on the thread of a mark, by the `id` of the event; `missing` is filled."""
+    threads = {each.thread for each in trace.marks if each.name == mark}
+    mine = [op for op in trace.ops if op.is_eager and op.thread in threads]
+    return {id(op): node for op, node in zip(mine, join(asked, mine, missing, node_of), strict=True)}
+
+
+def join(
+    asked: Sequence[Asked], ran: Sequence[OpEvent], missing: dict[str, str], node_of: NodeOf = node_of
+) -> list[Node]:
     """Return what each of a thread's operators that ran means; `missing` is filled.
 
     What Python did not ask for, as values read from variables within other operators, is part of what follows.
@@ -111,9 +127,9 @@ def join(asked: Sequence[Asked], ran: Sequence[OpEvent], missing: dict[str, str]
         mine = places.get(event.op, ())
         place = mine[taken[event.op]] if len(mine) == happened[event.op] else -1
         taken[event.op] += 1
-        found.append(_node(asked[place], phases[place]) if place >= 0 else None)
+        found.append(node_of(asked[place], phases[place]) if place >= 0 else None)
     unknown = [event for event, node in zip(ran, found, strict=True) if node is None]
-    lost = sum(works.operation(event.op) is not Operation.BOOKKEEPING for event in unknown)
+    lost = sum(operation(event.op) is not Operation.BOOKKEEPING for event in unknown)
     if lost:
         missing["layers of kernels"] = _DIFFERENT.format(lost, len(ran))
     return _filled(ran, found)
@@ -121,14 +137,14 @@ def join(asked: Sequence[Asked], ran: Sequence[OpEvent], missing: dict[str, str]
 
 def by_type(event: OpEvent) -> Node:
     """Return what the type alone tells of an operator."""
-    return Node(Phase.OUTSIDE, None, works.operation(event.op))
+    return Node(Phase.OUTSIDE, None, operation(event.op))
 
 
 def _filled(ran: Sequence[OpEvent], found: Sequence[Node | None]) -> list[Node]:
     follows, filled = UNKNOWN, list[Node]()
     for event, node in zip(reversed(ran), reversed(found), strict=True):
         follows = node or follows
-        filled.append(node or Node(follows.phase, follows.layer, works.operation(event.op)))
+        filled.append(node or Node(follows.phase, follows.layer, operation(event.op)))
     return filled[::-1]
 
 
@@ -154,33 +170,13 @@ def _places(asked: Sequence[Asked]) -> dict[str, list[int]]:
     return dict(found)
 
 
-def _node(asked: Asked, phase: Phase) -> Node:
-    inputs = tuple(_array(told) for told in asked.inputs)
-    computed = Computed(
-        type=asked.type,
-        inputs=(Array(inputs[0].shape, inputs[0].dtype, is_variable=True), *inputs[1:]) if asked.reads else inputs,
-        outputs=tuple(_array(told) for told in asked.outputs),
-        attributes=dict(zip(asked.attributes[::2], asked.attributes[1::2], strict=False)),
-        is_backward=phase is Phase.BACKWARD,
-        in_tf32=precision.is_on(),
-    )
-    kind, work = works.told(computed)
-    shapes = [list(array.shape or ()) for array in inputs]
-    return Node(phase, asked.layer or None, kind, work, shapes, source=asked.type)
-
-
 def _number(tensor: Any) -> int:
     return int(getattr(tensor, "_id", -1))
 
 
-def _told(tensor: Any) -> _Told:
+def _told(tensor: Any) -> Told:
     # The quick ways: this is done for every tensor of every operator while it is timed.
     try:
         return tensor._id, tensor._shape_tuple(), tensor._datatype_enum()  # noqa: SLF001
     except AttributeError:
         return -1, None, 0
-
-
-def _array(told: _Told) -> Array:
-    _, shape, number = told
-    return Array(shape, tf.dtypes.as_dtype(number).name if number else "resource")

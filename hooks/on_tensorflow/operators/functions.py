@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_tensorflow.flops.sizes import Given, is_open, sized
 from tbdprof.hooks.on_tensorflow.watch.layers import Layers, around, found_in, scopes
 from tbdprof.hooks.on_tensorflow.watch.tracing import Interval, Notes
 
@@ -34,7 +33,6 @@ class Reading:
     def __init__(self, name: str, graph: Any, notes: Notes | None, layers: Layers) -> None:
         self.name, self.graph, self.notes = name, graph, notes
         self._layers = layers
-        self._sized: dict[Given | int, Any] = {}  # copies of the graph by what they are given
         self.operators: Sequence[Any] = graph.get_operations()
         self.place = {operator.name: place for place, operator in enumerate(self.operators)}
 
@@ -42,15 +40,6 @@ class Reading:
         """Return the operator of a name, None where there is none."""
         place = self.place.get(name)
         return None if place is None else self.operators[place]
-
-    def sized(self, operator: Any, given: Given | int | None) -> Any:
-        """Return an operator with the shapes it has for what the function is given, where its own leave them open."""
-        if given is None or not is_open(operator):
-            return operator
-        if given not in self._sized:
-            self._sized[given] = sized(self.graph, given)
-        copy = self._sized[given]
-        return operator if copy is None else copy.get_operation_by_name(operator.name)
 
     def phase(self, operator: Any) -> Phase | None:
         """Return the phase of an operator, None where it is whatever this function is called in."""

@@ -16,7 +16,6 @@ from tensorflow.python.framework.ops import EagerTensor
 
 from tbdprof.facts.records import Phase, Role
 from tbdprof.hooks.naming import prefixes
-from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.session.session import Session
 from tbdprof.hooks.on_tensorflow.watch import owners
 from tbdprof.hooks.on_tensorflow.watch.owners import Owned, Watched
@@ -40,9 +39,10 @@ class _Thread(threading.local):
 class Watch:
     """Finds what is trained, tells in a window of phases, and reads owners into its order."""
 
-    def __init__(self, graphs: Graphs) -> None:
+    def __init__(self, name_layers: Callable[[str, object], None]) -> None:
+        """Take what names the layers of a model, whose parameters' names begin with a prefix."""
         self.watched = Watched()
-        self._graphs = graphs
+        self._name_layers = name_layers
         self.reads: list[list[Owned]] = []  # by the number in the mark of each reading
         self._numbering, self._held = threading.Lock(), count()
         self._session: Session | None = None  # None: no window is open
@@ -82,7 +82,7 @@ class Watch:
     def name_layers(self) -> None:
         """Have the layers of the watched models named."""
         for prefix, model in prefixes(self.watched.models()):
-            self._graphs.watch(prefix, model)
+            self._name_layers(prefix, model)
 
     def on_update(self, callback: Callable[[object], None]) -> None:
         """Call back with the optimizer after each update: in eager mode at once, else after the function with it."""

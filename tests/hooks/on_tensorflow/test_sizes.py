@@ -9,7 +9,9 @@ if importlib.util.find_spec("tensorflow") is None:
 
 import tensorflow as tf
 
-from tbdprof.hooks.on_tensorflow.operators.graphs import Place, Reading, _given
+from tbdprof.hooks.on_tensorflow.flops.sizes import SizedGraphs
+from tbdprof.hooks.on_tensorflow.operators.functions import Reading
+from tbdprof.hooks.on_tensorflow.operators.node import Place
 from tbdprof.hooks.on_tensorflow.watch.layers import Layers
 
 
@@ -23,10 +25,11 @@ def test_the_body_of_a_loop_is_given_what_the_loop_is() -> None:
     body = tf.function(loop).get_concrete_function(tf.TensorSpec((5, 5))).graph  # any other than the caller's
     caller, within = Reading("caller", graph, None, Layers()), Reading("body", body, None, Layers())
     place = Place(within, body.get_operations()[0], ((caller, call),))
-    shapes = _given(place, ((4, 4),))
+    given_at = SizedGraphs().given_at
+    shapes = given_at(place, ((4, 4),))
 
     assert isinstance(shapes, tuple)
     assert len(shapes) == len(call.inputs)
     assert shapes.count((4, 4)) == 2  # what goes round, and what each round takes
-    assert _given(Place(within, body.get_operations()[0]), ((4, 4),)) == ((4, 4),)
-    assert _given(place, 4) == 4
+    assert given_at(Place(within, body.get_operations()[0]), ((4, 4),)) == ((4, 4),)
+    assert given_at(place, 4) == 4
