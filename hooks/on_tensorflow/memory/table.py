@@ -135,10 +135,14 @@ class _Rows:
                 self._own(place, row)
 
     def finish(self) -> None:
-        """Enter what only all events together tell.
+        """Enter what only all events together tell."""
+        self._own_loaded_before()
+        self._own_sums()
 
-        A gradient may be summed in the memory of a summand: in the one freed last, for the others are gone. And a
-        batch may have been loaded before the window: nobody in Python held it, and it is as large as later ones.
+    def _own_loaded_before(self) -> None:
+        """Enter the data set as the owner of a batch it loaded before the window, which no event tells.
+
+        It is known by two things: nobody in Python held it, and it is as large as a later one.
         """
         for block in self._ahead:
             if block.requested_bytes in self._loaded:
@@ -146,6 +150,9 @@ class _Rows:
                     Role.INPUT, LOADED, self._recorded.device, block.address, block.requested_bytes, block.shape
                 )
                 self._own(0, row)
+
+    def _own_sums(self) -> None:
+        """Enter gradients summed in the memory of a summand: in the one freed last, for the others are gone."""
         ends, last = dict[int, int](), dict[tuple[int, str], tuple[int, int, MemoryEvent]]()
         for sequence, event in reversed(self._spans.order):
             if not isinstance(event, MemoryEvent):

@@ -1,6 +1,6 @@
 """Phases of training that Python code went through in eager mode, as intervals of a trace.
 
-Inside a `tf.function` operators of all phases run as soon as they can, and each has its own (`graphs.Node.phase`).
+Inside a `tf.function` operators of all phases run as soon as they can, and each has its own (`node.Node.phase`).
 """
 
 from collections import defaultdict

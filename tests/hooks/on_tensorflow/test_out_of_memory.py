@@ -3,7 +3,7 @@
 import pytest
 
 tf = pytest.importorskip("tensorflow")
-exhausted = pytest.importorskip("tbdprof.hooks.on_tensorflow.out_of_memory")
+out_of_memory = pytest.importorskip("tbdprof.hooks.on_tensorflow.out_of_memory")
 from tbdprof.analysis.memory.post_mortem import asked_bytes  # noqa: E402
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
@@ -27,20 +27,20 @@ COPY = (
 
 @pytest.mark.parametrize("message", [EAGER, FUNCTION])
 def test_the_sentence_is_found_within_what_tensorflow_says_around_it(message: str) -> None:
-    said = exhausted.said(tf.errors.ResourceExhaustedError(None, None, message))
+    said = out_of_memory.said(tf.errors.ResourceExhaustedError(None, None, message))
     assert said == SENTENCE
     assert asked_bytes(said) == 1 << 30
 
 
 def test_a_compiled_region_says_the_bytes_themselves() -> None:
-    said = exhausted.said(tf.errors.ResourceExhaustedError(None, None, COMPILED))
+    said = out_of_memory.said(tf.errors.ResourceExhaustedError(None, None, COMPILED))
     assert said == "Out of memory while trying to allocate 4294967296 bytes."
     assert asked_bytes(said) == 1 << 32
 
 
 @pytest.mark.parametrize("error", [tf.errors.InternalError(None, None, COPY), RuntimeError(COPY.rpartition(": ")[2])])
 def test_a_copy_that_finds_no_room_on_the_gpu_is_one_though_it_does_not_name_memory(error: Exception) -> None:
-    said = exhausted.said(error)
+    said = out_of_memory.said(error)
     assert said is not None
     assert "Dst tensor is not initialized" in said
     assert asked_bytes(said) is None
@@ -48,4 +48,4 @@ def test_a_copy_that_finds_no_room_on_the_gpu_is_one_though_it_does_not_name_mem
 
 @pytest.mark.parametrize("error", [tf.errors.InternalError(None, None, "no kernel image"), RuntimeError("other")])
 def test_other_errors_are_not(error: Exception) -> None:
-    assert exhausted.said(error) is None
+    assert out_of_memory.said(error) is None
