@@ -13,14 +13,14 @@ from tbdprof.errors import TbdprofError, UnavailableError, UsageError
 from tbdprof.facts.records import Peaks, Strings
 from tbdprof.hooks import FIRST, Drained, Facts, Setting
 from tbdprof.hooks.environment import Environment
-from tbdprof.hooks.on_tensorflow import exhausted
+from tbdprof.hooks.on_tensorflow import out_of_memory
 from tbdprof.hooks.on_tensorflow.importing import import_tensorflow, quiet
 from tbdprof.hooks.windows import Window, Windows
 
 if TYPE_CHECKING:
-    from tbdprof.hooks.on_tensorflow.existing import Follower
-    from tbdprof.hooks.on_tensorflow.graphs import Graphs
-    from tbdprof.hooks.on_tensorflow.watch import Watch
+    from tbdprof.hooks.on_tensorflow.memory.existing import Follower
+    from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
+    from tbdprof.hooks.on_tensorflow.watch.watch import Watch
 
 # Every block through the allocator that GPUs have, which tells of each; and no talk of how TensorFlow was built.
 _EVERY_BLOCK = {"TF_CPU_ALLOCATOR_USE_BFC": "1"}
@@ -64,9 +64,9 @@ class TensorflowHook:
         """The allocator's own peak, None where it keeps none."""
         if self._joined is None:
             return None
-        from tbdprof.hooks.on_tensorflow import memory
+        from tbdprof.hooks.on_tensorflow.memory import allocator
 
-        return memory.peak_bytes(self._device())
+        return allocator.peak_bytes(self._device())
 
     @property
     def independent_total(self) -> str | None:
@@ -93,7 +93,7 @@ class TensorflowHook:
         self._import()
         import keras
 
-        from tbdprof.hooks.on_tensorflow import facts, tf32
+        from tbdprof.hooks.on_tensorflow import facts, precision
 
         has_begun = _has_begun()
         try:
@@ -110,7 +110,7 @@ class TensorflowHook:
         joined = self._require()
         joined.device, joined.last_device = (None if setting.device == "auto" else device), device
         if setting.precision is not None and device != "cpu":
-            joined.put_precision_back = tf32.choose(setting.precision)
+            joined.put_precision_back = precision.choose(setting.precision)
         if setting.seed is not None:
             keras.utils.set_random_seed(setting.seed)
 
@@ -122,7 +122,7 @@ class TensorflowHook:
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
         """Name the memory of these; a compiled Keras model's optimizer is taken, what is not told is looked for."""
         watch = self._require().watch
-        from tbdprof.hooks.on_tensorflow.watch import add_all
+        from tbdprof.hooks.on_tensorflow.watch.watch import add_all
 
         strange = add_all(watch, models, optimizers)
         if strange:
@@ -176,7 +176,7 @@ class TensorflowHook:
     def start(self, window: str) -> None:
         """Begin a session of TensorFlow's profiler."""
         joined = self._require()
-        from tbdprof.hooks.on_tensorflow.memory import MemoryWindow
+        from tbdprof.hooks.on_tensorflow.memory.window import MemoryWindow
 
         if joined.follower is not None:
             joined.follower.end()
@@ -214,7 +214,7 @@ class TensorflowHook:
 
     def out_of_memory(self, error: BaseException) -> str | None:
         """Return TensorFlow's sentence about what it could not allocate, if the error means out of memory."""
-        return exhausted.said(error)
+        return out_of_memory.said(error)
 
     def give_back_memory(self) -> str | None:
         """Tell what TensorFlow keeps: of a GPU's memory all it ever had."""
@@ -232,12 +232,12 @@ class TensorflowHook:
             raise
 
     def _join(self, *, follows: bool) -> None:
-        from tbdprof.hooks.on_tensorflow.existing import Follower
-        from tbdprof.hooks.on_tensorflow.graphs import Graphs
-        from tbdprof.hooks.on_tensorflow.watch import Watch
+        from tbdprof.hooks.on_tensorflow.memory.existing import Follower
+        from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
+        from tbdprof.hooks.on_tensorflow.watch.watch import Watch
 
         graphs = Graphs()
-        self._joined = _Joined(Watch(graphs), graphs, Follower() if follows else None)
+        self._joined = _Joined(Watch(graphs.watch), graphs, Follower() if follows else None)
         graphs.begin()
 
     def _leave(self) -> None:
@@ -258,9 +258,9 @@ class TensorflowHook:
         return self._joined
 
     def _lists_blocks(self) -> bool:
-        from tbdprof.hooks.on_tensorflow import memory
+        from tbdprof.hooks.on_tensorflow.memory import allocator
 
-        return bool(memory.levels(self._device()))
+        return bool(allocator.levels(self._device()))
 
     def _device(self) -> str:
         joined = self._require()
@@ -274,7 +274,7 @@ class TensorflowHook:
 
 
 def _kernels_window(joined: _Joined) -> "Window":
-    from tbdprof.hooks.on_tensorflow.kernels import KernelsWindow
+    from tbdprof.hooks.on_tensorflow.kernels.window import KernelsWindow
 
     return KernelsWindow(joined.watch, joined.graphs)
 

@@ -14,8 +14,8 @@ from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.gpu.context import has_driver
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Optimizer, Parameter
-from tbdprof.hooks.on_tensorflow import owners
-from tbdprof.hooks.on_tensorflow.naming import plain
+from tbdprof.hooks.on_tensorflow.watch import owners
+from tbdprof.hooks.on_tensorflow.watch.variables import plain
 
 _KINDS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
 _SETTINGS = ("momentum", "amsgrad", "centered")

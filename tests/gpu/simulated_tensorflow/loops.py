@@ -14,7 +14,7 @@ from tbdprof.collect.gpu.nvml import NvmlSampler
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import KernelKind, Phase, SpanKind
 from tbdprof.hooks import Setting, load
-from tbdprof.hooks.on_tensorflow import exhausted
+from tbdprof.hooks.on_tensorflow.out_of_memory import said
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
@@ -175,7 +175,7 @@ def failed(work: Step) -> str | None:
     try:
         work()
     except (tf.errors.OpError, RuntimeError) as error:
-        return exhausted.said(error)
+        return said(error)
     return "nothing failed"
 
 

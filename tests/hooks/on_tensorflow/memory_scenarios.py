@@ -229,8 +229,8 @@ def asked_of_layers() -> Json:
     """Return how often a layer's path is asked for: called in eager mode outside windows, and while it is traced."""
     import tensorflow as tf
 
-    from tbdprof.hooks.on_tensorflow.layers import Layers
-    from tbdprof.hooks.on_tensorflow.tracing import Tracing
+    from tbdprof.hooks.on_tensorflow.watch.layers import Layers
+    from tbdprof.hooks.on_tensorflow.watch.tracing import Tracing
 
     model, (images, _) = net(), batch()
     asked: list[object] = []

@@ -21,12 +21,15 @@ from tensorflow.python.eager import backprop
 from tbdprof.analysis.kernels.flops import count
 from tbdprof.facts.records import KernelKind, Operation, Phase, SpanKind, Strings
 from tbdprof.facts.work import parse
-from tbdprof.hooks.on_tensorflow import eager
-from tbdprof.hooks.on_tensorflow.graphs import Graphs
-from tbdprof.hooks.on_tensorflow.kernels import KernelsWindow
-from tbdprof.hooks.on_tensorflow.runs import Runs
-from tbdprof.hooks.on_tensorflow.trace import CallEvent, DeviceEvent, OpEvent, Session, Trace
-from tbdprof.hooks.on_tensorflow.watch import Watch
+from tbdprof.hooks.on_tensorflow.flops import counted_eager
+from tbdprof.hooks.on_tensorflow.flops.counted_graphs import CountedGraphs
+from tbdprof.hooks.on_tensorflow.kernels.window import KernelsWindow
+from tbdprof.hooks.on_tensorflow.operators import eager
+from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
+from tbdprof.hooks.on_tensorflow.operators.runs import Runs
+from tbdprof.hooks.on_tensorflow.session.events import CallEvent, DeviceEvent, OpEvent, Trace
+from tbdprof.hooks.on_tensorflow.session.session import Session
+from tbdprof.hooks.on_tensorflow.watch.watch import Watch
 
 BATCH, SIDE, CLASSES = 4, 8, 5
 Step = Callable[[], object]
@@ -114,7 +117,7 @@ def trained(model: Any, optimizer: Any, inputs: Any, labels: Any, **options: Any
 def recorded(model: Any, optimizer: Any, step: Step, *, noted: bool = True, steps: int = 1) -> dict[str, Any]:
     """What a kernels window tells of some steps; `noted`: the functions are traced while they are watched."""
     graphs = Graphs()
-    watch = Watch(graphs)
+    watch = Watch(graphs.watch)
     watch.watched.add_model(model)
     if optimizer is not None:
         watch.watched.add_optimizer(optimizer)
@@ -313,9 +316,9 @@ def meanings(model: Any, step: Step, *, noted: bool = True) -> dict[str, Any]:
     session.start()
     step()
     trace = session.stop()
-    runs, told = Runs(trace, graphs), dict[str, Any]()
+    runs, counted, told = Runs(trace, graphs), CountedGraphs(graphs), dict[str, Any]()
     for op in (each for each in trace.ops if not each.is_eager):
-        node = graphs.find(op.node, op.op, runs.function(op))
+        node = counted.find(op.node, op.op, runs.function(op))
         assert node is not None, op
         flops = count(node.work) if node.work is not None else None
         products = 0 if flops is None else flops.model
@@ -371,7 +374,8 @@ def planted() -> dict[str, Any]:
     log.close()
     ran = [OpEvent(1, each.type, each.type, place, place + 1, is_eager=True) for place, each in enumerate(log.asked)]
     missing: dict[str, str] = {}
-    nodes = eager.join(log.asked, [*ran, OpEvent(1, "MatMul", "MatMul", 99, 100, is_eager=True)], missing)
+    happened = [*ran, OpEvent(1, "MatMul", "MatMul", 99, 100, is_eager=True)]
+    nodes = eager.join(log.asked, happened, missing, counted_eager.node_of)
     works = [(each.op, node.work is not None) for each, node in zip(ran, nodes, strict=False)]
     return {"works": works, "missing": missing}
 
@@ -380,7 +384,7 @@ def on_a_gpu() -> list[list[Any]]:
     """Kernels planted into the trace of a real step: launched within its products, or told by their nodes' names."""
     model, optimizer, step = net_step()
     graphs = Graphs()
-    watch = Watch(graphs)
+    watch = Watch(graphs.watch)
     watch.watched.add_model(model)
     watch.watched.add_optimizer(optimizer)
     graphs.begin()

@@ -5,15 +5,17 @@ from typing import Any
 import pytest
 
 pb = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")
-xplane = pytest.importorskip("tbdprof.hooks.on_tensorflow.xplane")
+xplane = pytest.importorskip("tbdprof.hooks.on_tensorflow.session.xplane")
 from xspaces import Plane  # noqa: E402
 
 from tbdprof.facts import counters  # noqa: E402
 from tbdprof.facts.records import KernelKind, Operation, Phase, Strings  # noqa: E402
-from tbdprof.hooks.on_tensorflow import device, kernel_spans, planes, tables  # noqa: E402
-from tbdprof.hooks.on_tensorflow.graphs import Node  # noqa: E402
-from tbdprof.hooks.on_tensorflow.kernel_spans import Ran  # noqa: E402
-from tbdprof.hooks.on_tensorflow.trace import Trace  # noqa: E402
+from tbdprof.hooks.on_tensorflow.kernels import gpu_activity  # noqa: E402
+from tbdprof.hooks.on_tensorflow.kernels.spans import Ran, spans  # noqa: E402
+from tbdprof.hooks.on_tensorflow.memory import table  # noqa: E402
+from tbdprof.hooks.on_tensorflow.operators.graphs import Node  # noqa: E402
+from tbdprof.hooks.on_tensorflow.session import gpu_planes  # noqa: E402
+from tbdprof.hooks.on_tensorflow.session.events import Trace  # noqa: E402
 
 BEGIN_NS, OFFSET_NS = 9_000_000, 400  # the wall clock at the session's beginning, and before the monotonic one
 ZERO_NS = BEGIN_NS - OFFSET_NS
@@ -59,14 +61,14 @@ def whole() -> Story:
     return story
 
 
-def built(trace: Trace) -> tuple[device.Device, Strings]:
+def built(trace: Trace) -> tuple[gpu_activity.Device, Strings]:
     """Return the tables where the spans are the operators of the trace, each without a layer: row by row."""
     strings, node = Strings(), Node(Phase.FORWARD, None, Operation.CONVOLUTION)
-    spans = kernel_spans.spans([Ran(op.op, op.thread, op.start_ns, op.end_ns, node) for op in trace.ops], strings)
-    return device.build(trace, spans, strings), strings
+    rows = spans([Ran(op.op, op.thread, op.start_ns, op.end_ns, node) for op in trace.ops], strings)
+    return gpu_activity.build(trace, rows, strings), strings
 
 
-def samples(found: device.Device, strings: Strings) -> dict[str, float]:
+def samples(found: gpu_activity.Device, strings: Strings) -> dict[str, float]:
     return {strings[int(row["counter"])]: float(row["value"]) for row in found.tables["sample"]}
 
 
@@ -188,7 +190,7 @@ def test_instructions_of_xla_are_told_where_they_were_asked_for() -> None:
     story = Story()
     story.call(2, "cuLaunchKernel", 120, 5)
     story.did(13, "k", 400, 5, kernel_details=KERNEL, hlo_op="dot.3", hlo_module="a_inference_step_3__1")
-    (event,) = device.instructions(story.read())
+    (event,) = gpu_activity.instructions(story.read())
     assert (event.thread, event.name, event.module) == (2, "dot.3", "a_inference_step_3__1")
     assert (event.start_ns - ZERO_NS, event.end_ns - ZERO_NS) == (120, 125)
 
@@ -209,14 +211,14 @@ def test_a_call_that_names_an_instruction_of_xla_is_not_another_one() -> None:
     trace = story.read()
 
     assert trace.hlo_ops == []
-    assert [event.name for event in device.instructions(trace)] == ["dot.3"]
+    assert [event.name for event in gpu_activity.instructions(trace)] == ["dot.3"]
 
 
 def test_without_a_gpu_there_is_nothing() -> None:
     story = Story()
     del story.space.planes[-1]
     found, _ = built(story.read())
-    assert found == device.Device()
+    assert found == gpu_activity.Device()
 
 
 @pytest.mark.parametrize(
@@ -232,22 +234,22 @@ def test_without_a_gpu_there_is_nothing() -> None:
 def test_a_gpu_that_is_not_told_of_has_its_reason(
     monkeypatch: pytest.MonkeyPatch, errors: list[str], reason: str
 ) -> None:
-    monkeypatch.setattr(device.tf.config, "get_visible_devices", lambda kind: ["one"])
+    monkeypatch.setattr(gpu_activity.tf.config, "get_visible_devices", lambda kind: ["one"])
     story = Story()
     del story.space.planes[-1]
     story.space.errors.extend(errors)
     found, _ = built(story.read())
-    assert found == device.Device({}, {"kernels": f"TensorFlow's profiler told of no GPU: {reason}"})
+    assert found == gpu_activity.Device({}, {"kernels": f"TensorFlow's profiler told of no GPU: {reason}"})
 
 
 def test_only_numbers_of_devices_are_read() -> None:
     story = whole()
     story.gpu.plane.name = "/device:GPU:all"
-    assert planes.activities({plane.name: plane for plane in story.space.planes}, 0) == []
+    assert gpu_planes.activities({plane.name: plane for plane in story.space.planes}, 0) == []
 
 
 @pytest.mark.parametrize(
     ("allocator", "place"), [("GPU_0_bfc", "cuda:0"), ("GPU_3_bfc", "cuda:3"), ("bfc_cpu_allocator_for_gpu", "cpu")]
 )
 def test_a_block_is_on_the_device_of_its_allocator(allocator: str, place: str) -> None:
-    assert tables.device_of(allocator) == place
+    assert table.device_of(allocator) == place

@@ -5,8 +5,8 @@ import ctypes
 import pytest
 import tensorflow as tf
 
-from tbdprof.hooks.on_tensorflow import trace
-from tbdprof.hooks.on_tensorflow.trace import Session
+from tbdprof.hooks.on_tensorflow.session import session as sessions
+from tbdprof.hooks.on_tensorflow.session.session import Session
 
 RUNS = 150  # by then the executor thinks nearly all of them cheap
 
@@ -33,12 +33,12 @@ def test_operators_that_ran_often_are_told_still(monkeypatch: pytest.MonkeyPatch
         small_steps(tf.ones(3))
 
     assert first == told() == 16
-    monkeypatch.setattr(trace, "_tell_of_cheap_operators", lambda: False)
+    monkeypatch.setattr(sessions, "_tell_of_cheap_operators", lambda: False)
     assert told() < 16
 
 
 def test_a_build_without_the_level_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "_LEVEL", "no_such_symbol")
+    monkeypatch.setattr(sessions, "_LEVEL", "no_such_symbol")
     session = Session()
     session.start()
 
@@ -51,7 +51,7 @@ def test_a_session_of_someone_elses_has_its_own_level_after_ours(tmp_path: objec
     assert session.stop().leaves_out is False
 
     tf.profiler.experimental.start(str(tmp_path))
-    library = ctypes.CDLL(f"{tf.sysconfig.get_lib()}/{trace._LIBRARY}")
-    level = ctypes.c_int.in_dll(library, trace._LEVEL).value
+    library = ctypes.CDLL(f"{tf.sysconfig.get_lib()}/{sessions._LIBRARY}")
+    level = ctypes.c_int.in_dll(library, sessions._LEVEL).value
     tf.profiler.experimental.stop()
     assert level == 2

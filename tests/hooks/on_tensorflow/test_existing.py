@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-existing = pytest.importorskip("tbdprof.hooks.on_tensorflow.existing")
-owners = pytest.importorskip("tbdprof.hooks.on_tensorflow.owners")
-trace = pytest.importorskip("tbdprof.hooks.on_tensorflow.trace")
+existing = pytest.importorskip("tbdprof.hooks.on_tensorflow.memory.existing")
+owners = pytest.importorskip("tbdprof.hooks.on_tensorflow.watch.owners")
+trace = pytest.importorskip("tbdprof.hooks.on_tensorflow.session.events")
 from tbdprof.facts.records import AllocationKind, Role  # noqa: E402
 
 MADE, FREED = AllocationKind.ALLOCATED, AllocationKind.FREED

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tbdprof.hooks.on_tensorflow import grappler
+from tbdprof.hooks.on_tensorflow.operators import grappler
 
 
 @pytest.mark.parametrize(

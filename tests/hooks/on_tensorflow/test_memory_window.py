@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-memory = pytest.importorskip("tbdprof.hooks.on_tensorflow.memory")
+memory = pytest.importorskip("tbdprof.hooks.on_tensorflow.memory.window")
 
 
 def test_what_is_raised_as_the_allocator_is_asked_keeps_nothing_from_being_put_back(
@@ -15,7 +15,7 @@ def test_what_is_raised_as_the_allocator_is_asked_keeps_nothing_from_being_put_b
     def interrupted(device: str) -> None:
         raise KeyboardInterrupt(device)
 
-    monkeypatch.setattr(memory, "levels", interrupted)
+    monkeypatch.setattr(memory.allocator, "levels", interrupted)
     window = memory.MemoryWindow.__new__(memory.MemoryWindow)
     window._is_open, window._is_done = True, False
     window._recorded = SimpleNamespace(device="cuda:0")

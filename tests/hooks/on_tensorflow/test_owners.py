@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 keras = pytest.importorskip("keras")
-owners = pytest.importorskip("tbdprof.hooks.on_tensorflow.owners")
+owners = pytest.importorskip("tbdprof.hooks.on_tensorflow.watch.owners")
 facts = pytest.importorskip("tbdprof.hooks.on_tensorflow.facts")
 
 

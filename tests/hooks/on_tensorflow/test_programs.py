@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 hlo_pb2 = pytest.importorskip("tensorflow.compiler.xla.service.hlo_pb2")
-xla = pytest.importorskip("tbdprof.hooks.on_tensorflow.xla")
+xla = pytest.importorskip("tbdprof.hooks.on_tensorflow.kernels.xla")
 from tbdprof.facts.records import Operation  # noqa: E402
-from tbdprof.hooks.on_tensorflow.products import product  # noqa: E402
+from tbdprof.hooks.on_tensorflow.flops.products import product  # noqa: E402
 
 OPERATOR = "model/dense/MatMul"
 

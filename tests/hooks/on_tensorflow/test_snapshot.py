@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 pb = pytest.importorskip("tensorflow.core.protobuf.bfc_memory_map_pb2")
-snapshot = pytest.importorskip("tbdprof.hooks.on_tensorflow.snapshot")
+snapshot = pytest.importorskip("tbdprof.hooks.on_tensorflow.memory.snapshot")
 
 Piece = tuple[int, int, bool]  # address, bytes, in use
 

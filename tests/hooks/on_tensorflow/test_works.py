@@ -1,13 +1,16 @@
 """What TensorFlow's operators compute, by hand: sizes at which every axis can be told from every other."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tbdprof.analysis.kernels.flops import count
 from tbdprof.facts.records import Operation
-from tbdprof.hooks.on_tensorflow import works
-from tbdprof.hooks.on_tensorflow.operands import Array, Computed, is_fused, plain
+from tbdprof.hooks.on_tensorflow.flops import works
+from tbdprof.hooks.on_tensorflow.flops.operands import Array, Computed
+from tbdprof.hooks.on_tensorflow.operators import kinds
+from tbdprof.hooks.on_tensorflow.operators.fusion import is_fused, plain
 
 MAPS = Array((2, 9, 11, 6))
 UNKNOWN = Array(None)
@@ -139,12 +142,29 @@ def test_a_lookup_is_an_embedding_if_a_variable_is_looked_up_in() -> None:
     assert picked == (Operation.OTHER, None)
 
 
+@pytest.mark.parametrize("of", ["GatherV2", "Einsum", "MatMul", "Mul", "Identity", "ResourceApplyAdam", "Other"])
+@pytest.mark.parametrize("takes", [[(6, 8)], [(6, 8), (8, 5)], [UNKNOWN, (8, 5)], [(6, 8), UNKNOWN]])
+@pytest.mark.parametrize("made", [(6, 5), UNKNOWN])
+@pytest.mark.parametrize("reads_variable", [True, False])
+def test_what_is_not_counted_is_of_the_kind_it_has_where_it_is(
+    of: str, takes: list[Any], made: Any, reads_variable: bool
+) -> None:
+    ran = computed(of, takes, made, attributes={"equation": "ij,jk->ik"})
+    first = replace(ran.inputs[0], is_variable=reads_variable)
+    counted = replace(ran, inputs=(first, *ran.inputs[1:]))
+    inputs, outputs = ([array.shape for array in arrays] for arrays in (counted.inputs, counted.outputs))
+    if of == "GatherV2" and len(takes) == 1:
+        return  # it always takes rows to look up
+
+    assert kinds.kind(of, inputs, outputs, reads_variable=reads_variable) is works.told(counted)[0]
+
+
 def test_a_sum_of_several_adds_one_less_than_it_takes() -> None:
     assert flops("AddN", [(7, 3)] * 4, (7, 3)) == (0, 3 * 21)
 
 
 def test_optimizers_of_keras_are_arithmetic_and_assignments_keep_books() -> None:
-    assert works.operation("AssignVariableOp") is Operation.BOOKKEEPING
+    assert kinds.operation("AssignVariableOp") is Operation.BOOKKEEPING
     assert works.told(computed("AssignSubVariableOp", [(), (7, 3)]))[0] is Operation.ELEMENTWISE
     assert flops("ResourceApplyMomentum", [(), (), (), (7, 3), ()]) == (0, 4 * 21)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-xplane = pytest.importorskip("tbdprof.hooks.on_tensorflow.xplane")
+xplane = pytest.importorskip("tbdprof.hooks.on_tensorflow.session.xplane")
 pb = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")
 from xspaces import Plane  # noqa: E402
 

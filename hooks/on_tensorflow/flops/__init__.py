@@ -1,0 +1,1 @@
+"""Counting of FLOPs: what operators compute, from their types, attributes and shapes."""

@@ -1,0 +1,110 @@
+"""Operators made of products: convolutions and products of matrices; counts are exact.
+
+A gradient of a convolution lays the same weight at the same places as the convolution itself, and so does a transposed
+one, which TensorFlow computes by the operator of the gradient: each is one product of the same sizes.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+from tbdprof.hooks.on_tensorflow.flops.operands import Array, Computed
+
+Sizes = dict[str, int]
+
+
+def _laid(weight: Array, mapped: Array, channels: int) -> Sizes:
+    """Every weight is laid at each place of the map, of which every place has all channels."""
+    return {"weight": weight.elements, "positions": mapped.elements // (channels or 1)}
+
+
+def _convolution(computed: Computed) -> Sizes:
+    """Inputs: maps, weight (…, channels in of a group, channels out)."""
+    weight = computed.inputs[1]
+    return _laid(weight, computed.result, weight.dimensions[-1])
+
+
+def _depthwise(computed: Computed) -> Sizes:
+    """Inputs: maps, weight (…, channels in, multiplier)."""
+    weight = computed.inputs[1]
+    return _laid(weight, computed.result, math.prod(weight.dimensions[-2:]))
+
+
+def _to_input(computed: Computed) -> Sizes:
+    """Inputs: sizes, weight, gradient."""
+    weight, gradient = computed.inputs[1:3]
+    return _laid(weight, gradient, weight.dimensions[-1])
+
+
+def _depthwise_to_input(computed: Computed) -> Sizes:
+    weight, gradient = computed.inputs[1:3]
+    return _laid(weight, gradient, math.prod(weight.dimensions[-2:]))
+
+
+def _to_weight(computed: Computed) -> Sizes:
+    """Inputs: maps, sizes, gradient."""
+    return _laid(computed.result, computed.inputs[2], computed.result.dimensions[-1])
+
+
+def _depthwise_to_weight(computed: Computed) -> Sizes:
+    return _laid(computed.result, computed.inputs[2], math.prod(computed.result.dimensions[-2:]))
+
+
+def product(batch: int, rows: int, columns: int, inner: int) -> Sizes:
+    """Return the sizes of a product of matrices."""
+    return {"batch": batch, "rows": rows, "columns": columns, "inner": inner}
+
+
+def _matmul(computed: Computed) -> Sizes:
+    """Inputs: two matrices, or batches of them, either of which may be transposed."""
+    one = computed.inputs[0].dimensions
+    turned = any(computed.attributes.get(name) for name in ("transpose_a", "adj_x"))
+    *batch, rows, columns = computed.result.dimensions
+    return product(math.prod(batch), rows, columns, one[-2] if turned else one[-1])
+
+
+def einsum_sizes(equation: str, one: tuple[int, ...], other: tuple[int, ...]) -> Sizes:
+    """Return the sizes of a sum over two arrays; raises LookupError where one alone is summed over an axis."""
+    taken, _, made = equation.replace(" ", "").partition("->")
+    left, right = (_labels(text, len(shape)) for text, shape in zip(taken.split(","), (one, other), strict=True))
+    ellipsis = max((text for text in (*left, *right) if text.isdigit()), default="", key=int)
+    result = _labels(made, len(made) - 3 + int(ellipsis or -1) + 1) if "..." in made else list(made)
+    sizes: dict[str, int] = {}
+    for label, size in (*zip(left, one, strict=True), *zip(right, other, strict=True)):
+        sizes[label] = max(size, sizes.get(label, 1))
+    first, second, last = set(left), set(right), set(result)
+    if (first ^ second) - last:
+        raise LookupError(equation)
+
+    def times(labels: set[str]) -> int:
+        return math.prod(sizes[label] for label in labels)
+
+    batch, inner = times(first & second & last), times((first & second) - last)
+    return product(batch, times((first - second) & last), times((second - first) & last), inner)
+
+
+def _labels(text: str, rank: int) -> list[str]:
+    """Return a label for each axis; those an ellipsis stands for are numbers, counted from the last."""
+    before, dots, after = text.partition("...")
+    if not dots:
+        return list(text)
+    hidden = rank - len(before) - len(after)
+    return [*before, *(str(place) for place in range(hidden, 0, -1)), *after]
+
+
+def _einsum(computed: Computed) -> Sizes:
+    one, other = computed.inputs
+    equation = computed.attributes["equation"]
+    text = equation.decode() if isinstance(equation, bytes) else str(equation)
+    return einsum_sizes(text, one.dimensions, other.dimensions)
+
+
+PRODUCTS: Mapping[str, Callable[[Computed], Sizes]] = {
+    **dict.fromkeys(("Conv2D", "Conv3D"), _convolution),
+    **dict.fromkeys(("Conv2DBackpropInput", "Conv3DBackpropInput", "Conv3DBackpropInputV2"), _to_input),
+    **dict.fromkeys(("Conv2DBackpropFilter", "Conv3DBackpropFilter", "Conv3DBackpropFilterV2"), _to_weight),
+    "DepthwiseConv2dNative": _depthwise,
+    "DepthwiseConv2dNativeBackpropInput": _depthwise_to_input,
+    "DepthwiseConv2dNativeBackpropFilter": _depthwise_to_weight,
+    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _matmul),
+    "Einsum": _einsum,
+}

@@ -1,0 +1,114 @@
+"""Shapes of a function traced for arguments of any size, once it is known which sizes a call's had.
+
+What Python gave a function is noted call by call (`call_shapes`). What a data set yields within one often has no size
+of the batch in its shape, since the last batch may be smaller: then a run's size follows from what was allocated in it.
+TensorFlow infers all other shapes anew in a copy of the graph that never runs. Where a size does not follow from these,
+as of sequences of any length, it stays unknown.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from tbdprof.hooks.on_tensorflow.operators.functions import Reading
+from tbdprof.hooks.on_tensorflow.operators.node import Place
+from tbdprof.hooks.on_tensorflow.session.events import MemoryEvent
+
+Given = tuple[tuple[int, ...] | None, ...]  # the shape of each of a function's arguments, None where it is not told
+
+_OUTPUT = "output"  # the region of what an operator puts out
+_UNKNOWN = -1  # as TensorFlow writes it
+_SOURCES = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
+
+
+class SizedGraphs:
+    """Copies of graphs with the shapes they have for what they are given, each made once."""
+
+    def __init__(self) -> None:
+        self._copies: dict[tuple[Reading, Given | int], Any] = {}
+
+    def operator(self, reading: Reading, operator: Any, given: Given | int | None) -> Any:
+        """Return an operator with the shapes it has for what its function is given, where its own leave them open."""
+        if given is None or not is_open(operator):
+            return operator
+        key = (reading, given)
+        if key not in self._copies:
+            self._copies[key] = sized(reading.graph, given)
+        copy = self._copies[key]
+        return operator if copy is None else copy.get_operation_by_name(operator.name)
+
+    def given_at(self, place: Place, given: Given | int | None) -> Given | int | None:
+        """Return what the function a place lies in was given: what the calls that lead to it hand on."""
+        for reading, call in place.above if isinstance(given, tuple) else ():
+            handed = self.operator(reading, call, given).inputs
+            shapes = (tensor.shape for tensor in (handed[1:] if call.type.endswith("If") else handed))
+            given = tuple(tuple(shape) if shape.is_fully_defined() else None for shape in shapes)
+        return given
+
+
+def sized(graph: Any, given: Given | int) -> Any:
+    """Return a copy of a graph that is given these shapes, or batches of this size; None where they contradict it."""
+    definition = graph.as_graph_def()
+    batch = given if isinstance(given, int) else _UNKNOWN
+    told = {} if isinstance(given, int) else dict(zip((each.op.name for each in graph.inputs), given, strict=True))
+    for node in definition.node:
+        if node.op == "ReadVariableOp":  # what the variable's handle knew of its shape is not in the definition
+            _give(node, graph.get_operation_by_name(node.name).outputs[0])
+        elif node.op == "Placeholder" and (shape := told.get(node.name)) is not None:
+            node.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
+        elif node.op == "Placeholder":
+            _fill(node.attr["shape"].shape, batch)
+        elif node.op in _SOURCES:
+            for shape in node.attr["output_shapes"].list.shape:
+                _fill(shape, batch)
+        for name in [name for name in node.attr if name.startswith("_output_shapes")]:
+            del node.attr[name]
+    copy = tf.Graph()
+    try:
+        with copy.as_default():
+            tf.graph_util.import_graph_def(definition, name="")
+    except ValueError:  # so TensorFlow says that shapes do not fit
+        return None
+    return copy
+
+
+def is_open(operator: Any) -> bool:
+    """Tell whether the shapes of what an operator takes and makes are not all known."""
+    return not all(tensor.shape.is_fully_defined() for tensor in (*operator.inputs, *operator.outputs))
+
+
+def batch_of(events: Iterable[MemoryEvent], operator: Callable[[str], tuple[int, Any] | None]) -> int | None:
+    """Return the size of the batch in a run, by what was allocated in it; None where nothing tells it.
+
+    `operator` returns the place in its function and the operator that a node is. What comes first in the function is
+    believed: further on the first axis may be of several axes made one.
+    """
+    told = list[tuple[int, int]]()
+    for event in events:
+        found = operator(event.node) if event.region == _OUTPUT and event.shape else None
+        if found is not None and len(found[1].outputs) == 1:
+            size = _leading(found[1].outputs[0].shape, json.loads(event.shape))
+            if size is not None:
+                told.append((found[0], size))
+    return min(told)[1] if told else None
+
+
+def _leading(shape: Any, made: list[int]) -> int | None:
+    """Return the size of the first axis where only that was left open, and the others are as told."""
+    if shape.rank is None or shape.rank != len(made) or not made or shape[0] is not None:
+        return None
+    return made[0] if list(shape[1:]) == made[1:] else None
+
+
+def _give(node: Any, tensor: Any) -> None:
+    """Have a node put out a tensor of a shape, whatever it is given."""
+    node.op = "Placeholder"
+    del node.input[:]
+    node.attr["shape"].shape.CopyFrom(tensor.shape.as_proto())
+
+
+def _fill(shape: Any, batch: int) -> None:
+    if shape.dim and shape.dim[0].size == _UNKNOWN:
+        shape.dim[0].size = batch

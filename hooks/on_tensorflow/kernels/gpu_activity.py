@@ -1,0 +1,134 @@
+"""What a GPU executed in a window of kernels, each in the operator that asked for it.
+
+That is the innermost one open on the thread of the call, when it was made; where the call is not told, or nothing was
+open there, it is the last one begun before by the node's name, which TensorFlow notes with every kernel.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import tensorflow as tf
+
+from tbdprof.facts import counters
+from tbdprof.facts.records import KernelKind, Strings, Table, table
+from tbdprof.hooks.on_tensorflow.session.events import CallEvent, DeviceEvent, HloEvent, OpEvent, Trace
+
+TOLERATED_NS = 10_000  # of the clocks' alignment: about as long as a short kernel
+_LAUNCH = "cuLaunch"
+_LOST = "{} records of kernels, copies or sets of {} were lost"
+_UNLAUNCHED = "{} of {} kernels, copies and sets came without the call that asked for them"
+_UNTOLD = "it did not find CUPTI, was not let use it, or nothing ran there"
+_ONE_BY_ONE = (
+    "while TensorFlow's profiler is on, XLA launches one by one the kernels that it launches as CUDA graphs otherwise: "
+    "gaps between them are longer than in clean steps"
+)
+_OFF = "the device's times may be off by {:.0f} µs"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The tables of a window, empty where no GPU executed anything, and what is not in them."""
+
+    tables: dict[str, Table] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+def instructions(trace: Trace) -> Iterator[HloEvent]:
+    """Yield the instructions of XLA's that GPUs executed, each where and as long as it was asked for."""
+    for event in trace.activities:
+        call = trace.calls.get(event.correlation)
+        if event.hlo_op and call is not None:
+            yield HloEvent(call.thread, event.hlo_op, event.hlo_module, call.start_ns, call.end_ns)
+
+
+def build(trace: Trace, spans: Table, strings: Strings) -> Device:
+    """Return what the GPUs executed, in the spans of the window's operators, whose ids are their rows.
+
+    Where TensorFlow has a GPU and none is told of, `missing` has the reason.
+    """
+    if not trace.activities:
+        return Device(missing={"kernels": _silence(trace)} if tf.config.get_visible_devices("GPU") else {})
+    places = _Places(spans, trace.ops)
+    possible = [event for event in trace.activities if 0 < event.start_ns <= event.end_ns]
+    calls = [trace.calls.get(event.correlation) for event in possible]
+    made = table("kernel", [_row(event, call, places, strings) for event, call in zip(possible, calls, strict=True)])
+    asked = made[made["launch_ns"] >= 0]
+    early_ns = int((asked["launch_ns"] - asked["start_ns"]).max(initial=0))
+    lost = len(trace.activities) - len(possible) + _silent(trace)
+    values = {counters.CLOCK_RESIDUAL: early_ns, counters.LOST: lost + trace.dropped}
+    last_ns = max((event.end_ns for event in possible), default=0)
+    samples = table("sample", [(strings.add(name), -1, last_ns, float(value)) for name, value in values.items()])
+    missing = {
+        **({"graphs of kernels": _ONE_BY_ONE} if any(event.hlo_op for event in possible) else {}),
+        **({"kernels lost": _LOST.format(lost, lost + len(made))} if lost else {}),
+        **({"launches of kernels": _UNLAUNCHED.format(calls.count(None), len(made))} if None in calls else {}),
+        **({"clock of kernels": _OFF.format(early_ns / 1e3)} if early_ns > TOLERATED_NS else {}),
+    }
+    return Device({"kernel": made, "sample": samples}, missing)
+
+
+def _silence(trace: Trace) -> str:
+    """Say why no GPU is told of though TensorFlow has one."""
+    said = trace.errors[0].partition("\n")[0] if trace.errors else _UNTOLD
+    return f"TensorFlow's profiler told of no GPU: {said}"
+
+
+def _silent(trace: Trace) -> int:
+    """Return how many calls launched a kernel that never came; a call may be told by its kernel's name."""
+    came = {event.correlation for event in trace.activities}
+    kernels = {event.name for event in trace.activities if event.kind is KernelKind.KERNEL}
+    silent = (call for number, call in trace.calls.items() if number not in came)
+    return sum(call.name in kernels or call.name.startswith(_LAUNCH) for call in silent)
+
+
+class _Places:
+    """Finds the span that something was asked for in."""
+
+    def __init__(self, spans: Table, ops: list[OpEvent]) -> None:
+        self._ends, self._parents = spans["end_ns"].tolist(), spans["parent"].tolist()
+        self._rows: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # by thread: start and row
+        for row, (thread, start_ns) in enumerate(
+            zip(spans["thread"].tolist(), spans["start_ns"].tolist(), strict=True)
+        ):
+            self._rows[thread].append((start_ns, row))
+        self._named: defaultdict[str, list[OpEvent]] = defaultdict(list)
+        for op in ops:
+            self._named[op.node].append(op)
+
+    def of(self, event: DeviceEvent, call: CallEvent | None) -> int:
+        """Return the row of the span, -1: none is known."""
+        found = -1 if call is None else self._at(call.thread, call.start_ns)
+        if found >= 0 or not event.node:
+            return found
+        named = self._named[event.node]
+        before = event.start_ns if call is None else call.start_ns
+        place = bisect_right(named, before, key=lambda op: op.start_ns) - 1
+        return -1 if place < 0 else self._at(named[place].thread, named[place].start_ns)
+
+    def _at(self, thread: int, time_ns: int) -> int:
+        """Return the innermost span of a thread at a time; of those that begin at once the last is innermost."""
+        rows = self._rows.get(thread, [])
+        place = bisect_right(rows, time_ns, key=lambda each: each[0]) - 1
+        row = rows[place][1] if place >= 0 else -1
+        while row >= 0 and self._ends[row] < time_ns:
+            row = self._parents[row]
+        return row
+
+
+def _row(event: DeviceEvent, call: CallEvent | None, places: _Places, strings: Strings) -> tuple[object, ...]:
+    grid, block = (strings.add(size) if size else -1 for size in (event.grid, event.block))
+    launch_ns, thread = (-1, -1) if call is None else (call.start_ns, call.thread)
+    when = launch_ns, event.start_ns, event.end_ns, places.of(event, call)
+    size = grid, block, event.registers, event.shared_bytes, event.moved_bytes
+    return (
+        strings.add(event.name),
+        event.kind,
+        strings.add(event.device),
+        event.stream,
+        *when,
+        *size,
+        thread,
+        event.graph,
+    )

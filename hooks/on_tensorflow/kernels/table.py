@@ -1,0 +1,93 @@
+"""A kernels window's trace, written as the tables of `tbdprof.facts.records`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tbdprof.facts.records import Operation, Phase, Strings, Table
+from tbdprof.hooks.on_tensorflow.flops import counted_eager
+from tbdprof.hooks.on_tensorflow.flops.counted_graphs import CountedGraphs
+from tbdprof.hooks.on_tensorflow.flops.run_shapes import RunShapes
+from tbdprof.hooks.on_tensorflow.flops.sizes import Given
+from tbdprof.hooks.on_tensorflow.kernels import gpu_activity, xla
+from tbdprof.hooks.on_tensorflow.kernels.spans import Ran, spans
+from tbdprof.hooks.on_tensorflow.operators import eager
+from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
+from tbdprof.hooks.on_tensorflow.operators.kinds import operation
+from tbdprof.hooks.on_tensorflow.operators.node import UNKNOWN, Node
+from tbdprof.hooks.on_tensorflow.operators.runs import LOADING, Runs
+from tbdprof.hooks.on_tensorflow.session.events import OpEvent, Trace
+
+BEGIN = "kernels"
+_CHEAP = "this build of TensorFlow tells no level of its traces: operators it has come to think cheap are left out"
+_LOST = "TensorFlow's profiler lost {} events"
+_UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
+_UNKNOWN = "{} of {} operators ran in functions that are not known: they are in no layer and no phase"
+_ELSEWHERE = "{} of {} operators ran in eager mode on other threads: they are in no layer and no phase"
+_PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a window recorded."""
+
+    trace: Trace
+    asked: Sequence[eager.Asked]  # since the mark `BEGIN`, on its thread
+    calls: Mapping[str, Sequence[Given]]  # what Python gave the functions it called, call by call
+
+
+def build(recorded: Recorded, graphs: Graphs, strings: Strings) -> tuple[dict[str, Table], dict[str, str]]:
+    """Return the tables of a window, and what is not in them."""
+    trace = recorded.trace
+    trace.hlo_ops += gpu_activity.instructions(trace)
+    operators = _Operators(recorded, graphs)
+    ran = [*operators.ran(), *xla.instructions(trace, operators.graphs)]
+    missing = operators.missing | _missing(trace, ran)
+    rows = spans(ran, strings)
+    of_gpus = gpu_activity.build(trace, rows, strings)
+    return {"span": rows, **of_gpus.tables}, missing | of_gpus.missing
+
+
+class _Operators:
+    """The operators that ran outside regions that XLA compiled, each with what it is for and what it computes."""
+
+    def __init__(self, recorded: Recorded, graphs: Graphs) -> None:
+        trace = self._trace = recorded.trace
+        self.missing: dict[str, str] = {}
+        self.graphs = CountedGraphs(graphs)
+        self._runs = Runs(trace, graphs)
+        self._shapes = RunShapes(trace, graphs, self._runs, recorded.calls)
+        self._asked = eager.of_events(trace, BEGIN, recorded.asked, self.missing, counted_eager.node_of)
+
+    def ran(self) -> list[Ran]:
+        """Return them; `missing` is filled."""
+        told = [(op, self._node(op)) for op in self._trace.ops]
+        elsewhere = sum(op.is_eager and id(op) not in self._asked for op in self._trace.ops)
+        if elsewhere:
+            self.missing.setdefault("layers of kernels", _ELSEWHERE.format(elsewhere, len(told)))
+        unknown = sum(node is None for _, node in told)
+        if unknown:
+            self.missing.setdefault("layers of kernels", _UNKNOWN.format(unknown, len(told)))
+        return [Ran(op.op, op.thread, op.start_ns, op.end_ns, node or UNKNOWN) for op, node in told]
+
+    def _node(self, op: OpEvent) -> Node | None:
+        if op.op in LOADING:
+            return Node(Phase.DATA, None, Operation.OTHER)
+        if op.is_eager:
+            return self._asked.get(id(op)) or eager.by_type(op)
+        function = self._runs.function(op)
+        if self._runs.is_loading(op):
+            return Node(Phase.DATA, None, operation(op.op))
+        return self.graphs.find(op.node, op.op, function, self._shapes.given(op))
+
+
+def _missing(trace: Trace, ran: Sequence[Ran]) -> dict[str, str]:
+    missing = {}
+    if trace.leaves_out:
+        missing["cheap kernels"] = _CHEAP
+    if trace.dropped:
+        missing["kernels"] = _LOST.format(trace.dropped)
+    products = [each for each in ran if each.node.operation in _PRODUCTS]
+    lost = sum(each.node.work is None for each in products)
+    if lost:
+        missing["counts of kernels"] = _UNCOUNTED.format(lost, len(products))
+    return missing

@@ -1,0 +1,181 @@
+"""The spans of a memory window: phases, and the operators in which memory came or went, each with its layer.
+
+Operators run as soon as they can, those of several phases at once, so that each operator tells its own phase. A phase
+of a function is the time from its first such operator to its last; an update begins once there is a gradient.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
+from tbdprof.hooks.on_tensorflow.memory.operator_lookup import Meanings
+from tbdprof.hooks.on_tensorflow.operators.node import Node
+from tbdprof.hooks.on_tensorflow.session.events import MarkEvent, MemoryEvent, OpEvent, Trace
+from tbdprof.hooks.on_tensorflow.watch.phases import intervals
+
+STRIDE = 2  # of the order: between any two events there is room for one more
+_END, _BEGIN, _EVENT = range(3)  # what comes first of what happens at one time
+_WITH_PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE)
+
+
+@dataclass(eq=False, slots=True)
+class _Span:
+    thread: int
+    start_ns: int
+    end_ns: int
+    op: OpEvent | None = None  # None: a phase
+    phase: Phase = Phase.OUTSIDE
+    parent: "_Span | None" = None
+    node: Node | None = None
+    is_needed: bool = False
+    id: int = -1
+    first: int = 0
+    last: int = 0
+
+
+_Point = tuple[int, int, int, "_Span | MemoryEvent | MarkEvent"]
+
+
+@dataclass(slots=True)
+class Spans:
+    """Puts a trace in order and says where each event lies."""
+
+    trace: Trace
+    meanings: Meanings
+    strings: Strings
+    end_ns: int
+    order: list[tuple[int, MemoryEvent | MarkEvent]] = field(default_factory=list)
+    _spans: list[_Span] = field(default_factory=list)
+    _places: dict[int, _Span] = field(default_factory=dict)  # by the id() of a memory event
+
+    def __post_init__(self) -> None:
+        nested = [
+            _Span(each.thread, each.start_ns, each.end_ns, phase=each.phase, is_needed=True)
+            for each in intervals(self.trace.marks, self.end_ns)
+        ]
+        nested += [_Span(op.thread, op.start_ns, op.end_ns, op) for op in self.trace.ops if op.end_ns > op.start_ns]
+        points = sorted(_points(nested, self.trace), key=lambda point: point[:3])
+        self._find_places(points)
+        self._spans = [span for span in nested if span.is_needed]
+        for span in self._spans:
+            self._understand(span)
+        phases = _phases_of_functions(self._spans)
+        self._spans += phases
+        needed = [point for point in points if not isinstance(point[3], _Span) or point[3].is_needed]
+        self._number(sorted([*needed, *_points(phases, Trace())], key=lambda point: point[:3]))
+
+    def innermost(self, event: MemoryEvent) -> int:
+        """Return the id of the innermost span an event lies in, -1: none."""
+        span = self._places.get(id(event))
+        return -1 if span is None else span.id
+
+    def node(self, event: MemoryEvent) -> Node | None:
+        """Return what the operator an event lies in is part of, None where it lies in none, or none that is known."""
+        span = self._places.get(id(event))
+        return None if span is None else span.node
+
+    def phase(self, event: MemoryEvent) -> Phase:
+        """Return the phase an event lies in."""
+        span = self._places.get(id(event))
+        return Phase.OUTSIDE if span is None else span.phase
+
+    def rows(self) -> list[tuple[object, ...]]:
+        """Return the rows of the table of spans."""
+        return [row for span in sorted(self._spans, key=lambda span: span.id) for row in self._rows_of(span)]
+
+    def _find_places(self, points: list[_Point]) -> None:
+        """Find what encloses each span and each event of memory."""
+        open_: defaultdict[int, list[_Span]] = defaultdict(list)
+        for _, kind, _, thing in points:
+            if isinstance(thing, MarkEvent):
+                continue
+            stack = open_[thing.thread]
+            if kind == _END and isinstance(thing, _Span):
+                if thing in stack:
+                    stack.remove(thing)
+            elif isinstance(thing, _Span):
+                thing.parent = stack[-1] if stack else None
+                stack.append(thing)
+            elif stack:
+                self._places[id(thing)] = stack[-1]
+                _need(stack[-1])
+
+    def _understand(self, span: _Span) -> None:
+        """Look an operator up; in eager mode its phase is that of the Python code around it."""
+        if span.op is None:
+            return
+        span.node = self.meanings.of(span.op)
+        if span.node is not None and not (span.op.is_eager and span.node.phase is not Phase.DATA):
+            span.phase = span.node.phase
+        else:
+            span.phase = _phase_around(span)
+
+    def _number(self, points: list[_Point]) -> None:
+        """Give everything its place in the order, and spans their ids in it; a layer's id is before its operator's."""
+        ids = 0
+        for rank, (_, kind, _, thing) in enumerate(points, 1):
+            sequence = rank * STRIDE
+            if not isinstance(thing, _Span):
+                self.order.append((sequence, thing))
+            elif kind == _BEGIN:
+                thing.first, thing.id = sequence, ids + 1
+                ids += 2
+            else:
+                thing.last = sequence
+
+    def _rows_of(self, span: _Span) -> Iterator[tuple[object, ...]]:
+        text, parent = self.strings.add, -1 if span.parent is None else span.parent.id
+        place = (span.thread, span.start_ns, span.end_ns, span.first, span.last, -1, -1, 0, -1)
+        if span.op is None:
+            yield span.id, parent, SpanKind.PHASE, span.phase, Operation.OTHER, text(span.phase.name.lower()), *place
+            return
+        operation = Operation.OTHER if span.node is None else span.node.operation
+        if span.node is not None and span.node.layer is not None:
+            yield span.id - 1, parent, SpanKind.LAYER, span.phase, Operation.OTHER, text(span.node.layer), *place
+            parent = span.id - 1
+        yield span.id, parent, SpanKind.OPERATOR, span.phase, operation, text(span.op.node), *place
+
+
+def _points(spans: list[_Span], trace: Trace) -> Iterator[_Point]:
+    """Yield all that has a time; of spans that begin at once the longest begins first, and ends last."""
+    for span in spans:
+        length = span.end_ns - span.start_ns
+        yield span.start_ns, _BEGIN, -length, span
+        yield span.end_ns, _END, length, span
+    for event in trace.memory:
+        yield event.time_ns, _EVENT, 0, event
+    for mark in trace.marks:
+        yield mark.time_ns, _EVENT, 1, mark
+
+
+def _need(span: _Span | None) -> None:
+    while span is not None and not span.is_needed:
+        span.is_needed = True
+        span = span.parent
+
+
+def _phase_around(span: _Span) -> Phase:
+    above = span.parent
+    while above is not None and above.op is not None:
+        above = above.parent
+    return Phase.OUTSIDE if above is None else above.phase
+
+
+def _phases_of_functions(spans: list[_Span]) -> list[_Span]:
+    """Return the phases of each run of a function, from the first operator of a phase to the last."""
+    runs: defaultdict[int, defaultdict[Phase, list[_Span]]] = defaultdict(lambda: defaultdict(list))
+    for span in spans:
+        if span.op is not None and span.op.step and span.phase in _WITH_PHASES:
+            runs[span.op.step][span.phase].append(span)
+    found = []
+    for number, phases in enumerate(runs.values(), 1):
+        backward = [span.end_ns for span in phases[Phase.BACKWARD]]
+        earliest = {Phase.UPDATE: min(backward, default=0)}
+        for phase, members in phases.items():
+            inside = [span for span in members if span.start_ns >= earliest.get(phase, 0)]
+            if inside:
+                # On a thread of its own: it encloses nothing, and may overlap others.
+                start_ns, end_ns = min(span.start_ns for span in inside), max(span.end_ns for span in inside)
+                found.append(_Span(-number, start_ns, end_ns, phase=phase, is_needed=True))
+    return found

@@ -1,0 +1,260 @@
+"""A memory window's trace, put in one order and written as the tables of `tbdprof.facts.records`."""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tbdprof.facts.records import AllocationKind, Phase, Role, Strings, Table, table
+from tbdprof.hooks.on_tensorflow.memory.existing import Block, existing, held
+from tbdprof.hooks.on_tensorflow.memory.operator_lookup import Meanings
+from tbdprof.hooks.on_tensorflow.memory.owner_places import Placing
+from tbdprof.hooks.on_tensorflow.memory.snapshot import Snapshot
+from tbdprof.hooks.on_tensorflow.memory.spans import Spans
+from tbdprof.hooks.on_tensorflow.operators import eager
+from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
+from tbdprof.hooks.on_tensorflow.operators.runs import Runs
+from tbdprof.hooks.on_tensorflow.session.events import MarkEvent, MemoryEvent, Trace
+from tbdprof.hooks.on_tensorflow.watch.owners import Owned, device_text
+from tbdprof.hooks.on_tensorflow.watch.variables import Named
+from tbdprof.hooks.on_tensorflow.watch.watch import READ, STEP
+
+BEGIN = "memory"
+LOADED = "tf.data"  # what owns a batch while it is loaded
+NEVER = 1 << 62  # later than all of an order
+SMALLEST_TOLD = 256 << 10  # of the allocator that TensorFlow has on a CPU where it was not told otherwise
+PLAIN = "mklcpu"
+EARLIER = 'run with `tbdprof run`, or `tbdprof.prepare("tensorflow")` comes before TensorFlow is imported'
+_LARGE_ONLY = "TensorFlow began with an allocator that tells of CPU blocks of 256 KiB or more alone"
+_UNKNOWN = "of {} executions of {} operators the phase was taken from their names ({}, …)"
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What a window recorded."""
+
+    device: str
+    followed: Mapping[str, Mapping[int, Block]]
+    named: Sequence[Named]
+    outside: Collection[int]  # addresses of tensors whose memory is not the allocator's
+    asked: Sequence[eager.Asked] = ()  # since the mark `BEGIN`, on its thread
+    seen: Mapping[int, Owned] = field(default_factory=dict)
+    total_bytes: int | None = None
+    held: Snapshot | None = None  # what the allocator held at the mark `BEGIN`, None where it does not tell
+    trace: Trace = field(default_factory=Trace)
+    reads: Sequence[Sequence[Owned]] = ()
+    end_ns: int = 0
+
+
+def build(recorded: Recorded, graphs: Graphs, strings: Strings) -> tuple[dict[str, Table], list[int], dict[str, str]]:
+    """Return the tables of a window, the sequence at each of its steps' ends, and what is not in them."""
+    trace = recorded.trace
+    missing: dict[str, str] = {}
+    asked = eager.of_events(trace, BEGIN, recorded.asked, missing)
+    meanings = Meanings(graphs, Runs(trace, graphs), asked)
+    spans = Spans(trace, meanings, strings, recorded.end_ns)
+    rows = _Rows(recorded, spans, strings)
+    rows.exist()
+    marks = []
+    for sequence, event in spans.order:
+        if isinstance(event, MemoryEvent):
+            rows.happen(sequence, event)
+        elif isinstance(event, MarkEvent):
+            rows.read(sequence, event)
+            marks += [sequence] if event.name == STEP else []
+    rows.finish()
+    tables = {
+        "span": table("span", spans.rows()),
+        "allocation": table("allocation", rows.allocations),
+        "owner": table("owner", rows.owners),
+    }
+    return tables, marks, missing | _missing(trace, meanings)
+
+
+class _Rows:
+    """The rows of allocations and owners, in the making."""
+
+    def __init__(self, recorded: Recorded, spans: Spans, strings: Strings) -> None:
+        self.allocations: list[tuple[object, ...]] = []
+        self.owners: list[tuple[object, ...]] = []
+        self._recorded, self._spans, self._strings = recorded, spans, strings
+        self._parameters = {each.path: each for each in recorded.named}
+        self._placing = Placing(spans.order, recorded.reads)
+        self._loaded: set[int] = set()  # sizes of what data sets made
+        self._ahead: list[Block] = []  # what was there of which nothing is known
+        # By run and path: gradients whose memory an operator told, and by sequence the blocks of summands.
+        self._full: set[tuple[int, str]] = set()
+        self._summands: dict[int, tuple[int, str]] = {}
+
+    def exist(self) -> None:
+        """Enter what was there before the window."""
+        told = [event for event in self._recorded.trace.memory if device_of(event.allocator) == self._recorded.device]
+        names = [event.allocator for event in told]
+        followed = self._recorded.followed.get(names[0], {}) if names else {}
+        for block, is_tensor in self._before(told, names, followed):
+            self._ahead += [] if block.is_tensor else [block]
+            sizes = (block.requested_bytes, block.allocated_bytes)
+            self._enter(
+                0, AllocationKind.EXISTING, -1, block.address, sizes, 0, -1, 1 if is_tensor else -1, block.shape
+            )
+
+    def _before(
+        self, told: Sequence[MemoryEvent], names: Sequence[str], followed: Mapping[int, Block]
+    ) -> list[tuple[Block, bool]]:
+        """Return what was there before all that is told, and whether it is a tensor's."""
+        whole = self._recorded.held
+        if whole is None or whole.allocator not in names:
+            total_bytes = _total_before(told[0]) if told else self._recorded.total_bytes
+            blocks = existing(told, followed, self._visible(names), total_bytes)
+            return [(block, block.is_tensor) for block in blocks]
+        # All was waited for, so that no operator's scratch is among them.
+        return [(block, True) for block in held(told, followed, self._visible(names), whole.blocks)]
+
+    def happen(self, sequence: int, event: MemoryEvent) -> None:
+        """Enter an allocation or a free, and whom it belongs to where its operator tells."""
+        self._enter(
+            sequence,
+            event.kind,
+            event.thread,
+            event.address,
+            (event.requested_bytes, event.allocated_bytes),
+            event.time_ns,
+            self._spans.innermost(event),
+            1 if event.region != "temp" and event.dtype else -1,
+            event.shape,
+            event.total_bytes,
+            device_of(event.allocator),
+        )
+        if event.kind == AllocationKind.ALLOCATED:
+            self._told_by_operator(sequence, event)
+
+    def read(self, sequence: int, mark: MarkEvent) -> None:
+        """Enter what was read at a mark."""
+        if mark.name.startswith(READ):
+            for place, row in self._placing.of(int(mark.name.removeprefix(READ)), sequence):
+                self._own(place, row)
+
+    def finish(self) -> None:
+        """Enter what only all events together tell."""
+        self._own_loaded_before()
+        self._own_sums()
+
+    def _own_loaded_before(self) -> None:
+        """Enter the data set as the owner of a batch it loaded before the window, which no event tells.
+
+        It is known by two things: nobody in Python held it, and it is as large as a later one.
+        """
+        for block in self._ahead:
+            if block.requested_bytes in self._loaded:
+                row = Owned(
+                    Role.INPUT, LOADED, self._recorded.device, block.address, block.requested_bytes, block.shape
+                )
+                self._own(0, row)
+
+    def _own_sums(self) -> None:
+        """Enter gradients summed in the memory of a summand: in the one freed last, for the others are gone."""
+        ends, last = dict[int, int](), dict[tuple[int, str], tuple[int, int, MemoryEvent]]()
+        for sequence, event in reversed(self._spans.order):
+            if not isinstance(event, MemoryEvent):
+                continue
+            if event.kind == AllocationKind.FREED:
+                ends[event.address] = sequence
+            elif (key := self._summands.get(sequence)) is not None and key not in self._full:
+                end = ends.pop(event.address, NEVER)
+                if key not in last or end > last[key][0]:
+                    last[key] = (end, sequence, event)
+            else:
+                ends.pop(event.address, None)
+        for (_, path), (_, sequence, event) in last.items():
+            self._own_gradient(sequence, event, self._parameters[path])
+
+    def _visible(self, allocators: Sequence[str]) -> Mapping[int, Owned]:
+        """Return what Python saw of the allocator's; of the plain one small blocks are not told."""
+        least = SMALLEST_TOLD if PLAIN in allocators else 0
+        seen = self._recorded.seen.items()
+        return {key: row for key, row in seen if row.bytes >= least and key not in self._recorded.outside}
+
+    def _told_by_operator(self, sequence: int, event: MemoryEvent) -> None:
+        if self._spans.phase(event) is Phase.DATA:
+            self._loaded.add(event.requested_bytes)
+            self._own(sequence, self._owned(event, Role.INPUT, LOADED, event.shape))
+        node = self._spans.node(event)
+        if node is None or not event.node:  # scratch of the operator's carries no name
+            return
+        for path in node.gradients:
+            if self._fits(path, event):
+                self._full.add((event.step, path))
+                self._own_gradient(sequence, event, self._parameters[path])
+                return
+        if node.adds_to is not None and self._fits(node.adds_to, event):
+            self._summands[sequence] = (event.step, node.adds_to)
+
+    def _fits(self, path: str, event: MemoryEvent) -> bool:
+        return path in self._parameters and event.requested_bytes == _bytes(self._parameters[path])
+
+    def _own_gradient(self, sequence: int, event: MemoryEvent, parameter: Named) -> None:
+        shape = json.dumps(parameter.variable.shape.as_list())
+        self._own(sequence, self._owned(event, Role.GRADIENT, parameter.name, shape))
+
+    def _owned(self, event: MemoryEvent, role: Role, name: str, shape: str) -> Owned:
+        return Owned(role, name, device_of(event.allocator), event.address, event.requested_bytes, shape)
+
+    def _own(self, sequence: int, row: Owned) -> None:
+        text = self._strings.add
+        # Right after the allocation: an owner is found where its block began before.
+        self.owners.append(
+            (sequence + 1, text(row.device), row.address, row.bytes, row.role, text(row.name), text(row.shape))
+        )
+
+    def _enter(
+        self,
+        sequence: int,
+        kind: AllocationKind,
+        thread: int,
+        address: int,
+        sizes: tuple[int, int],
+        time_ns: int,
+        span: int,
+        was_tensor: int,
+        shape: str,
+        total_bytes: int = -1,
+        device: str = "",
+    ) -> None:
+        text = self._strings.add
+        place = text(device or self._recorded.device)
+        told = text(shape) if shape else -1
+        self.allocations.append(
+            (sequence, kind, place, thread, address, *sizes, time_ns, span, int(was_tensor), told, total_bytes)
+        )
+
+
+def device_of(allocator: str) -> str:
+    """Return the device of an allocator: "cpu", "cuda:N", or the allocator's own name."""
+    if "cpu" in allocator:
+        return "cpu"
+    kind, _, rest = allocator.partition("_")
+    return device_text(f"device:GPU:{rest.partition('_')[0]}") if kind == "GPU" else allocator
+
+
+def _total_before(first: MemoryEvent) -> int:
+    allocated = first.kind == AllocationKind.ALLOCATED
+    return first.total_bytes + (-first.allocated_bytes if allocated else first.allocated_bytes)
+
+
+def _bytes(parameter: Named) -> int:
+    return int(parameter.variable.dtype.size * parameter.variable.shape.num_elements())
+
+
+def _missing(trace: Trace, meanings: Meanings) -> dict[str, str]:
+    missing = {}
+    if any(event.allocator == PLAIN for event in trace.memory):
+        missing["allocations"] = _LARGE_ONLY
+    if not trace.memory:
+        missing["memory"] = f"no block was told of: {_LARGE_ONLY}, unless it is {EARLIER}"
+    if trace.dropped:
+        missing["trace"] = f"TensorFlow's profiler reported {trace.dropped} errors of its own"
+    if meanings.unknown:
+        often = [name for name, _ in Counter(meanings.unknown).most_common(3)]
+        told = _UNKNOWN.format(sum(meanings.unknown.values()), len(meanings.unknown), ", ".join(often))
+        missing["operators"] = told
+    return missing

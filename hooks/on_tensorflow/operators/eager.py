@@ -1,0 +1,182 @@
+"""What Python code asks for in eager mode, operator by operator, and which of the events of a trace each is.
+
+TensorFlow tells a callback every operator after it ran, with its attributes and tensors. The trace tells the same
+operators on the thread's line in the same order, by type alone: the two are joined by that order, and by no clock.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensorflow.python.framework import op_callbacks
+
+from tbdprof.facts.records import Operation, Phase
+from tbdprof.hooks.on_tensorflow.operators.kinds import kind, operation
+from tbdprof.hooks.on_tensorflow.operators.node import UNKNOWN, Node
+from tbdprof.hooks.on_tensorflow.session.events import OpEvent, Trace
+from tbdprof.hooks.on_tensorflow.watch.layers import around
+from tbdprof.hooks.on_tensorflow.watch.tracing import Tracing
+
+_FUNCTION = "__"  # what the names of traced functions begin with ("__inference_step_12"): not operators
+_DIFFERENT = "{} of {} operators of eager mode could not be told apart by their order: they are in no layer"
+
+Told = tuple[int, tuple[int, ...] | None, int]  # a tensor's number, shape and data type
+
+
+@dataclass(slots=True)
+class Asked:
+    """An operator Python asked for."""
+
+    type: str
+    phase: Phase
+    layer: str | None
+    inputs: tuple[Told, ...]
+    outputs: tuple[Told, ...]
+    attributes: tuple[Any, ...]  # names and values in turn
+    reads: bool  # its first input is what a variable holds
+
+
+@dataclass(slots=True)
+class Log:
+    """Keeps what one thread asks for from its making until `close`; of tensors only their numbers and shapes."""
+
+    tracing: Tracing
+    asked: list[Asked] = field(default_factory=list)
+    _made: dict[int, int] = field(default_factory=dict)  # by number of a tensor: the place of what made it
+    _taken: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))  # of what took it
+
+    def __post_init__(self) -> None:
+        op_callbacks.add_op_callback(self._keep)
+        self.tracing.on_gradient = self._gradient_of
+
+    def close(self) -> None:
+        """Keep no more."""
+        self.tracing.on_gradient = None
+        op_callbacks.remove_op_callback(self._keep)
+
+    def step(self) -> None:
+        """Forget which tensors were made by what: no gradient reaches over the end of a step."""
+        self._made.clear()
+        self._taken.clear()
+
+    def _keep(
+        self, op_type: Any, inputs: Any, attributes: Any, outputs: Any, op_name: Any = None, graph: Any = None
+    ) -> None:
+        name = op_type.decode() if isinstance(op_type, bytes) else str(op_type)
+        if graph is not None or name.startswith(_FUNCTION):
+            return
+        here, place = self.tracing.here, len(self.asked)
+        taken = tuple(map(_told, inputs))
+        made = tuple(map(_told, outputs if isinstance(outputs, list | tuple) else [outputs]))
+        layer = self._summed(taken) if name == "AddN" and here.layer is None else here.layer
+        reads = bool(taken) and taken[0][0] in self._made and self.asked[self._made[taken[0][0]]].type == _READ
+        self.asked.append(Asked(name, here.phase, layer, taken, made, tuple(attributes), reads))
+        self._made.update((number, place) for number, _, _ in made)
+        for number, _, _ in taken:
+            self._taken[number].append(place)
+
+    def _gradient_of(self, op_name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> str | None:
+        """Return the layer of what a gradient is of, as far as its tensors are told."""
+        for tensor in outputs:
+            if _number(tensor) in self._made:
+                return self.asked[self._made[_number(tensor)]].layer
+        told = [self._taken.get(_number(tensor), []) for tensor in inputs if tensor is not None]
+        common = set.intersection(*map(set, told)) if told else set()
+        found = [place for place in common if self.asked[place].type == op_name]
+        return self.asked[max(found)].layer if found else None
+
+    def _summed(self, taken: Sequence[Told]) -> str | None:
+        """Return the layer that has in it all that a sum of gradients adds."""
+        made = [self.asked[self._made[number]].layer for number, _, _ in taken if number in self._made]
+        return around([layer for layer in made if layer is not None])
+
+
+_READ = "ReadVariableOp"
+NodeOf = Callable[[Asked, Phase], Node]
+
+
+def node_of(asked: Asked, phase: Phase) -> Node:
+    """Return what an operator is part of that Python asked for."""
+    inputs, outputs = ([shape for _, shape, _ in tensors] for tensors in (asked.inputs, asked.outputs))
+    of_kind = kind(asked.type, inputs, outputs, reads_variable=asked.reads)
+    return Node(phase, asked.layer or None, of_kind, source=asked.type)
+
+
+def of_events(
+    trace: Trace, mark: str, asked: Sequence[Asked], missing: dict[str, str], node_of: NodeOf = node_of
+) -> dict[int, Node]:
+    """Return what was asked for on the thread of a mark, by the `id` of the event; `missing` is filled."""
+    threads = {each.thread for each in trace.marks if each.name == mark}
+    mine = [op for op in trace.ops if op.is_eager and op.thread in threads]
+    return {id(op): node for op, node in zip(mine, join(asked, mine, missing, node_of), strict=True)}
+
+
+def join(
+    asked: Sequence[Asked], ran: Sequence[OpEvent], missing: dict[str, str], node_of: NodeOf = node_of
+) -> list[Node]:
+    """Return what each of a thread's operators that ran means; `missing` is filled.
+
+    What Python did not ask for, as values read from variables within other operators, is part of what follows.
+    """
+    places, happened = _places(asked), Counter(event.op for event in ran)
+    phases = _phases(asked)
+    found: list[Node | None] = []
+    taken: Counter[str] = Counter()
+    for event in ran:
+        mine = places.get(event.op, ())
+        place = mine[taken[event.op]] if len(mine) == happened[event.op] else -1
+        taken[event.op] += 1
+        found.append(node_of(asked[place], phases[place]) if place >= 0 else None)
+    unknown = [event for event, node in zip(ran, found, strict=True) if node is None]
+    lost = sum(operation(event.op) is not Operation.BOOKKEEPING for event in unknown)
+    if lost:
+        missing["layers of kernels"] = _DIFFERENT.format(lost, len(ran))
+    return _filled(ran, found)
+
+
+def by_type(event: OpEvent) -> Node:
+    """Return what the type alone tells of an operator."""
+    return Node(Phase.OUTSIDE, None, operation(event.op))
+
+
+def _filled(ran: Sequence[OpEvent], found: Sequence[Node | None]) -> list[Node]:
+    follows, filled = UNKNOWN, list[Node]()
+    for event, node in zip(reversed(ran), reversed(found), strict=True):
+        follows = node or follows
+        filled.append(node or Node(follows.phase, follows.layer, operation(event.op)))
+    return filled[::-1]
+
+
+def _phases(asked: Sequence[Asked]) -> list[Phase]:
+    """Return the phases; what stands between a backward pass and the update that follows it is of the update."""
+    phases, before = [each.phase for each in asked], Phase.OUTSIDE
+    waiting: list[int] = []  # places since the backward pass
+    for place, phase in enumerate(phases):
+        if phase is Phase.OUTSIDE:
+            waiting.append(place)
+            continue
+        if (before, phase) == (Phase.BACKWARD, Phase.UPDATE):
+            for each in waiting:
+                phases[each] = Phase.UPDATE
+        waiting, before = [], phase
+    return phases
+
+
+def _places(asked: Sequence[Asked]) -> dict[str, list[int]]:
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for place, each in enumerate(asked):
+        found[each.type].append(place)
+    return dict(found)
+
+
+def _number(tensor: Any) -> int:
+    return int(getattr(tensor, "_id", -1))
+
+
+def _told(tensor: Any) -> Told:
+    # The quick ways: this is done for every tensor of every operator while it is timed.
+    try:
+        return tensor._id, tensor._shape_tuple(), tensor._datatype_enum()  # noqa: SLF001
+    except AttributeError:
+        return -1, None, 0

@@ -1,0 +1,95 @@
+"""A session of TensorFlow's profiler.
+
+session = Session()      # nothing yet
+session.start()          # raises UnavailableError where another profiler is running
+session.mark("name")     # a MarkEvent, on this thread, now
+trace = session.stop()   # everything, on one clock
+"""
+
+import ctypes
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import tensorflow as tf
+from tensorflow.python.profiler.internal import _pywrap_traceme
+
+from tbdprof.errors import UnavailableError
+from tbdprof.hooks.clock import wall_offset_ns
+from tbdprof.hooks.on_tensorflow.session import xplane
+from tbdprof.hooks.on_tensorflow.session.events import MARK, Trace
+
+_SHARED_MEMORY = Path("/dev/shm")
+_LIBRARY = "libtensorflow_framework.so.2"
+_LEVEL = "_ZN3tsl8profiler8internal13g_trace_levelE"  # tsl::profiler::internal::g_trace_level, a std::atomic<int>
+_VERBOSE = 3  # tsl::profiler::TraceMeLevel::kVerbose
+
+
+class Session:
+    """One session; sessions follow one another in a process, and no two are open at once."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._offset_ns = 0
+        self._leaves_out = False
+
+    def start(self) -> None:
+        """Begin; raises UnavailableError where another session of this process is open."""
+        place = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+        folder = Path(tempfile.mkdtemp(prefix="tbdprof-", dir=place))
+        try:
+            tf.profiler.experimental.start(str(folder))
+        except tf.errors.AlreadyExistsError as error:
+            shutil.rmtree(folder)
+            raise UnavailableError("another profiler of TensorFlow is running in this process") from error
+        except BaseException:
+            shutil.rmtree(folder)
+            raise
+        self._leaves_out = not _tell_of_cheap_operators()
+        self._folder, self._offset_ns = folder, wall_offset_ns()
+
+    def mark(self, name: str) -> int:
+        """Put a mark into the trace, with everything this thread did before; return the time."""
+        _pywrap_traceme.TraceMe(MARK + name).Stop()
+        return time.monotonic_ns()
+
+    def stop(self, *, of_memory_alone: bool = False) -> Trace:
+        """End, and return what was told, all or of memory; raises UnavailableError where the trace cannot be read."""
+        folder, self._folder = self._folder, None
+        if folder is None:
+            return Trace()
+        try:
+            tf.profiler.experimental.stop()
+            return replace(_read(folder, self._offset_ns, of_memory_alone), leaves_out=self._leaves_out)
+        except tf.errors.UnavailableError as error:
+            raise UnavailableError("another profiler ended the session") from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tell_of_cheap_operators() -> bool:
+    """Have the open session trace every operator; return whether that could be had.
+
+    The executor lowers its estimate of an operator's cost with each run and traces what it thinks cheap at a higher
+    level than sessions have, which take no other (TensorFlow 2.21 ignores `ProfilerOptions`): after some ninety runs
+    most operators of a small net would be gone. The level is one number in TensorFlow's library; the session's end sets
+    it back.
+    """
+    try:
+        library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib()) / _LIBRARY))
+        ctypes.c_int.in_dll(library, _LEVEL).value = _VERBOSE
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _read(folder: Path, offset_ns: int, of_memory_alone: bool) -> Trace:
+    files = list(folder.glob("plugins/profile/*/*.xplane.pb"))
+    with suppress(FileNotFoundError):
+        told = b"".join(file.read_bytes() for file in files)
+        if told:
+            return xplane.read(told, offset_ns, of_memory_alone=of_memory_alone)
+    raise UnavailableError("TensorFlow's profiler left no trace: it writes none over 2 GB")

@@ -1,0 +1,197 @@
+"""Reads the file that TensorFlow's profiler leaves (an XSpace) into the events of a `Trace`.
+
+Seen in TensorFlow 2.21 on a CPU: everything is on the plane "/host:CPU", a line per thread. An operator's event is
+named "node:Type" and displayed as "Type"; in eager mode it is "EagerLocalExecute: Type". The executor tells the number
+of the run its operators belong to around them ("ExecutorState::Process"), a function's run once
+("FunctionRun").
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+from tbdprof.facts.records import AllocationKind
+from tbdprof.hooks.on_tensorflow.session import gpu_planes as gpus
+from tbdprof.hooks.on_tensorflow.session.events import (
+    MARK,
+    FunctionEvent,
+    HloEvent,
+    MarkEvent,
+    MemoryEvent,
+    OpEvent,
+    Trace,
+)
+from tbdprof.hooks.on_tensorflow.session.stats import Told
+
+_HOST, _METADATA, _ENVIRONMENT = "/host:CPU", "/host:metadata", "Task Environment"
+_EAGER = "EagerLocalExecute: "
+_FUNCTION = "__inference_"  # what TensorFlow names every traced function with
+_MEMORY = {"MemoryAllocation": AllocationKind.ALLOCATED, "MemoryDeallocation": AllocationKind.FREED}
+_UNSIGNED = 1 << 64
+
+Stats = Mapping[str, Any]
+_Taker = Callable[["_Line", str, str, int, int, Stats], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A name whose events are taken, and what takes them."""
+
+    taker: _Taker
+    name: str
+    display: str
+
+
+def read(serialized: bytes, offset_ns: int, *, of_memory_alone: bool = False) -> Trace:
+    """Return a serialized XSpace's events; `offset_ns` is the wall clock minus the monotonic one."""
+    space = xplane_pb2.XSpace.FromString(serialized)
+    trace = Trace(dropped=len(space.errors) + gpus.dropped(space.warnings), errors=list(space.errors))
+    planes = {plane.name: plane for plane in space.planes}
+    begin_ns = _begin_ns(planes.get(_ENVIRONMENT)) - offset_ns
+    if _METADATA in planes:
+        trace.hlo_protos = dict(_hlo_protos(planes[_METADATA]))
+    if _HOST in planes:
+        host = planes[_HOST]
+        wanted = {
+            key: _Wanted(taker, item.name, item.display_name)
+            for key, item in host.event_metadata.items()
+            if (taker := _taker(item)) is not None and (taker is _Line.memory or not of_memory_alone)
+        }
+        told = Told(host)
+        for line in host.lines:
+            _Line(told, line, begin_ns, trace).read(wanted)
+    trace.activities = gpus.activities(planes, begin_ns)
+    trace.calls = gpus.calls(planes, begin_ns) if trace.activities else {}
+    for events in (trace.ops, trace.functions, trace.hlo_ops):
+        events.sort(key=lambda event: (event.start_ns, -event.end_ns))
+    trace.memory.sort(key=lambda event: event.time_ns)
+    trace.marks.sort(key=lambda event: event.time_ns)
+    return trace
+
+
+class _Line:
+    """One thread's events."""
+
+    def __init__(self, told: Told, line: Any, begin_ns: int, trace: Trace) -> None:
+        self._told, self._line, self._trace = told, line, trace
+        self._begin_ns = begin_ns + line.timestamp_ns
+        self._runs: list[tuple[int, int, int]] = []  # of the executor: start, end, step
+        self._calls: list[tuple[int, int, str]] = []  # of functions in eager mode: start, end, name
+        self._thread = line.id
+
+    def read(self, wanted: Mapping[int, _Wanted]) -> None:
+        """Add them to the trace; what tells of others first."""
+        around = (_Line.run, _Line.call)
+        events = [(each, event) for event in self._line.events if (each := wanted.get(event.metadata_id)) is not None]
+        for first in (True, False):
+            for each, event in events:
+                if (each.taker in around) == first:
+                    self._take(each, event)
+            self._runs.sort()
+            self._calls.sort()
+
+    def _take(self, wanted: _Wanted, event: Any) -> None:
+        start_ns = self._begin_ns + event.offset_ps // 1000
+        end_ns = self._begin_ns + (event.offset_ps + event.duration_ps) // 1000
+        stats = self._told.read(event.stats) if wanted.taker in _READING else {}
+        wanted.taker(self, wanted.name, wanted.display, start_ns, end_ns, stats)
+
+    def run(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        self._runs.append((start_ns, end_ns, int(stats.get("id", 0))))
+
+    def call(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        self._calls.append((start_ns, end_ns, name.removeprefix(_EAGER)))
+
+    def function(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        # What runs it may return before it has run; the call around it waits.
+        start_ns, end_ns, called = _around(self._calls, start_ns) or (start_ns, end_ns, "")
+        self._trace.functions.append(FunctionEvent(called, self._thread, start_ns, end_ns, int(stats.get("id", 0))))
+
+    def op(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        node = name.removesuffix(f":{display}")
+        step = (_around(self._runs, start_ns) or (0, 0, 0))[2]
+        self._trace.ops.append(OpEvent(self._thread, node, display, start_ns, end_ns, step))
+        if display.startswith(_FUNCTION):
+            event = FunctionEvent(display, self._thread, start_ns, end_ns, step=0, is_compiled=True)
+            self._trace.functions.append(event)
+
+    def eager_op(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        kind = name.removeprefix(_EAGER)
+        self._trace.ops.append(OpEvent(self._thread, kind, kind, start_ns, end_ns, is_eager=True))
+
+    def memory(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        self._trace.memory.append(
+            MemoryEvent(
+                time_ns=start_ns,
+                thread=self._thread,
+                kind=_MEMORY[name],
+                allocator=str(stats.get("allocator_name", "")),
+                address=int(stats["addr"]) % _UNSIGNED,
+                requested_bytes=int(stats["requested_bytes"]),
+                allocated_bytes=int(stats["allocation_bytes"]),
+                total_bytes=int(stats["bytes_allocated"]),
+                peak_bytes=int(stats["peak_bytes_in_use"]),
+                node=str(stats.get("tf_op", "")),
+                region=str(stats.get("region_type", "")),
+                dtype=int(stats.get("data_type", 0)),
+                shape=str(stats.get("shape", "")),
+                step=int(stats.get("id", 0)),
+            )
+        )
+
+    def mark(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        self._trace.marks.append(MarkEvent(name.removeprefix(MARK), self._thread, start_ns))
+
+    def hlo(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
+        if "hlo_op" in stats and gpus.CORRELATION not in stats:  # which is a call: its kernel tells the instruction
+            module = str(stats.get("hlo_module", ""))
+            self._trace.hlo_ops.append(HloEvent(self._thread, name, module, start_ns, end_ns))
+
+
+_READING = (_Line.run, _Line.function, _Line.memory, _Line.hlo)  # the others ask for nothing beyond name and time
+
+
+def _taker(item: Any) -> _Taker | None:
+    """Return what takes the events of a name, None for those that tell nothing wanted."""
+    name, display = item.name, item.display_name
+    fixed: dict[str, _Taker] = {
+        **dict.fromkeys(_MEMORY, _Line.memory),
+        "FunctionRun": _Line.function,
+        "ExecutorState::Process": _Line.run,
+    }
+    if name in fixed:
+        return fixed[name]
+    if name.startswith(MARK):
+        return _Line.mark
+    if name.startswith(_EAGER):
+        return _Line.call if name.startswith(_EAGER + _FUNCTION) else _Line.eager_op
+    if display and name.endswith(f":{display}"):
+        return _Line.op
+    is_xlas = ":" not in name and not name.startswith(("Eager", "TFE_", "KernelAndDevice"))
+    return _Line.hlo if is_xlas else None
+
+
+def _around(intervals: list[tuple[int, int, Any]], time_ns: int) -> tuple[int, int, Any] | None:
+    """Return the latest interval (in order of start) that holds a time, None where none does."""
+    place = bisect_right(intervals, time_ns, key=lambda interval: interval[0]) - 1
+    while place >= 0:
+        if intervals[place][0] <= time_ns <= intervals[place][1]:
+            return intervals[place]
+        place -= 1
+    return None
+
+
+def _begin_ns(plane: Any) -> int:
+    """Return the wall clock at the beginning of the session, which all times of lines count from."""
+    return int(Told(plane).read(plane.stats).get("profile_start_time", 0)) if plane is not None else 0
+
+
+def _hlo_protos(plane: Any) -> Iterator[tuple[str, bytes]]:
+    reader = Told(plane)
+    for item in plane.event_metadata.values():
+        stats = reader.read(item.stats)
+        if "Hlo Proto" in stats:
+            yield item.name.rpartition("(")[0], bytes(stats["Hlo Proto"])

@@ -1,0 +1,273 @@
+"""Which memory TensorFlow's models and optimizers own: addresses of variables and tensors, read where they are asked.
+
+Assigning to a variable may give it another buffer, so that an address holds until the next assignment and no longer.
+"""
+
+import ctypes
+import gc
+import json
+import weakref
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow.python.framework.ops import EagerTensor
+from tensorflow.python.ops.gen_array_ops import deep_copy
+from tensorflow.python.ops.gen_resource_variable_ops import (
+    disable_copy_on_read,
+    read_variable_op,
+    resource_scatter_add,
+)
+
+from tbdprof.facts.records import Role
+from tbdprof.hooks.on_tensorflow.watch.variables import Named, dotted, path_of, plain, variables_of
+from tbdprof.hooks.threads import are_others
+
+NO_MARK = -1
+_TABLE = 2  # dimensions of what is looked up by rows
+_MOVED = 3  # times in a row that another thread gives a variable another buffer just as it is read: never seen
+_copying: set[int] = set()  # the handles of variables found to copy, once they do they go on
+_UNREADABLE = (tf.string, tf.resource, tf.variant)
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What a block of memory is for, as its owner says."""
+
+    role: Role
+    name: str
+    device: str
+    address: int
+    bytes: int
+    shape: str
+    mark: int = NO_MARK  # the number of what marks the place where it was held, if other threads might change it
+
+
+def _no_mark() -> int:
+    return NO_MARK
+
+
+class Watched:
+    """The models, optimizers and inputs whose memory is named, held weakly."""
+
+    def __init__(self) -> None:
+        self._models: list[weakref.ref[Any]] = []
+        self._optimizers: list[weakref.ref[Any]] = []
+        self._inputs: list[weakref.ref[Any]] = []
+
+    def add_model(self, model: object) -> None:
+        """Watch a model."""
+        if not any(model is known for known in self.models()):
+            self._models.append(weakref.ref(model))
+
+    def add_optimizer(self, optimizer: object) -> None:
+        """Watch an optimizer."""
+        if not any(optimizer is known for known in self.optimizers()):
+            self._optimizers.append(weakref.ref(optimizer))
+
+    def add_inputs(self, inputs: Sequence[object]) -> None:
+        """Watch the tensors in these, which hold mini-batches from step to step."""
+        flat = tf.nest.flatten(list(inputs))
+        self._inputs += [weakref.ref(each) for each in flat if isinstance(each, EagerTensor | tf.Variable)]
+
+    def models(self) -> list[Any]:
+        """Return the models that are still there."""
+        return [model for ref in self._models if (model := ref()) is not None]
+
+    def optimizers(self) -> list[Any]:
+        """Return the optimizers that are still there."""
+        return [optimizer for ref in self._optimizers if (optimizer := ref()) is not None]
+
+    def inputs(self) -> list[Any]:
+        """Return the kept inputs that are still there."""
+        return [tensor for ref in self._inputs if (tensor := ref()) is not None]
+
+    def variables(self) -> list[Named]:
+        """Return the models' variables, and those that only an optimizer knows."""
+        named = variables_of(self.models())
+        known = {id(each.variable) for each in named}
+        for optimizer in self.optimizers():
+            for each in trained_by(optimizer):
+                if id(plain(each)) not in known:
+                    known.add(id(plain(each)))
+                    named.append(Named(dotted(each), path_of(each), plain(each)))
+        return named
+
+
+def trained_by(optimizer: Any) -> list[Any]:
+    """Return the variables an optimizer updates, none before it knows them."""
+    return list(getattr(optimizer, "_trainable_variables", ()))
+
+
+def slots(optimizer: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield an optimizer's state: the slot, the trained variable (None: of the optimizer as a whole), and the state."""
+    trained, told = trained_by(optimizer), set[int]()
+    for attribute, value in vars(optimizer).items():
+        if attribute in ("_variables", "_trainable_variables") or not isinstance(value, list):
+            continue
+        if trained and len(value) == len(trained) and all(isinstance(each, keras.Variable | None) for each in value):
+            for variable, state in zip(trained, value, strict=True):
+                if state is not None:
+                    told.add(id(state))
+                    yield _slot(variable, state) or attribute.strip("_"), variable, state
+    for state in getattr(optimizer, "variables", ()):
+        if id(state) not in told:
+            yield str(state.name), None, state
+
+
+def _slot(variable: Any, state: Any) -> str:
+    """Return what Keras added to a variable's path to name its state, "" where that is named otherwise."""
+    before = f"{path_of(variable).replace('/', '_')}_"
+    return state.name.removeprefix(before) if state.name.startswith(before) else ""
+
+
+def everything(watched: Watched, mark: Callable[[], int] = _no_mark) -> list[Owned]:
+    """Return what weights, buffers, optimizer state and kept inputs hold now; each is held as `mark` is called."""
+    named = watched.variables()
+    rows = [of_variable(role_of(each), each.name, each.variable, mark) for each in named]
+    names = {id(each.variable): each.name for each in named}
+    for number, optimizer in enumerate(watched.optimizers()):
+        whole = optimizer.name if number == 0 else f"{optimizer.name}{number}"
+        for slot, variable, state in slots(optimizer):
+            name = f"{whole}/{slot}" if variable is None else f"{names[id(plain(variable))]}/{slot}"
+            rows.append(of_variable(Role.OPTIMIZER_STATE, name, plain(state), mark))
+    for number, each in enumerate(watched.inputs()):
+        read = of_variable if isinstance(each, tf.Variable) else of_tensor
+        rows.append(read(Role.INPUT, f"input{number}", each, mark))
+    return [row for row in rows if row is not None]
+
+
+def of_variable(role: Role, name: str, variable: Any, mark: Callable[[], int] = _no_mark) -> Owned | None:
+    """Return what a variable holds now, None where that cannot be told; it is held as `mark` is called."""
+    if variable.dtype in _UNREADABLE or not isinstance(variable.handle, EagerTensor):
+        return None
+    try:
+        # Held as briefly as can be: meanwhile an update in place would copy.
+        if not copies(variable):
+            return of_tensor(role, name, read_variable_op(variable.handle, variable.dtype), mark)
+        disable_copy_on_read(variable.handle)
+        row = of_tensor(role, name, read_variable_op(variable.handle, variable.dtype), mark)
+        _update_nothing(variable)  # which has it copy again
+    except tf.errors.FailedPreconditionError:  # it has no value yet
+        return None
+    return row
+
+
+def copies(variable: Any) -> bool:
+    """Tell whether a variable copies its value for everyone who reads it, as it does once rows of it were updated.
+
+    Only a matrix is asked, for asking makes such copies, and it is remembered.
+    """
+    if variable.shape.rank != _TABLE or not variable.shape.num_elements():
+        return False
+    if variable.handle._id not in _copying:  # noqa: SLF001 - a number that no other tensor ever has
+        read = [read_variable_op(variable.handle, variable.dtype)]
+        # All are held: two reads at one address are no copies. An update by another thread may have come between two.
+        for _ in range(_MOVED if are_others() else 1):
+            read.append(read_variable_op(variable.handle, variable.dtype))
+            if address_of(read[-2]) == address_of(read[-1]):
+                return False
+        _copying.add(variable.handle._id)  # noqa: SLF001
+    return True
+
+
+def _update_nothing(variable: Any) -> None:
+    empty = tf.zeros((0, *variable.shape.as_list()[1:]), variable.dtype)
+    resource_scatter_add(variable.handle, tf.zeros((0,), tf.int32), empty)
+
+
+def of_tensor(role: Role, name: str, tensor: Any, mark: Callable[[], int] = _no_mark) -> Owned | None:
+    """Return what an eager tensor holds, None where that cannot be told; `mark` gives its number."""
+    address = address_of(tensor)
+    if not address:
+        return None
+    shape = tensor.shape.as_list()
+    size = tensor.dtype.size * int(tensor.shape.num_elements())
+    return Owned(role, name, device_text(tensor.device), address, size, json.dumps(shape), mark())
+
+
+def address_of(tensor: Any) -> int:
+    """Return where an eager tensor's data lie, 0 where that cannot be told."""
+    if tensor.dtype in _UNREADABLE or not tensor.shape.num_elements():
+        return 0
+    capsule = tf.experimental.dlpack.to_dlpack(tensor)
+    # The first field of a DLManagedTensor is the data's address.
+    return int(ctypes.c_uint64.from_address(_pointer(capsule, b"dltensor")).value)
+
+
+def renew(watched: Watched, known: Container[int]) -> None:
+    """Give every variable and state a new buffer with the same bits, unless it lies at a known address."""
+    states = (plain(state) for optimizer in watched.optimizers() for _, _, state in slots(optimizer))
+    for variable in (*(each.variable for each in watched.variables()), *states):
+        row = of_variable(Role.UNKNOWN, "", variable)
+        if row is None or row.address in known:
+            continue
+        # Where there is no room for another one, it stays.
+        with suppress(tf.errors.ResourceExhaustedError):
+            variable.assign(deep_copy(read_variable_op(variable.handle, variable.dtype)))
+
+
+def visible(device: str | None = None) -> dict[int, Owned]:
+    """Return the eager tensors and variables, of a device or all, that Python can see, by address.
+
+    Variables have a name.
+    """
+    found: dict[int, Owned] = {}
+    for thing in gc.get_objects():
+        kind = type(thing)
+        if kind is EagerTensor:
+            row = of_tensor(Role.UNKNOWN, "", thing)
+        elif issubclass(kind, tf.Variable) and hasattr(thing, "_handle"):
+            row = of_variable(Role.UNKNOWN, thing.name, thing)
+        else:
+            continue
+        if row is not None and device in (None, row.device) and not (row.address in found and found[row.address].name):
+            found[row.address] = row
+    return found
+
+
+def found_models(optimizers: Sequence[Any]) -> list[Any]:
+    """Return the largest Keras models and modules that have anything the optimizers update."""
+    trained = {id(plain(each)) for optimizer in optimizers for each in trained_by(optimizer)}
+    having = [each for each in _of_kind((keras.Layer, tf.Module)) if trained & _ids(each)]
+    parts = {id(part) for each in having for part in _parts(each)}
+    return [each for each in having if id(each) not in parts]
+
+
+def found_optimizers(models: Sequence[Any]) -> list[Any]:
+    """Return the Keras optimizers that update anything of the models, or anything at all where there is no model."""
+    wanted = {each for model in models for each in _ids(model)}
+    every = [each for each in _of_kind((keras.optimizers.Optimizer,)) if trained_by(each)]
+    return [each for each in every if not models or wanted & {id(plain(variable)) for variable in trained_by(each)}]
+
+
+def device_text(device: str) -> str:
+    """Return "cpu" or "cuda:N" for TensorFlow's name of a device."""
+    kind, _, number = device.rpartition("device:")[2].partition(":")
+    return f"cuda:{number}" if kind == "GPU" else "cpu"
+
+
+def role_of(named: Named) -> Role:
+    """Return what a model's variable is."""
+    return Role.BUFFER if named.is_buffer else Role.WEIGHT
+
+
+def _of_kind(kinds: tuple[type, ...]) -> list[Any]:
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
+
+
+def _ids(model: Any) -> set[int]:
+    variables: Iterable[Any] = (*model.trainable_variables, *model.non_trainable_variables)
+    return {id(plain(each)) for each in variables}
+
+
+def _parts(model: Any) -> list[Any]:
+    """Return what a model is made of; a sequence of layers has a graph of them besides, no part by Keras's account."""
+    if not isinstance(model, keras.Layer):
+        return list(model.submodules)
+    return [*model._flatten_layers(include_self=False), getattr(model, "_functional", None)]  # noqa: SLF001

@@ -1,0 +1,268 @@
+"""What is being done while TensorFlow runs or traces Python code: the phase, the layer, and whose gradient is taken.
+
+While a function is traced, the operators made between the beginning and the end of a thing are that thing's: only
+places in the graph are kept. Nothing in the graph is changed by it.
+"""
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import backprop
+
+from tbdprof.facts.records import Phase
+from tbdprof.hooks.on_tensorflow.watch.layers import Layers, variable_name
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The operators of a graph from one place up to another, and what they have in common."""
+
+    first: int
+    last: int
+    told: Any
+
+
+@dataclass(slots=True)
+class Notes:
+    """What is known of a graph from its making."""
+
+    phases: list[Interval] = field(default_factory=list)  # of Phase
+    layers: list[Interval] = field(default_factory=list)  # of paths
+    gradients: list[Interval] = field(default_factory=list)  # of the name of the operator whose gradient it is
+    results: list[tuple[Any, str]] = field(default_factory=list)  # the gradients of variables, and these' names
+
+
+@dataclass(slots=True)
+class Here:
+    """Where a thread is; in the backward pass the layer is that of what a gradient is of."""
+
+    phase: Phase = Phase.OUTSIDE
+    layer: str | None = None
+
+
+class Tracing:
+    """Takes notes from `begin` until `end`, which puts everything back."""
+
+    def __init__(self, layers: Layers) -> None:
+        self._layers = layers
+        self._notes: weakref.WeakKeyDictionary[Any, Notes] = weakref.WeakKeyDictionary()
+        self._local = threading.local()
+        self._undo: list[Callable[[], None]] = []
+        self._modules: set[type] = set()
+        # Asked for the layer of a gradient in eager mode; None where no window is open.
+        self.on_gradient: Callable[[str, Sequence[Any], Sequence[Any]], str | None] | None = None
+
+    def notes(self, graph: object) -> Notes | None:
+        """Return what was noted of a graph."""
+        found: Notes | None = self._notes.get(graph)
+        return found
+
+    @property
+    def here(self) -> Here:
+        """Return where this thread is."""
+        found: Here | None = getattr(self._local, "here", None)
+        if found is None:
+            found = self._local.here = Here()
+        return found
+
+    def begin(self) -> None:
+        """Wrap what tells; does nothing the second time.
+
+        What others put in the same places later they take out before `end`.
+        """
+        if self._undo:
+            return
+        self._wrap(tf.GradientTape, "gradient", self._gradient)
+        self._wrap(tf.GradientTape, "__enter__", self._enter)
+        keras = _keras()
+        if keras is not None:
+            self._wrap(keras.optimizers.Optimizer, "apply", self._apply)
+            self._wrap(keras.layers.Layer, "__call__", self._call)
+        self._register()
+        self.follow_modules()
+
+    def end(self) -> None:
+        """Put everything back."""
+        while self._undo:
+            self._undo.pop()()
+        self._modules.clear()
+
+    def follow_modules(self) -> None:
+        """Wrap the calls of modules that are not Keras' and came to be known since `begin`."""
+        for kind in self._layers.types() - self._modules if self._undo else ():
+            self._modules.add(kind)
+            if "__call__" in vars(kind):
+                self._wrap(kind, "__call__", self._call)
+
+    def _wrap(self, owner: type, name: str, around: Callable[..., Any]) -> None:
+        was_own, original = name in vars(owner), getattr(owner, name)
+
+        @wraps(original)
+        def wrapped(thing: Any, *args: Any, **named: Any) -> Any:
+            if self._passes():
+                return original(thing, *args, **named)
+            return around(lambda: original(thing, *args, **named), thing, *args, **named)
+
+        def put_back() -> None:
+            if was_own:
+                setattr(owner, name, original)
+            else:
+                delattr(owner, name)
+
+        setattr(owner, name, wrapped)
+        self._undo.append(put_back)
+
+    def _register(self) -> None:
+        original = backprop._gradient_function  # noqa: SLF001 - the one way from a tape to what it takes gradients of
+
+        def wrapped(op_name: str, attributes: Any, count: int, inputs: Any, outputs: Any, *rest: Any) -> Any:
+            if self._passes():
+                return original(op_name, attributes, count, inputs, outputs, *rest)
+            with self._gradient_of(op_name, inputs, outputs, str(rest[-1] or "")):
+                return original(op_name, attributes, count, inputs, outputs, *rest)
+
+        pywrap_tfe.TFE_Py_RegisterGradientFunction(wrapped)
+        self._undo.append(lambda: pywrap_tfe.TFE_Py_RegisterGradientFunction(original))
+
+    def _passes(self) -> bool:
+        """Tell whether there is nothing to note: no window asks, and no function is being traced."""
+        return self.on_gradient is None and tf.executing_eagerly()
+
+    def _gradient(self, original: Callable[[], Any], tape: Any, target: Any, sources: Any, *_: Any, **__: Any) -> Any:
+        before = self.here.phase
+        with self._during(Phase.BACKWARD):
+            result = original()
+        if not tf.executing_eagerly():
+            self._note_results(sources, result)
+        elif pywrap_tfe.TFE_Py_TapeSetIsEmpty():
+            self.here.phase = Phase.OUTSIDE
+        else:
+            self.here.phase = before
+        return result
+
+    def _enter(self, original: Callable[[], Any], tape: Any) -> Any:
+        if tf.executing_eagerly() and self.here.phase is Phase.OUTSIDE:
+            self.here.phase = Phase.FORWARD
+        return original()
+
+    def _apply(self, original: Callable[[], Any], optimizer: Any, *_: Any, **__: Any) -> Any:
+        with self._during(Phase.UPDATE):
+            return original()
+
+    def _call(self, original: Callable[[], Any], layer: Any, *_: Any, **__: Any) -> Any:
+        path = self._path(layer)
+        if path is None:
+            return original()
+        here = self.here
+        around, before = here.layer, here.phase
+        here.layer = path
+        if tf.executing_eagerly() and before is Phase.OUTSIDE:
+            here.phase = Phase.FORWARD
+        try:
+            with self._noted("layers", path), self._again():
+                return original()
+        finally:
+            here.layer = around
+            if pywrap_tfe.TFE_Py_TapeSetIsEmpty():
+                here.phase = before
+
+    @contextmanager
+    def _again(self) -> Iterator[None]:
+        """Tell what a layer does that is called while gradients are taken: its forward pass once more."""
+        if self.here.phase is not Phase.BACKWARD:
+            yield
+            return
+        with self._during(Phase.RECOMPUTE):
+            yield
+
+    def _path(self, layer: Any) -> str | None:
+        path = self._layers.path(layer)
+        if path is None and self._layers.roots():
+            self._layers.refresh()
+            path = self._layers.path(layer)
+        return path
+
+    @contextmanager
+    def _during(self, phase: Phase) -> Iterator[None]:
+        here = self.here
+        around, here.phase = here.phase, phase
+        try:
+            with self._noted("phases", phase):
+                yield
+        finally:
+            here.phase = around
+
+    @contextmanager
+    def _gradient_of(self, op_name: str, inputs: Any, outputs: Any, scope: str) -> Iterator[None]:
+        if not tf.executing_eagerly():
+            with self._noted("gradients", _forward(op_name, inputs, outputs)):
+                yield
+            return
+        here = self.here
+        before = here.layer
+        if self.on_gradient is not None:
+            found = self.on_gradient(op_name, inputs or (), outputs or ())
+            here.layer = self._layers.of_scope(scope) if found is None else found
+        try:
+            yield
+        finally:
+            here.layer = before
+
+    @contextmanager
+    def _noted(self, kind: str, told: Any) -> Iterator[None]:
+        """Note the operators that are made meanwhile in the graph that is being made; in eager mode there is none."""
+        if told is None or tf.executing_eagerly():
+            yield
+            return
+        graph = tf.compat.v1.get_default_graph()
+        first = _size(graph)
+        try:
+            yield
+        finally:
+            last = _size(graph)
+            if last > first:
+                getattr(self._of(graph), kind).append(Interval(first, last, told))
+
+    def _note_results(self, sources: Any, result: Any) -> None:
+        notes = self._of(tf.compat.v1.get_default_graph())
+        pairs = zip(tf.nest.flatten(sources), _flat(result, len(tf.nest.flatten(sources))), strict=False)
+        told = [(value, variable_name(source)) for source, value in pairs if isinstance(value, tf.Tensor)]
+        notes.results += [(value, name) for value, name in told if name is not None]
+
+    def _of(self, graph: Any) -> Notes:
+        found: Notes = self._notes.setdefault(graph, Notes())
+        return found
+
+
+def _flat(result: Any, count: int) -> list[Any]:
+    """Return the gradients in the order of their sources; those of lookups are not taken apart."""
+    if count == 1 and not isinstance(result, list | tuple | dict):
+        return [result]
+    return list(tf.nest.flatten(result, expand_composites=False))
+
+
+def _forward(op_name: str, inputs: Any, outputs: Any) -> str | None:
+    """Return the name of the operator whose gradient is asked for: of its results or operands some are told."""
+    for tensor in outputs or ():
+        if tensor is not None and hasattr(tensor, "op"):
+            return str(tensor.op.name)
+    told = [tensor for tensor in inputs or () if tensor is not None and hasattr(tensor, "op")]
+    takers = [{taker.name for taker in tensor.consumers() if taker.type == op_name} for tensor in told]
+    common = set.intersection(*takers) if takers else set()
+    return next(iter(common)) if len(common) == 1 else None
+
+
+def _size(graph: Any) -> int:
+    return len(graph.get_operations())
+
+
+def _keras() -> Any:
+    return sys.modules.get("keras")

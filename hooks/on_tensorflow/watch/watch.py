@@ -1,0 +1,268 @@
+"""What TensorFlow's Python side tells: tapes, gradients, optimizers' updates, and the functions that make them."""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+from tensorflow.python.framework.ops import EagerTensor
+
+from tbdprof.facts.records import Phase, Role
+from tbdprof.hooks.naming import prefixes
+from tbdprof.hooks.on_tensorflow.session.session import Session
+from tbdprof.hooks.on_tensorflow.watch import owners
+from tbdprof.hooks.on_tensorflow.watch.owners import Owned, Watched
+from tbdprof.hooks.on_tensorflow.watch.phases import BEGIN, END
+from tbdprof.hooks.on_tensorflow.watch.variables import plain
+from tbdprof.hooks.patches import Patches, Replaced
+from tbdprof.hooks.threads import are_others
+
+# Why functions are replaced.
+_WINDOW, _UPDATES = "window", "updates"
+READING, HELD, READ, STEP = "reading", "held ", "read ", "step"
+
+
+class _Thread(threading.local):
+    """The `tf.function` a thread called from outside any, and how deep it is in layers."""
+
+    function: Any = None
+    calls = 0
+
+
+class Watch:
+    """Finds what is trained, tells in a window of phases, and reads owners into its order."""
+
+    def __init__(self, name_layers: Callable[[str, object], None]) -> None:
+        """Take what names the layers of a model, whose parameters' names begin with a prefix."""
+        self.watched = Watched()
+        self._name_layers = name_layers
+        self.reads: list[list[Owned]] = []  # by the number in the mark of each reading
+        self._numbering, self._held = threading.Lock(), count()
+        self._session: Session | None = None  # None: no window is open
+        self._reads_gradients = False
+        self._finds_models = self._finds_optimizers = False
+        self._callbacks: list[Callable[[object], None]] = []
+        self._updating: weakref.WeakKeyDictionary[Any, list[weakref.ref[Any]]] = weakref.WeakKeyDictionary()
+        self._here = _Thread()
+        self._pid = os.getpid()
+        self._patches = Patches(
+            {
+                "tapes": [
+                    (tf.GradientTape, "__enter__", self._around_enter),
+                    (tf.GradientTape, "__exit__", self._around_exit),
+                    (tf.GradientTape, "gradient", self._around_gradient),
+                ],
+                "layers": [(keras.Layer, "__call__", self._around_layer)],
+                "updates": [(keras.optimizers.Optimizer, "apply", self._around_apply)],
+                "functions": [(Function, "__call__", self._around_function)],
+            }
+        )
+
+    def find(self, *, models: bool, optimizers: bool) -> None:
+        """Have models, optimizers or both looked for when they are asked for."""
+        self._finds_models, self._finds_optimizers = models, optimizers
+
+    def look(self) -> None:
+        """Look for the models and optimizers that were not told, among all that Python has."""
+        if self._finds_optimizers:
+            for optimizer in owners.found_optimizers([] if self._finds_models else self.watched.models()):
+                self.watched.add_optimizer(optimizer)
+        if self._finds_models:
+            for model in owners.found_models(self.watched.optimizers()):
+                self.watched.add_model(model)
+            self.name_layers()
+
+    def name_layers(self) -> None:
+        """Have the layers of the watched models named."""
+        for prefix, model in prefixes(self.watched.models()):
+            self._name_layers(prefix, model)
+
+    def on_update(self, callback: Callable[[object], None]) -> None:
+        """Call back with the optimizer after each update: in eager mode at once, else after the function with it."""
+        self._callbacks.append(callback)
+        for group in ("updates", "functions"):
+            self._patches.need(group, _UPDATES)
+
+    def open_window(self, session: Session, *, reads_owners: bool) -> None:
+        """Begin to mark phases in a session, and to read gradients if it `reads_owners`."""
+        self._session, self._reads_gradients, self.reads = session, reads_owners, []
+        self._here = _Thread()
+        for group in ("tapes", "layers", "updates"):
+            self._patches.need(group, _WINDOW)
+
+    def close_window(self) -> None:
+        """Put TensorFlow's functions back and mark no more."""
+        self._patches.release(_WINDOW)
+        self._session = None
+
+    def close(self) -> None:
+        """Put everything back."""
+        self._callbacks.clear()
+        for reason in (_WINDOW, _UPDATES):
+            self._patches.release(reason)
+
+    def read(self, rows: Sequence[Owned | None]) -> None:
+        """Keep what owns which address at this place of the order."""
+        session = self._telling()
+        if session is not None:
+            with self._numbering:
+                session.mark(f"{READ}{len(self.reads)}")
+                self.reads.append([row for row in rows if row is not None])
+
+    def read_all(self) -> None:
+        """Read what all owners hold; where other threads may change it meanwhile, mark where each was held."""
+        session = self._telling()
+        if session is None:
+            return
+        if not are_others():
+            self.read(owners.everything(self.watched))
+            return
+        session.mark(READING)
+        self.read(owners.everything(self.watched, partial(self._mark_held, session)))
+
+    def _mark_held(self, session: Session) -> int:
+        number = next(self._held)
+        session.mark(f"{HELD}{number}")
+        return number
+
+    def mark_step(self) -> None:
+        """Mark the end of a step."""
+        session = self._telling()
+        if session is not None:
+            session.mark(STEP)
+
+    def _telling(self) -> Session | None:
+        return self._session if os.getpid() == self._pid else None
+
+    @contextmanager
+    def _phase(self, phase: Phase) -> Iterator[None]:
+        session = self._telling() if tf.executing_eagerly() else None
+        if session is not None:
+            session.mark(BEGIN + phase.name)
+        try:
+            yield
+        finally:
+            if session is not None and session is self._session:
+                session.mark(END + phase.name)
+
+    def _around_enter(self, original: Replaced) -> Replaced:
+        def enter(tape: Any) -> Any:
+            session = self._telling()
+            if session is not None and tf.executing_eagerly():
+                session.mark(BEGIN + Phase.FORWARD.name)
+            return original(tape)
+
+        return enter
+
+    def _around_exit(self, original: Replaced) -> Replaced:
+        def leave(tape: Any, *error: Any) -> Any:
+            session = self._telling()
+            if session is not None and tf.executing_eagerly():
+                session.mark(END + Phase.FORWARD.name)
+            return original(tape, *error)
+
+        return leave
+
+    def _around_layer(self, original: Replaced) -> Replaced:
+        def call(layer: Any, *arguments: Any, **named: Any) -> Any:
+            if self._here.calls or not tf.executing_eagerly():
+                return original(layer, *arguments, **named)
+            self._here.calls += 1
+            try:
+                with self._phase(Phase.FORWARD):
+                    return original(layer, *arguments, **named)
+            finally:
+                self._here.calls -= 1
+
+        return call
+
+    def _around_gradient(self, original: Replaced) -> Replaced:
+        def gradient(tape: Any, target: Any, sources: Any, *arguments: Any, **named: Any) -> Any:
+            with self._phase(Phase.BACKWARD):
+                found = original(tape, target, sources, *arguments, **named)
+            if self._reads_gradients and tf.executing_eagerly():
+                self._read_gradients(sources, found)
+            return found
+
+        return gradient
+
+    def _read_gradients(self, sources: Any, found: Any) -> None:
+        if self._telling() is None:
+            return
+        names = {id(each.variable): each.name for each in self.watched.variables()}
+        pairs = zip(tf.nest.flatten(sources), _flat(found), strict=False)
+        told = ((names.get(id(plain(source))), each) for source, each in pairs)
+        rows = [
+            owners.of_tensor(Role.GRADIENT, name, each)
+            for name, each in told
+            if name is not None and isinstance(each, EagerTensor)
+        ]
+        if rows:
+            self.read(rows)
+
+    def _around_apply(self, original: Replaced) -> Replaced:
+        def apply(optimizer: Any, *arguments: Any, **named: Any) -> Any:
+            if not tf.executing_eagerly():
+                self._updates_in(self._here.function, optimizer)
+                return original(optimizer, *arguments, **named)
+            with self._phase(Phase.UPDATE):
+                result = original(optimizer, *arguments, **named)
+            self._updated([optimizer])
+            return result
+
+        return apply
+
+    def _around_function(self, original: Replaced) -> Replaced:
+        def call(function: Any, *arguments: Any, **named: Any) -> Any:
+            if self._here.function is not None or not tf.executing_eagerly():
+                return original(function, *arguments, **named)
+            self._here.function = function
+            try:
+                result = original(function, *arguments, **named)
+            finally:
+                self._here.function = None
+            self._updated([each for ref in self._updating.get(function, ()) if (each := ref()) is not None])
+            return result
+
+        return call
+
+    def _updates_in(self, function: Any, optimizer: Any) -> None:
+        """Remember that a function updates what an optimizer trains."""
+        if function is not None:
+            known = self._updating.setdefault(function, [])
+            if not any(ref() is optimizer for ref in known):
+                known.append(weakref.ref(optimizer))
+
+    def _updated(self, optimizers: Sequence[Any]) -> None:
+        if os.getpid() == self._pid:
+            for optimizer in optimizers:
+                for callback in list(self._callbacks):
+                    callback(optimizer)
+
+
+def _flat(found: Any) -> list[Any]:
+    """Return gradients in order, None and IndexedSlices as they are."""
+    return list(tf.nest.flatten(found, expand_composites=False))
+
+
+def add_all(watch: Watch, models: Sequence[object], optimizers: Sequence[object]) -> list[str]:
+    """Watch these, and have looked for what is missing; return the classes of what is neither."""
+    strange = [type(each).__name__ for each in models if not isinstance(each, keras.Layer | tf.Module)]
+    strange += [type(each).__name__ for each in optimizers if not isinstance(each, keras.optimizers.Optimizer)]
+    if strange:
+        return strange
+    for model in models:
+        watch.watched.add_model(model)
+    compiled = [each for model in models if (each := getattr(model, "optimizer", None)) is not None]
+    for optimizer in [*optimizers, *(() if optimizers else compiled)]:
+        watch.watched.add_optimizer(optimizer)
+    watch.name_layers()
+    watch.find(models=not watch.watched.models(), optimizers=not watch.watched.optimizers())
+    return []
