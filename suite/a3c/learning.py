@@ -16,7 +16,7 @@ from tbdprof.suite.a3c.catch import FALLS, PLACES, Catch
 from tbdprof.suite.a3c.environments import CATCH
 from tbdprof.suite.a3c.rollouts import as_input, chosen, discounted
 from tbdprof.suite.a3c.training import Workload
-from tbdprof.suite.learning import Build, Check, Learned, Point, Setting, Told
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told
 
 UPDATES = 4000
 EVERY = 400  # updates from one look at held-out episodes to the next

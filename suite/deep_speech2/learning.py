@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from tbdprof import suite
 from tbdprof.errors import UsageError
-from tbdprof.suite import speech
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told
+from tbdprof.suite.data import speech
+from tbdprof.suite.data.speech import RATE, Utterance, Utterances
 from tbdprof.suite.deep_speech2 import SPEC, ctc
-from tbdprof.suite.learning import Build, Check, Learned, Point, Setting, Told
-from tbdprof.suite.speech import RATE, Utterance, Utterances
 from tbdprof.suite.workload import Learner
 
 STEPS = 100

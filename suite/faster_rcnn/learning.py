@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof import suite
-from tbdprof.suite.faster_rcnn import SPEC, image_sides
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told
+from tbdprof.suite.data.inputs import DetectionBatch
+from tbdprof.suite.faster_rcnn import SPEC
 from tbdprof.suite.faster_rcnn.average_precision import mean_average_precision
 from tbdprof.suite.faster_rcnn.detections import Detections
-from tbdprof.suite.inputs import DetectionBatch
-from tbdprof.suite.learning import Build, Check, Learned, Point, Setting, Told
+from tbdprof.suite.faster_rcnn.regions import image_sides
 from tbdprof.suite.workload import Learner
 
 SHAPES = 3  # classes: a red rectangle, a green ellipse, a blue diamond

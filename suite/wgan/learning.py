@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof import suite
-from tbdprof.suite.inputs import Pictures
-from tbdprof.suite.learning import Build, Check, Learned, Point, Setting, Told
-from tbdprof.suite.wgan import CRITIC_STEPS, NOISE, SIDE, SPEC
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told
+from tbdprof.suite.data.inputs import Pictures
+from tbdprof.suite.wgan import SPEC
+from tbdprof.suite.wgan.architecture import NOISE, SIDE
+from tbdprof.suite.wgan.products import CRITIC_STEPS
 from tbdprof.suite.workload import Learner
 
 STEPS = 100

@@ -50,7 +50,7 @@ def run(
 def _run_model(words: Sequence[str], asked: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
     from tbdprof import suite
     from tbdprof.launch import counted_step, suite_run
-    from tbdprof.suite.datasets import SYNTHETIC
+    from tbdprof.suite.data.datasets import SYNTHETIC
 
     _refuse_script(words)
     model, options = _split(words, suite.switches())

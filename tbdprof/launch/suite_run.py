@@ -22,7 +22,7 @@ from tbdprof.loop import instruments
 from tbdprof.loop.own_loop import listed, new_run
 from tbdprof.loop.plan import NO_STEPS, Plan, Progress, plan_for, silent
 from tbdprof.loop.profiler import Profiler
-from tbdprof.suite import datasets, loading
+from tbdprof.suite.data import datasets, loading
 from tbdprof.suite.workload import Concurrent, Config, Spec, Workload
 
 SMALLER = "try a smaller --batch-size"

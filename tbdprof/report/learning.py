@@ -8,7 +8,7 @@ from rich.text import Text
 
 from tbdprof.report.terminal import printed
 from tbdprof.report.terminal_parts.tables import Column, plain
-from tbdprof.suite.learning import Checked, Learned
+from tbdprof.suite.checks.learning import Checked, Learned
 
 SCHEMA = 1
 

@@ -13,7 +13,7 @@ from tbdprof import suite
 from tbdprof.cli.main import run
 from tbdprof.errors import UsageError
 from tbdprof.hooks import FRAMEWORKS
-from tbdprof.suite import datasets
+from tbdprof.suite.data import datasets
 from tbdprof.suite.workload import Config, Spec
 
 
@@ -53,7 +53,7 @@ def test_every_reader_that_is_named_is_there() -> None:
     readers = [each.reader for each in datasets.DATASETS.values() if each.reader]
     modules = [importlib.import_module(f"tbdprof.suite.{name}") for name in readers]
     played = [module for module in modules if hasattr(module, "Pong")]  # which has no batches
-    assert [module.__name__ for module in played] == ["tbdprof.suite.atari"]
+    assert [module.__name__ for module in played] == ["tbdprof.suite.data.atari"]
     assert all(callable(module.look) for module in modules)
     assert all(callable(module.batches) for module in modules if module not in played)
 

@@ -12,8 +12,9 @@ from tbdprof.analysis.kernels.flops import count
 from tbdprof.facts.records import Strings
 from tbdprof.facts.work import parse
 from tbdprof.hooks.on_torch import hook
+from tbdprof.suite.layers import Dense
 from tbdprof.suite.wgan import SPEC, architecture, on_torch, products, sample_bytes
-from tbdprof.suite.wgan.architecture import Convolution, Dense, Normalization
+from tbdprof.suite.wgan.architecture import Convolution, Normalization
 
 WIDTH = 4
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from tbdprof import suite
 from tbdprof.errors import UsageError
-from tbdprof.suite.inputs import END, SentencePairs
-from tbdprof.suite.learning import Build, Check, Learned, Point, Setting, Told
-from tbdprof.suite.translation import MARKS, Numbers, collate
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told
+from tbdprof.suite.data.inputs import END, MARKS, Numbers, SentencePairs, collate
 from tbdprof.suite.workload import Spec, Workload
 
 BATCH = 32  # sentences of a step, whatever the batch size of the model's configuration is
