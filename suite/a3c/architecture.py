@@ -11,7 +11,6 @@ FRAMES = 4  # the last ones, in one observation
 SIDE = 84  # of a frame in pixels
 ACTIONS = 6  # of Pong
 
-
 Layer = Convolution | Dense
 
 MAPS, MAP_SIDE = 32, 9  # what the convolutions put out
