@@ -1,7 +1,8 @@
 """The suite of models: what there is, what a run of it may ask for, and how to build it.
 
 A model is one folder here: its `__init__` holds the facts (`SPEC`), each `on_<framework>.py` in it one function,
-`build(spec, config) -> Workload`. Nothing else names a model.
+`build(spec, config) -> Workload`. Nothing else names a model. What models share is in `SHARED`, and in the modules
+beside this one.
 """
 
 import importlib
@@ -15,11 +16,14 @@ from tbdprof.errors import UsageError
 from tbdprof.suite.workload import SWITCH, Config, Option, Spec, Workload
 
 PRECISIONS: tuple[str, ...] = ("fp32", "tf32", "fp64", "bf16")
+SHARED = frozenset({"checks", "classifier", "data"})  # folders that are no models
 
 
 def names() -> list[str]:
     """Return the names of all models, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
+    return sorted(
+        module.name for module in pkgutil.iter_modules(__path__) if module.ispkg and module.name not in SHARED
+    )
 
 
 def find(name: str) -> Spec:

@@ -10,6 +10,7 @@ from tbdprof.facts.consumed import Consumed
 Options = Mapping[str, str | int]
 
 
+PERIOD = 4  # synthetic batches that are repeated, where batches differ in length
 SWITCH = ("off", "on")  # the choices of an option that may be typed without a value, which turns it on
 
 
@@ -93,7 +94,7 @@ class Concurrent(Workload, Protocol):
 
 
 class Learner(Workload, Protocol):
-    """A workload that can be asked whether it learns; batches are those of `tbdprof.suite.inputs`, answers numpy."""
+    """A workload that can be asked whether it learns; batches are those of `suite.data.inputs`, answers numpy's."""
 
     def train(self, batch: Any) -> float:
         """Run one training step on a batch; return its loss."""

@@ -9,10 +9,10 @@ import tensorflow as tf
 import torch
 from numpy.typing import NDArray
 
-from tbdprof.suite import speech
-from tbdprof.suite.deep_speech2 import SPEC, architecture, on_mxnet, on_tensorflow, on_torch, width_of
-from tbdprof.suite.deep_speech2.architecture import CONVOLUTIONS, FEATURES, Normalization, Recurrent
-from tbdprof.suite.speech import Utterance, Utterances
+from tbdprof.suite.data import speech
+from tbdprof.suite.data.speech import Utterance, Utterances
+from tbdprof.suite.deep_speech2 import SPEC, architecture, on_mxnet, on_tensorflow, on_torch
+from tbdprof.suite.deep_speech2.architecture import CONVOLUTIONS, FEATURES, Normalization, Recurrent, width_of
 from tbdprof.suite.workload import Config
 
 Array = NDArray[np.float64]

@@ -9,7 +9,7 @@ import tensorflow as tf
 from mxnet import autograd
 from numpy.typing import NDArray
 
-from tbdprof.suite.inputs import END, SentencePairs
+from tbdprof.suite.data.inputs import END, SentencePairs
 from tbdprof.suite.seq2seq import on_mxnet, on_mxnet_network, on_tensorflow, on_tensorflow_network, on_torch
 from tbdprof.suite.seq2seq.on_torch_network import parts
 

@@ -17,8 +17,8 @@ from tbdprof import suite
 from tbdprof.facts.reading import load
 from tbdprof.hooks import Setting
 from tbdprof.launch import suite_run
-from tbdprof.suite import datasets, imagenet
-from tbdprof.suite.loading import order
+from tbdprof.suite.data import datasets, imagenet
+from tbdprof.suite.data.loading import order
 
 Command = Callable[..., tuple[int, str, str]]
 RUN = ["run", "toy", "--framework", "torch", "--warmup", "1", "--steps", "2", "-q", "-o", "a.tbd"]

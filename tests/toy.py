@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from tbdprof.suite import imagenet
-from tbdprof.suite.inputs import feed, image_batch
+from tbdprof.suite.data import imagenet
+from tbdprof.suite.data.inputs import feed, image_batch
 from tbdprof.suite.workload import Config, Spec
 
 
@@ -64,7 +64,7 @@ def build(spec: Spec, config: Config) -> Workload:
 LEARNING = """
 import numpy as np
 
-from tbdprof.suite.learning import Check, Learned, Point
+from tbdprof.suite.checks.learning import Check, Learned, Point
 from tbdprof.suite.workload import Config
 
 SIGN = 1  # of the held-out labels

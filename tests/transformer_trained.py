@@ -11,10 +11,10 @@ import tensorflow as tf
 import torch
 from numpy.typing import NDArray
 
-from tbdprof.suite.inputs import SentencePairs
-from tbdprof.suite.transformer import PERIOD, on_mxnet, on_tensorflow, on_torch
+from tbdprof.suite.data.inputs import SentencePairs
+from tbdprof.suite.transformer import on_mxnet, on_tensorflow, on_torch
 from tbdprof.suite.transformer.sentences import batches
-from tbdprof.suite.workload import Config
+from tbdprof.suite.workload import PERIOD, Config
 
 Array = NDArray[np.float64]
 KINDS = {"gamma": "weight", "beta": "bias", "kernel": "weight", "embeddings": "weight"}

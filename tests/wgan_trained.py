@@ -11,8 +11,9 @@ import tensorflow as tf
 import torch
 from numpy.typing import NDArray
 
-from tbdprof.suite.inputs import Pictures
-from tbdprof.suite.wgan import NOISE, on_mxnet, on_tensorflow, on_torch
+from tbdprof.suite.data.inputs import Pictures
+from tbdprof.suite.wgan import on_mxnet, on_tensorflow, on_torch
+from tbdprof.suite.wgan.architecture import NOISE
 from tbdprof.suite.wgan.pictures import synthetic
 
 Array = NDArray[np.float64]

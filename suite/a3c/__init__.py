@@ -16,11 +16,10 @@ universe-starter-agent. Half of the squared error of the value is the value's lo
 paper's. An update goes on over the end of an episode, where its returns begin anew, so that each has as many steps.
 """
 
+from tbdprof.suite.a3c.architecture import ACTIONS, FRAMES, SIDE
+from tbdprof.suite.a3c.products import update_flops
 from tbdprof.suite.workload import Config, Option, Options, Spec
 
-FRAMES = 4  # the last ones, in one observation
-SIDE = 84  # of a frame in pixels
-ACTIONS = 6  # of Pong
 STEPS = 5  # of an update
 ACTORS = 2
 
@@ -52,8 +51,6 @@ def watched_steps(options: Options) -> int:
 
 def sample_flops(config: Config, _framework: str) -> float:
     """Return the FLOPs of an update for each of its steps, the same in every framework."""
-    from tbdprof.suite.a3c.products import update_flops  # which is built on the facts here
-
     return update_flops(config.batch_size) / config.batch_size
 
 

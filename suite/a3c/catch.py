@@ -9,7 +9,7 @@ where the block meets the paddle and of -1 where it does not. The board is drawn
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.suite.a3c import FRAMES, SIDE
+from tbdprof.suite.a3c.architecture import FRAMES, SIDE
 
 PLACES = 6  # of the board, in each direction
 MOVES = (0, 0, 1, -1, 1, -1)  # of the paddle, by Pong's actions

@@ -12,9 +12,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.suite import loading
-from tbdprof.suite.a3c import FRAMES, SIDE
+from tbdprof.suite.a3c.architecture import FRAMES, SIDE
 from tbdprof.suite.a3c.catch import Catch
+from tbdprof.suite.data import loading
 from tbdprof.suite.workload import Config
 
 Observation = NDArray[np.uint8]
@@ -110,7 +110,7 @@ def environments(config: Config) -> list[Environment]:
         return [Synthetic(random) for random in sources]
     if config.data == CATCH:
         return [Catch(random) for random in sources]
-    from tbdprof.suite import atari
+    from tbdprof.suite.data import atari
 
     atari.look(config.data)
     return [Timed(atari.Pong(int(random.integers(2**31))), actors) for random in sources]

@@ -4,17 +4,14 @@ Weights and biases are uniform within one over the square root of the fan-in, as
 settings the paper takes over.
 """
 
-from collections.abc import Iterator
 from math import prod, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tbdprof.suite.a3c.architecture import LAYERS
+from tbdprof.suite.initial import Weights, uniform
 
 _WEIGHTS = 2  # beside the seed, so that what one seed is for is drawn apart
-
-Weights = Iterator[tuple[str, NDArray[np.float32]]]
 
 
 def weights(seed: int) -> Weights:
@@ -22,12 +19,5 @@ def weights(seed: int) -> Weights:
     random = np.random.default_rng((seed, _WEIGHTS))
     for layer in LAYERS:
         bound = 1 / sqrt(prod(layer.shape[1:]))
-        yield f"{layer.name}.weight", _uniform(random, layer.shape, bound)
-        yield f"{layer.name}.bias", _uniform(random, (layer.outputs,), bound)
-
-
-def _uniform(random: np.random.Generator, shape: tuple[int, ...], bound: float) -> NDArray[np.float32]:
-    drawn = random.random(shape, dtype=np.float32)
-    drawn -= np.float32(0.5)
-    drawn *= np.float32(2 * bound)
-    return drawn
+        yield f"{layer.name}.weight", uniform(random, layer.shape, bound)
+        yield f"{layer.name}.bias", uniform(random, (layer.outputs,), bound)

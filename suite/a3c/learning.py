@@ -10,13 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from tbdprof import suite
 from tbdprof.suite.a3c import ACTORS, SPEC, STEPS
 from tbdprof.suite.a3c.catch import FALLS, PLACES, Catch
 from tbdprof.suite.a3c.environments import CATCH
 from tbdprof.suite.a3c.rollouts import as_input, chosen, discounted
 from tbdprof.suite.a3c.training import Workload
-from tbdprof.suite.learning import Build, Check, Learned, Point, Setting, Told
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told, configured
 
 UPDATES = 4000
 EVERY = 400  # updates from one look at held-out episodes to the next
@@ -30,14 +29,7 @@ _HELD_OUT = 10  # beside the seed, so that what one seed is for is drawn apart
 def run(build: Build, setting: Setting, told: Told) -> Learned:
     """Let actors play and learn; judge the shared parameters by held-out episodes, all actors paused."""
     updates = setting.steps or CHECK.steps
-    config = suite.configure(
-        SPEC,
-        batch_size=CHECK.batch_size,
-        device=setting.device,
-        precision=setting.precision,
-        seed=setting.seed,
-        options=CHECK.options,
-    )
+    config = configured(SPEC, CHECK, setting)
     workload: Workload = build(replace(config, data=CATCH))  # type: ignore[assignment]
     try:
         curve = tuple(_curve(workload, updates, setting.seed, told))

@@ -13,15 +13,13 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 from numpy.typing import NDArray
 
-from tbdprof.errors import UsageError
-from tbdprof.suite.a3c import ENTROPY_WEIGHT, EPSILON, FRAMES, LARGEST_NORM, LEARNING_RATE, SIDE, SQUARES_KEPT, initial
-from tbdprof.suite.a3c.architecture import CONV1, CONV2, DENSE, POLICY, VALUE, Convolution, Dense
+from tbdprof.suite.a3c import ENTROPY_WEIGHT, EPSILON, LARGEST_NORM, LEARNING_RATE, SQUARES_KEPT, initial
+from tbdprof.suite.a3c.architecture import CONV1, CONV2, DENSE, FRAMES, POLICY, SIDE, VALUE
 from tbdprof.suite.a3c.rollouts import Floats, Rollout
 from tbdprof.suite.a3c.training import Workload, actors
-from tbdprof.suite.on_mxnet import context_of
+from tbdprof.suite.layers import Convolution, Dense
+from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of
 from tbdprof.suite.workload import Config, Spec
-
-DTYPES = {"fp32": "float32", "fp64": "float64"}
 
 
 class Network(nn.HybridBlock):  # type: ignore[misc]
@@ -146,10 +144,7 @@ def loss_of(
 
 def build(spec: Spec, config: Config) -> Workload:
     """Return A3C with its initial weights and its actors on the device."""
-    if config.precision not in DTYPES:
-        raise UsageError(
-            f"{spec.name} in MXNet runs in {' or '.join(DTYPES)}: {config.precision} needs --framework torch"
-        )
+    check_precision(spec, config)
     shared = Shared()
     shared.collect_params().setattr("grad_req", "null")
     initialize(shared, config)
@@ -184,4 +179,4 @@ def arrays(network: Network) -> list[mx.nd.NDArray]:
 
 def placement(config: Config) -> dict[str, Any]:
     """Return where a run's arrays are and of what type."""
-    return {"ctx": context_of(config), "dtype": DTYPES[config.precision]}
+    return {"ctx": context_of(config), "dtype": dtype_of(config)}

@@ -13,14 +13,14 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow import keras
 
-from tbdprof.suite.a3c import ENTROPY_WEIGHT, EPSILON, FRAMES, LARGEST_NORM, LEARNING_RATE, SIDE, SQUARES_KEPT, initial
-from tbdprof.suite.a3c.architecture import CONV1, CONV2, DENSE, MAP_SIDE, MAPS, POLICY, VALUE, Convolution, Dense
+from tbdprof.suite.a3c import ENTROPY_WEIGHT, EPSILON, LARGEST_NORM, LEARNING_RATE, SQUARES_KEPT, initial
+from tbdprof.suite.a3c.architecture import CONV1, CONV2, DENSE, FRAMES, MAP_SIDE, MAPS, POLICY, SIDE, VALUE
 from tbdprof.suite.a3c.rollouts import Floats, Rollout
 from tbdprof.suite.a3c.training import Workload, actors
-from tbdprof.suite.on_tensorflow import device_of, dtype_of
+from tbdprof.suite.initial import Weights
+from tbdprof.suite.layers import Convolution, Dense
+from tbdprof.suite.on_tensorflow import device_of, dtype_of, policy_of
 from tbdprof.suite.workload import Config, Spec
-
-POLICIES = {"fp32": "float32", "tf32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
 
 Traced = Callable[..., Any]
 
@@ -145,7 +145,7 @@ def loss_of(logits: tf.Tensor, values: tf.Tensor, actions: tf.Tensor, returns: t
 
 def build(spec: Spec, config: Config) -> Workload:
     """Return A3C with its initial weights and its actors on the device."""
-    policy, count = POLICIES[config.precision], int(config.options["actors"])
+    policy, count = policy_of(config), int(config.options["actors"])
     names = ["copy"] if count == 1 else [f"copy{number}" for number in range(count)]
     with tf.device(device_of(config)):
         shared, *copies = (Network(name, policy) for name in ("shared", *names))
@@ -158,7 +158,7 @@ def build(spec: Spec, config: Config) -> Workload:
     return Workload(spec, config, [shared, *copies], [optimizer], (), agents, actors(agents, config))
 
 
-def initialize(network: Network, weights: initial.Weights) -> None:
+def initialize(network: Network, weights: Weights) -> None:
     """Give a network the parameters drawn for it."""
     known = {variable.path: variable for variable in network.trainable_variables}
     for name, values in weights:

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tbdprof.suite.a3c import ENTROPY_WEIGHT, EPSILON, FRAMES, LARGEST_NORM, LEARNING_RATE, SIDE, SQUARES_KEPT, initial
-from tbdprof.suite.a3c.architecture import CONV1, CONV2, DENSE, POLICY, VALUE, Convolution, Dense
+from tbdprof.suite.a3c import ENTROPY_WEIGHT, EPSILON, LARGEST_NORM, LEARNING_RATE, SQUARES_KEPT, initial
+from tbdprof.suite.a3c.architecture import CONV1, CONV2, DENSE, FRAMES, POLICY, SIDE, VALUE
 from tbdprof.suite.a3c.rollouts import Floats, Rollout
 from tbdprof.suite.a3c.training import Workload, actors
+from tbdprof.suite.initial import Weights
+from tbdprof.suite.layers import Convolution, Dense
 from tbdprof.suite.on_torch import device_of, dtype_of
 from tbdprof.suite.workload import Config, Spec
 
@@ -168,7 +170,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 @torch.no_grad()
-def initialize(network: nn.Module, weights: initial.Weights) -> None:
+def initialize(network: nn.Module, weights: Weights) -> None:
     """Give a new network the parameters drawn for it."""
     for name, values in weights:
         network.get_parameter(name).copy_(torch.from_numpy(values))

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.suite.a3c import DISCOUNT, FRAMES, SIDE
+from tbdprof.suite.a3c import DISCOUNT
+from tbdprof.suite.a3c.architecture import FRAMES, SIDE
 from tbdprof.suite.a3c.environments import Environment
 
 _ACTIONS = 4  # beside the seed, so that what one seed is for is drawn apart

@@ -44,20 +44,14 @@ of the durations; batches are of utterances of about the same duration.
 `tbdprof.suite.deep_speech2.architecture` holds the layers; the figures here are sums over them.
 """
 
-from tbdprof.suite.workload import Config, Option, Options, Spec
+from tbdprof.suite.workload import PERIOD, Config, Option, Options, Spec
 
-WIDTH = 256
-FULL_WIDTH = 1760
-LAYERS = 5
-FILTERS = 32
-SYMBOLS = 29
 CLIP = 20.0  # of the ReLU
 NORM_EPSILON = 1e-5
 NORM_MOMENTUM = 0.1
 LEARNING_RATE = 3e-4
 MOMENTUM = 0.9
 LARGEST_NORM = 400.0
-PERIOD = 4
 LONGEST = 2  # seconds of an utterance on a CPU
 
 # Trainable parameters with GRU cells; see `architecture.parameters`.
@@ -89,14 +83,9 @@ SPEC = Spec(
 )
 
 
-def width_of(options: Options) -> int:
-    """Return the width of the recurrent and dense layers."""
-    return FULL_WIDTH if options["full_size"] == "on" else WIDTH
-
-
 def sample_bytes(options: Options) -> int:
     """Return about what an utterance of the longest duration keeps for the backward pass in fp32."""
-    from tbdprof.suite.deep_speech2.architecture import kept_values  # which is built on the facts here
+    from tbdprof.suite.deep_speech2.architecture import kept_values, width_of  # which brings numpy
 
     return 4 * 100 * int(options["longest"]) * kept_values(width_of(options), str(options["cell"])) // 2
 

@@ -4,9 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from tbdprof.suite.deep_speech2 import FILTERS, LAYERS, SYMBOLS, WIDTH
-from tbdprof.suite.speech import BINS
+from tbdprof.suite.data.speech import BINS
+from tbdprof.suite.layers import Dense
+from tbdprof.suite.workload import Options
 
+WIDTH = 256
+FULL_WIDTH = 1760
+LAYERS = 5
+FILTERS = 32
+SYMBOLS = 29
 DIRECTIONS = ("ahead", "back")
 GATES = {"gru": 3, "rnn": 1}
 BIASES = {"gru": 2, "rnn": 1}  # of a gate
@@ -83,25 +89,6 @@ class Recurrent:
         return prod(self.input_shape) + prod(self.state_shape) + biases
 
 
-@dataclass(frozen=True, slots=True)
-class Dense:
-    """A dense layer with a bias, of each frame."""
-
-    name: str
-    inputs: int
-    outputs: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The weight's shape: outputs, inputs."""
-        return (self.outputs, self.inputs)
-
-    @property
-    def parameters(self) -> int:
-        """Trainable parameters."""
-        return self.outputs * (self.inputs + 1)
-
-
 Layer = Convolution | Normalization | Recurrent | Dense
 
 CONVOLUTIONS = (
@@ -109,6 +96,11 @@ CONVOLUTIONS = (
     Convolution("conv2", FILTERS, FILTERS, (11, 21), (1, 2), bins=(BINS + 3) // 4),
 )
 FEATURES = FILTERS * CONVOLUTIONS[-1].bins  # of a frame after the convolutions
+
+
+def width_of(options: Options) -> int:
+    """Return the width of the recurrent and dense layers."""
+    return FULL_WIDTH if options["full_size"] == "on" else WIDTH
 
 
 def layers(width: int = WIDTH, cell: str = "gru") -> tuple[Layer, ...]:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tbdprof.suite.data.speech import BLANK, Utterances, Whole, text
 from tbdprof.suite.deep_speech2.packing import packing
-from tbdprof.suite.speech import BLANK, Utterances, Whole, text
 
 BEAMS = 8  # beginnings of a transcript that are followed
 

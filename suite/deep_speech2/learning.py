@@ -8,12 +8,11 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof import suite
 from tbdprof.errors import UsageError
-from tbdprof.suite import speech
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told, configured
+from tbdprof.suite.data import speech
+from tbdprof.suite.data.speech import RATE, Utterance, Utterances
 from tbdprof.suite.deep_speech2 import SPEC, ctc
-from tbdprof.suite.learning import Build, Check, Learned, Point, Setting, Told
-from tbdprof.suite.speech import RATE, Utterance, Utterances
 from tbdprof.suite.workload import Learner
 
 STEPS = 100
@@ -77,14 +76,7 @@ def guesses(said: Sequence[str], random: np.random.Generator) -> Iterator[list[s
 def run(build: Build, setting: Setting, told: Told) -> Learned:
     """Train on tones and judge what is written of held-out ones; `loss` is the CTC loss of a symbol."""
     steps = setting.steps or CHECK.steps
-    config = suite.configure(
-        SPEC,
-        batch_size=CHECK.batch_size,
-        device=setting.device,
-        precision=setting.precision,
-        seed=setting.seed,
-        options=CHECK.options,
-    )
+    config = configured(SPEC, CHECK, setting)
     held_out = utterances(HELD_OUT, np.random.default_rng((setting.seed, _HELD_OUT)))
     batches = tuple(speech.batch(held_out[first : first + BATCH]) for first in range(0, HELD_OUT, BATCH))
     judge = _Judge(batches, _jiwer())

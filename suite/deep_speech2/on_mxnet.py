@@ -9,18 +9,16 @@ import mxnet as mx
 from mxnet import autograd, gluon, nd
 from numpy.typing import NDArray
 
-from tbdprof.errors import UsageError
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite.deep_speech2 import LARGEST_NORM, LEARNING_RATE, MOMENTUM, PERIOD, initial, width_of
+from tbdprof.suite.data.inputs import feed
+from tbdprof.suite.data.speech import Utterances
+from tbdprof.suite.deep_speech2 import LARGEST_NORM, LEARNING_RATE, MOMENTUM, initial
+from tbdprof.suite.deep_speech2.architecture import width_of
 from tbdprof.suite.deep_speech2.on_mxnet_network import DeepSpeech2, Packing
 from tbdprof.suite.deep_speech2.packing import consumed, packing
 from tbdprof.suite.deep_speech2.utterances import batches
-from tbdprof.suite.inputs import feed
-from tbdprof.suite.on_mxnet import context_of
-from tbdprof.suite.speech import Utterances
-from tbdprof.suite.workload import Config, Spec
-
-DTYPES = {"fp32": "float32", "fp64": "float64"}
+from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of
+from tbdprof.suite.workload import PERIOD, Config, Spec
 
 
 class Example(NamedTuple):
@@ -92,12 +90,9 @@ def ctc_loss(scores: mx.nd.NDArray, example: Example) -> mx.nd.NDArray:
 
 def build(spec: Spec, config: Config) -> Workload:
     """Return Deep Speech 2 with its initial weights, its optimizer and its batches on the device."""
-    if config.precision not in DTYPES:
-        raise UsageError(
-            f"{spec.name} in MXNet runs in {' or '.join(DTYPES)}: {config.precision} needs --framework torch"
-        )
+    check_precision(spec, config)
     model = DeepSpeech2(width_of(config.options), str(config.options["cell"]), str(config.options["rnn"]))
-    model.cast(DTYPES[config.precision])
+    model.cast(dtype_of(config))
     model.initialize(mx.init.Zero(), ctx=context_of(config))
     initialize(model, config)
     model.hybridize()
@@ -117,7 +112,7 @@ def trained(model: DeepSpeech2) -> list[gluon.Parameter]:
 def on_device(batch: Utterances, config: Config) -> Example:
     """Return a batch as MXNet's arrays; whole numbers are in the model's data type, too."""
     packed = packing(batch.frames)
-    as_array = partial(nd.array, ctx=context_of(config), dtype=DTYPES[config.precision])
+    as_array = partial(nd.array, ctx=context_of(config), dtype=dtype_of(config))
     return Example(
         as_array(batch.spectrograms),
         Packing(as_array(packed.lengths), as_array(packed.places), as_array(packed.packed)),

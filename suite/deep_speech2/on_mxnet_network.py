@@ -6,8 +6,8 @@ import mxnet as mx
 from mxnet import gluon, nd
 from mxnet.gluon import nn, rnn
 
-from tbdprof.suite.deep_speech2 import CLIP, LAYERS, NORM_EPSILON, NORM_MOMENTUM, SYMBOLS
-from tbdprof.suite.deep_speech2.architecture import CONVOLUTIONS, FEATURES
+from tbdprof.suite.deep_speech2 import CLIP, NORM_EPSILON, NORM_MOMENTUM
+from tbdprof.suite.deep_speech2.architecture import CONVOLUTIONS, FEATURES, LAYERS, SYMBOLS
 
 
 class Packing(NamedTuple):

@@ -11,17 +11,15 @@ from numpy.typing import NDArray
 from tensorflow import keras
 
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite.deep_speech2 import FILTERS, LARGEST_NORM, LEARNING_RATE, MOMENTUM, PERIOD, initial, width_of
-from tbdprof.suite.deep_speech2.architecture import FEATURES
+from tbdprof.suite.data.inputs import feed
+from tbdprof.suite.data.speech import BINS, BLANK, Utterances
+from tbdprof.suite.deep_speech2 import LARGEST_NORM, LEARNING_RATE, MOMENTUM, initial
+from tbdprof.suite.deep_speech2.architecture import FEATURES, FILTERS, width_of
 from tbdprof.suite.deep_speech2.on_tensorflow_network import DeepSpeech2, Packing
 from tbdprof.suite.deep_speech2.packing import consumed, packing
 from tbdprof.suite.deep_speech2.utterances import batches
-from tbdprof.suite.inputs import feed
-from tbdprof.suite.on_tensorflow import device_of, dtype_of
-from tbdprof.suite.speech import BINS, BLANK, Utterances
-from tbdprof.suite.workload import Config, Spec
-
-POLICIES = {"fp32": "float32", "tf32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
+from tbdprof.suite.on_tensorflow import device_of, dtype_of, policy_of
+from tbdprof.suite.workload import PERIOD, Config, Spec
 
 
 class Example(NamedTuple):
@@ -71,7 +69,7 @@ def build(spec: Spec, config: Config) -> Workload:
     """Return Deep Speech 2 with its initial weights, its optimizer and its batches on the device."""
     kind = (str(config.options["cell"]), str(config.options["rnn"]))
     with tf.device(device_of(config)):
-        model = DeepSpeech2(width_of(config.options), *kind, POLICIES[config.precision])
+        model = DeepSpeech2(width_of(config.options), *kind, policy_of(config))
         model.build()
         initialize(model, config)
         optimizer = keras.optimizers.SGD(LEARNING_RATE, MOMENTUM)

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from tbdprof.suite.deep_speech2 import CLIP, LAYERS, NORM_EPSILON, NORM_MOMENTUM, SYMBOLS
-from tbdprof.suite.deep_speech2.architecture import CONVOLUTIONS, FEATURES
+from tbdprof.suite.deep_speech2 import CLIP, NORM_EPSILON, NORM_MOMENTUM
+from tbdprof.suite.deep_speech2.architecture import CONVOLUTIONS, FEATURES, LAYERS, SYMBOLS
 
 CELLS = {"gru": keras.layers.GRUCell, "rnn": keras.layers.SimpleRNNCell}
 FUSED = {"gru": keras.layers.GRU, "rnn": keras.layers.SimpleRNN}

@@ -11,14 +11,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite.deep_speech2 import LARGEST_NORM, LEARNING_RATE, MOMENTUM, PERIOD, initial, width_of
+from tbdprof.suite.data.inputs import feed
+from tbdprof.suite.data.speech import BLANK, Utterances
+from tbdprof.suite.deep_speech2 import LARGEST_NORM, LEARNING_RATE, MOMENTUM, initial
+from tbdprof.suite.deep_speech2.architecture import width_of
 from tbdprof.suite.deep_speech2.on_torch_network import DeepSpeech2, Packing
 from tbdprof.suite.deep_speech2.packing import consumed, packing
 from tbdprof.suite.deep_speech2.utterances import batches
-from tbdprof.suite.inputs import feed
-from tbdprof.suite.on_torch import device_of, dtype_of
-from tbdprof.suite.speech import BLANK, Utterances
-from tbdprof.suite.workload import Config, Options, Spec
+from tbdprof.suite.on_torch import autocast, device_of, dtype_of
+from tbdprof.suite.workload import PERIOD, Config, Options, Spec
 
 
 class Example(NamedTuple):
@@ -57,7 +58,7 @@ class Workload:
         """Return the scores of symbols, (times, batch, 29)."""
         example = on_device(inputs, self.config)
         self.model.eval()
-        with self.autocast():
+        with autocast(self.config):
             scores = self.model(example.spectrograms, example.packing)
         self.model.train()
         answer: NDArray[Any] = scores.to(dtype_of(self.config)).cpu().numpy()
@@ -74,14 +75,9 @@ class Workload:
 
     def loss(self, example: Example) -> Tensor:
         """Return the mean of the utterances' losses."""
-        with self.autocast():
+        with autocast(self.config):
             scores = self.model(example.spectrograms, example.packing)
         return ctc_loss(scores, example)
-
-    def autocast(self) -> torch.autocast:
-        """Return the context in which a run in bf16 computes in it."""
-        kind = device_of(self.config).type
-        return torch.autocast(kind, torch.bfloat16, enabled=self.config.precision == "bf16")
 
 
 def ctc_loss(scores: Tensor, example: Example) -> Tensor:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from tbdprof.suite.deep_speech2 import CLIP, LAYERS, NORM_EPSILON, NORM_MOMENTUM, SYMBOLS
-from tbdprof.suite.deep_speech2.architecture import CONVOLUTIONS, FEATURES
+from tbdprof.suite.deep_speech2 import CLIP, NORM_EPSILON, NORM_MOMENTUM
+from tbdprof.suite.deep_speech2.architecture import CONVOLUTIONS, FEATURES, LAYERS, SYMBOLS
 
 
 class Packing(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite.speech import RATE, STRIDE, Utterances, halved
+from tbdprof.suite.data.speech import RATE, STRIDE, Utterances, halved
 
 SECONDS_A_FRAME = STRIDE / RATE
 

@@ -7,9 +7,10 @@ padding, too; dense layers have the true places alone.
 
 from collections.abc import Sequence
 
-from tbdprof.suite.deep_speech2 import architecture, utterances, width_of
-from tbdprof.suite.deep_speech2.architecture import Convolution, Dense, Recurrent
+from tbdprof.suite.deep_speech2 import architecture, utterances
+from tbdprof.suite.deep_speech2.architecture import Convolution, Recurrent, width_of
 from tbdprof.suite.deep_speech2.packing import Packing, packing
+from tbdprof.suite.layers import Dense
 from tbdprof.suite.workload import Config
 
 
@@ -32,7 +33,7 @@ def batch_macs(frames: Sequence[int], width: int, cell: str, rnn: str, framework
         elif isinstance(layer, Recurrent):
             macs += _recurrent(layer, packed, rnn, framework)
         elif isinstance(layer, Dense):
-            macs += 3 * true * layer.inputs * layer.outputs
+            macs += 3 * true * layer.macs
     return macs
 
 

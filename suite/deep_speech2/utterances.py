@@ -17,10 +17,9 @@ from itertools import cycle
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.suite import speech
-from tbdprof.suite.deep_speech2 import PERIOD
-from tbdprof.suite.speech import RATE, Utterance, Utterances, frame_count
-from tbdprof.suite.workload import Config
+from tbdprof.suite.data import speech
+from tbdprof.suite.data.speech import RATE, Utterance, Utterances, frame_count
+from tbdprof.suite.workload import PERIOD, Config
 
 # Of train-clean-100: seconds that a share of its utterances does not exceed.
 SHARES = (0, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1)
@@ -50,7 +49,7 @@ def batches(config: Config) -> Iterator[Utterances]:
     """Return batches without end: the data set's, or a period's synthetic ones again and again."""
     if config.data is None:
         return cycle(synthetic(config))
-    from tbdprof.suite import librispeech
+    from tbdprof.suite.data import librispeech
 
     return librispeech.batches(config.data, config.batch_size, int(config.options["longest"]), config.seed)
 

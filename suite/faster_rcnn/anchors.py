@@ -10,7 +10,7 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.suite.faster_rcnn import LARGEST_GROWTH, RATIOS, SCALES, STRIDE
+from tbdprof.suite.faster_rcnn.regions import LARGEST_GROWTH, RATIOS, SCALES, STRIDE
 
 Array = NDArray[np.float64]
 

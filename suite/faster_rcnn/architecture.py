@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from tbdprof.errors import UsageError
-from tbdprof.suite.faster_rcnn import ALIGNED_SIDE, ANCHORS, CLASSES, FOREGROUND_SHARE, map_sides
+from tbdprof.suite.faster_rcnn.regions import ALIGNED_SIDE, ANCHORS, FOREGROUND_SHARE, map_sides
 from tbdprof.suite.workload import Config
 
 
@@ -24,6 +24,7 @@ class Stage:
     trained: bool = True
 
 
+CLASSES = 21  # Pascal VOC's 20 and the background, which is class 0
 EXPANSION = 4
 STEM_WIDTH = 64
 POOLING_STRIDE = 2  # of the pooling between the stem and the first stage

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.suite.faster_rcnn import BOX_DEVIATIONS, CLASSES, DETECTION_OVERLAP, DETECTION_SCORE
 from tbdprof.suite.faster_rcnn.anchors import Array, clip, decode, suppress
+from tbdprof.suite.faster_rcnn.architecture import CLASSES
+from tbdprof.suite.faster_rcnn.regions import BOX_DEVIATIONS, DETECTION_OVERLAP, DETECTION_SCORE
 
 
 @dataclass(frozen=True, slots=True)

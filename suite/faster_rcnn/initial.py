@@ -1,17 +1,16 @@
 """Faster R-CNN's initial weights, drawn in numpy from a seed: the same in every framework."""
 
-from collections.abc import Iterator
 from math import sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tbdprof.suite.faster_rcnn.architecture import STAGES, Layer, layers
+from tbdprof.suite.initial import Weights, normal
 
 _WEIGHTS = 0  # beside the seed, so that a batch and initial weights of one seed are drawn apart
 
 
-def weights(seed: int) -> Iterator[tuple[str, NDArray[np.float32]]]:
+def weights(seed: int) -> Weights:
     """Yield each layer's weight by name (`layer1.0.conv1.weight`), and each residual branch's last scale.
 
     ResNet's convolutions are normal of variance 2 / fan-in (He et al., 2015, arXiv:1502.01852), the shortcuts' of
@@ -22,9 +21,7 @@ def weights(seed: int) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """
     generator = np.random.default_rng((seed, _WEIGHTS))
     for layer in layers():
-        drawn = generator.standard_normal(layer.shape, dtype=np.float32)
-        drawn *= np.float32(_deviation(layer))
-        yield f"{layer.name}.weight", drawn
+        yield f"{layer.name}.weight", normal(generator, layer.shape, _deviation(layer))
         if layer.name.endswith("conv3"):
             stage = STAGES[int(layer.part[-1]) - 1]
             scale = np.full(layer.outputs, 1 / sqrt(stage.blocks), dtype=np.float32)

@@ -7,12 +7,12 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof import suite
-from tbdprof.suite.faster_rcnn import SPEC, image_sides
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told, configured
+from tbdprof.suite.data.inputs import DetectionBatch
+from tbdprof.suite.faster_rcnn import SPEC
 from tbdprof.suite.faster_rcnn.average_precision import mean_average_precision
 from tbdprof.suite.faster_rcnn.detections import Detections
-from tbdprof.suite.inputs import DetectionBatch
-from tbdprof.suite.learning import Build, Check, Learned, Point, Setting, Told
+from tbdprof.suite.faster_rcnn.regions import image_sides
 from tbdprof.suite.workload import Learner
 
 SHAPES = 3  # classes: a red rectangle, a green ellipse, a blue diamond
@@ -26,14 +26,7 @@ _TRAINING, _HELD_OUT = 10, 11  # beside the seed
 def run(build: Build, setting: Setting, told: Told) -> Learned:
     """Train Faster R-CNN on images of shapes and judge it on others."""
     steps = setting.steps or CHECK.steps
-    config = suite.configure(
-        SPEC,
-        batch_size=CHECK.batch_size,
-        device=setting.device,
-        precision=setting.precision,
-        seed=setting.seed,
-        options=CHECK.options,
-    )
+    config = configured(SPEC, CHECK, setting)
     shorter = int(config.options["image_size"])
     learner = build(config)
     held_out = list(islice(pictures(shorter, (setting.seed, _HELD_OUT)), HELD_OUT))

@@ -11,27 +11,14 @@ import numpy as np
 from mxnet import autograd, gluon, nd
 from numpy.typing import NDArray
 
-from tbdprof.errors import UsageError
-from tbdprof.suite.faster_rcnn import (
-    CLASSES,
-    LEARNING_RATE,
-    MOMENTUM,
-    TESTED_AFTER,
-    TESTED_BEFORE,
-    WEIGHT_DECAY,
-    anchors,
-    initial,
-    map_sides,
-    targets,
-)
-from tbdprof.suite.faster_rcnn.architecture import check
+from tbdprof.suite.data.inputs import DetectionBatch, feed
+from tbdprof.suite.faster_rcnn import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, anchors, initial, targets
+from tbdprof.suite.faster_rcnn.architecture import CLASSES, check
 from tbdprof.suite.faster_rcnn.detections import Detections, detections
 from tbdprof.suite.faster_rcnn.on_mxnet_network import FasterRCNN, Outputs
-from tbdprof.suite.inputs import DetectionBatch, feed
-from tbdprof.suite.on_mxnet import context_of
+from tbdprof.suite.faster_rcnn.regions import TESTED_AFTER, TESTED_BEFORE, map_sides
+from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of
 from tbdprof.suite.workload import Config, Spec
-
-DTYPES = {"fp32": "float32", "fp64": "float64"}
 
 
 class Example(NamedTuple):
@@ -118,13 +105,10 @@ def region_loss(outputs: Outputs) -> mx.nd.NDArray:
 def build(spec: Spec, config: Config) -> Workload:
     """Return Faster R-CNN with its initial weights, its optimizer and its images on the device."""
     check(config)
-    if config.precision not in DTYPES:
-        raise UsageError(
-            f"{spec.name} in MXNet runs in {' or '.join(DTYPES)}: {config.precision} needs --framework torch"
-        )
+    check_precision(spec, config)
     before, after, regions = (int(config.options[name]) for name in ("proposals_before", "proposals_after", "regions"))
     model = FasterRCNN(before, after, regions)
-    model.cast(DTYPES[config.precision])
+    model.cast(dtype_of(config))
     model.initialize(mx.init.Zero(), ctx=context_of(config))
     initialize(model, config.seed)
     model.hybridize()
@@ -142,7 +126,7 @@ def on_device(example: targets.Example, config: Config) -> Example:
 
 def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:
     """Return numbers in the model's data type, whole ones too."""
-    return nd.array(values, context_of(config), DTYPES[config.precision])
+    return nd.array(values, context_of(config), dtype_of(config))
 
 
 def initialize(model: FasterRCNN, seed: int) -> None:

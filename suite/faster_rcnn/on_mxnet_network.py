@@ -6,8 +6,9 @@ import mxnet as mx
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
-from tbdprof.suite.faster_rcnn import ANCHORS, CLASSES, NORM_EPSILON
+from tbdprof.suite.faster_rcnn import NORM_EPSILON
 from tbdprof.suite.faster_rcnn.architecture import (
+    CLASSES,
     EXPANSION,
     FEATURES,
     PROPOSAL_WIDTH,
@@ -17,6 +18,7 @@ from tbdprof.suite.faster_rcnn.architecture import (
     Stage,
 )
 from tbdprof.suite.faster_rcnn.on_mxnet_regions import Proposals, Sample, align, propose, sample
+from tbdprof.suite.faster_rcnn.regions import ANCHORS
 
 
 class Bottleneck(nn.HybridBlock):  # type: ignore[misc]

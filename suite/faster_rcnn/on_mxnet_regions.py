@@ -6,7 +6,7 @@ from typing import NamedTuple
 import mxnet as mx
 from mxnet import nd
 
-from tbdprof.suite.faster_rcnn import (
+from tbdprof.suite.faster_rcnn.regions import (
     ALIGNED_SAMPLES,
     ALIGNED_SIDE,
     BOX_DEVIATIONS,

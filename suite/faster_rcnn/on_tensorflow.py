@@ -11,26 +11,14 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow import keras
 
-from tbdprof.suite.faster_rcnn import (
-    CLASSES,
-    LEARNING_RATE,
-    MOMENTUM,
-    TESTED_AFTER,
-    TESTED_BEFORE,
-    WEIGHT_DECAY,
-    anchors,
-    initial,
-    map_sides,
-    targets,
-)
-from tbdprof.suite.faster_rcnn.architecture import check
+from tbdprof.suite.data.inputs import DetectionBatch, feed
+from tbdprof.suite.faster_rcnn import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, anchors, initial, targets
+from tbdprof.suite.faster_rcnn.architecture import CLASSES, check
 from tbdprof.suite.faster_rcnn.detections import Detections, detections
 from tbdprof.suite.faster_rcnn.on_tensorflow_network import FasterRCNN, Outputs
-from tbdprof.suite.inputs import DetectionBatch, feed
-from tbdprof.suite.on_tensorflow import device_of, dtype_of
+from tbdprof.suite.faster_rcnn.regions import TESTED_AFTER, TESTED_BEFORE, map_sides
+from tbdprof.suite.on_tensorflow import device_of, dtype_of, policy_of
 from tbdprof.suite.workload import Config, Spec
-
-POLICIES = {"fp32": "float32", "tf32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
 
 
 class Example(NamedTuple):
@@ -90,7 +78,7 @@ def build(spec: Spec, config: Config) -> Workload:
     check(config)
     before, after, regions = (int(config.options[name]) for name in ("proposals_before", "proposals_after", "regions"))
     with tf.device(device_of(config)):
-        model = FasterRCNN(before, after, regions, POLICIES[config.precision])
+        model = FasterRCNN(before, after, regions, policy_of(config))
         model.make_weights()
         initialize(model, config.seed)
         optimizer = keras.optimizers.SGD(LEARNING_RATE, MOMENTUM)

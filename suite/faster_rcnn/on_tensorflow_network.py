@@ -5,8 +5,9 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from tbdprof.suite.faster_rcnn import ALIGNED_SIDE, ANCHORS, CLASSES, NORM_EPSILON
+from tbdprof.suite.faster_rcnn import NORM_EPSILON
 from tbdprof.suite.faster_rcnn.architecture import (
+    CLASSES,
     EXPANSION,
     FEATURES,
     PROPOSAL_WIDTH,
@@ -16,6 +17,7 @@ from tbdprof.suite.faster_rcnn.architecture import (
     Stage,
 )
 from tbdprof.suite.faster_rcnn.on_tensorflow_regions import Proposals, Sample, align, propose, sample
+from tbdprof.suite.faster_rcnn.regions import ALIGNED_SIDE, ANCHORS
 
 
 class Bottleneck(keras.layers.Layer):  # type: ignore[misc]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tbdprof.suite.faster_rcnn import (
+from tbdprof.suite.faster_rcnn.regions import (
     ALIGNED_SAMPLES,
     ALIGNED_SIDE,
     BOX_DEVIATIONS,

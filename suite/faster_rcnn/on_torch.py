@@ -12,23 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tbdprof.suite.faster_rcnn import (
-    CLASSES,
-    LEARNING_RATE,
-    MOMENTUM,
-    TESTED_AFTER,
-    TESTED_BEFORE,
-    WEIGHT_DECAY,
-    anchors,
-    initial,
-    map_sides,
-    targets,
-)
-from tbdprof.suite.faster_rcnn.architecture import check
+from tbdprof.suite.data.inputs import DetectionBatch, feed
+from tbdprof.suite.faster_rcnn import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, anchors, initial, targets
+from tbdprof.suite.faster_rcnn.architecture import CLASSES, check
 from tbdprof.suite.faster_rcnn.detections import Detections, detections
 from tbdprof.suite.faster_rcnn.on_torch_network import FasterRCNN, Outputs
-from tbdprof.suite.inputs import DetectionBatch, feed
-from tbdprof.suite.on_torch import device_of, dtype_of
+from tbdprof.suite.faster_rcnn.regions import TESTED_AFTER, TESTED_BEFORE, map_sides
+from tbdprof.suite.on_torch import autocast, device_of, dtype_of
 from tbdprof.suite.workload import Config, Spec
 
 
@@ -73,7 +63,7 @@ class Workload:
         every = as_tensor(anchors.anchors(*map_sides(*size)), self.config)
         before, after = TESTED_BEFORE, min(TESTED_AFTER, int(self.config.options["proposals_after"]))
         self.model.eval()
-        with torch.no_grad(), self.autocast():
+        with torch.no_grad(), autocast(self.config):
             maps, proposals = self.model.proposed(as_tensor(images, self.config), every, before, after)
             regions = proposals.boxes[proposals.valid]
             found = (regions, *self.model.detect(maps, regions))
@@ -90,14 +80,9 @@ class Workload:
 
     def loss(self, example: Example) -> Tensor:
         """Return an image's loss: the proposal network's and the detection network's."""
-        with self.autocast():
+        with autocast(self.config):
             outputs = self.model(example.images, example.anchors, example.boxes, example.labels, example.priorities)
             return anchor_loss(outputs, example) + region_loss(outputs)
-
-    def autocast(self) -> torch.autocast:
-        """Return the context in which a run in bf16 computes in it."""
-        kind = device_of(self.config).type
-        return torch.autocast(kind, torch.bfloat16, enabled=self.config.precision == "bf16")
 
 
 def anchor_loss(outputs: Outputs, example: Example) -> Tensor:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from tbdprof.suite.faster_rcnn import ANCHORS, CLASSES, NORM_EPSILON
+from tbdprof.suite.faster_rcnn import NORM_EPSILON
 from tbdprof.suite.faster_rcnn.architecture import (
+    CLASSES,
     EXPANSION,
     FEATURES,
     PROPOSAL_WIDTH,
@@ -15,6 +16,7 @@ from tbdprof.suite.faster_rcnn.architecture import (
     Stage,
 )
 from tbdprof.suite.faster_rcnn.on_torch_regions import Proposals, Sample, align, propose, sample
+from tbdprof.suite.faster_rcnn.regions import ANCHORS
 
 
 class Bottleneck(nn.Module):

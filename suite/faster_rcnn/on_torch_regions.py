@@ -6,7 +6,7 @@ from math import log
 import torch
 from torch import Tensor
 
-from tbdprof.suite.faster_rcnn import (
+from tbdprof.suite.faster_rcnn.regions import (
     ALIGNED_SAMPLES,
     ALIGNED_SIDE,
     BOX_DEVIATIONS,

@@ -8,8 +8,8 @@ Decoding, overlaps, suppression, sampling and both losses have no products.
 
 from collections.abc import Callable, Mapping
 
-from tbdprof.suite.faster_rcnn import ALIGNED_SIDE, image_sides, map_sides
 from tbdprof.suite.faster_rcnn.architecture import SHARED, Layer, places
+from tbdprof.suite.faster_rcnn.regions import ALIGNED_SIDE, image_sides, map_sides
 from tbdprof.suite.workload import Options
 
 _HANDED_FROZEN_MAPS = ("layer2.0.conv1", "layer2.0.downsample.0")

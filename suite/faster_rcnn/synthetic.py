@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from tbdprof.suite.faster_rcnn import CLASSES, image_sides
-from tbdprof.suite.inputs import DetectionBatch
+from tbdprof.suite.data.inputs import DetectionBatch
+from tbdprof.suite.faster_rcnn.architecture import CLASSES
+from tbdprof.suite.faster_rcnn.regions import image_sides
 
 _IMAGES = 1  # beside the seed, so that a batch and initial weights of one seed are drawn apart
 

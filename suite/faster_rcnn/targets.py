@@ -12,9 +12,10 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.suite.faster_rcnn import LONGEST, POSITIVE_ANCHORS, SAMPLED_ANCHORS, anchors, map_sides
+from tbdprof.suite.data.inputs import DetectionBatch
+from tbdprof.suite.faster_rcnn import anchors
+from tbdprof.suite.faster_rcnn.regions import LONGEST, POSITIVE_ANCHORS, SAMPLED_ANCHORS, map_sides
 from tbdprof.suite.faster_rcnn.synthetic import detection_batch
-from tbdprof.suite.inputs import DetectionBatch
 from tbdprof.suite.workload import Config, Options
 
 _SAMPLES = 2  # beside the seed, so that samples, batch and initial weights of one seed are drawn apart
@@ -100,6 +101,6 @@ def _batches(config: Config) -> Iterator[DetectionBatch]:
     shorter = int(config.options["image_size"])
     if config.data is None:
         return repeat(detection_batch(shorter, config.seed))
-    from tbdprof.suite import voc
+    from tbdprof.suite.data import voc
 
     return voc.batches(config.data, shorter, int(shorter * LONGEST), config.seed)

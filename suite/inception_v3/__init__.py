@@ -32,14 +32,5 @@ SPEC = Spec(
     sample_flops=lambda config, _framework: step_flops(int(config.options["image_size"])),
 )
 
-NORM_EPSILON = 1e-5
-NORM_MOMENTUM = 0.1  # the share of the new batch in a running statistic
-MOMENTUM = 0.9
-WEIGHT_DECAY = 1e-4
 DROPOUT = 0.5
 AUXILIARY_WEIGHT = 0.4  # of the auxiliary classifier's loss
-
-
-def learning_rate(batch_size: int) -> float:
-    """Return the learning rate at a batch size: 0.1 at 256, linear in it (Goyal et al., section 2.1)."""
-    return 0.1 * batch_size / 256

@@ -8,13 +8,13 @@ Average pooling leaves the padding out of its average.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import TypeAlias
 
 from tbdprof.errors import UsageError
+from tbdprof.suite.classifier import CLASSES
+from tbdprof.suite.layers import Convolution, Dense
 from tbdprof.suite.workload import Config
 
-CLASSES = 1000
 CHANNELS = 3  # of an image
 
 
@@ -146,56 +146,6 @@ UPPER: Chain = {
 AUXILIARY: Chain = {"pool": Pooling("average", 5, 3), "conv1": Step(128), "conv2": Step(768, (5, 5), padded=False)}
 
 
-@dataclass(frozen=True, slots=True)
-class Convolution:
-    """A convolution over square maps and the batch normalization after it."""
-
-    name: str
-    inputs: int  # channels
-    outputs: int
-    kernel: tuple[int, int]
-    side: int  # of the map put out
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The weight's shape: outputs, inputs, height, width."""
-        return (self.outputs, self.inputs, *self.kernel)
-
-    @property
-    def parameters(self) -> int:
-        """Trainable parameters, the batch normalization's scale and shift among them."""
-        return prod(self.shape) + 2 * self.outputs
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of an image's forward pass."""
-        return prod(self.shape) * self.side**2
-
-
-@dataclass(frozen=True, slots=True)
-class Dense:
-    """A classifier, which has a bias."""
-
-    name: str
-    inputs: int
-    outputs: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The weight's shape: outputs, inputs."""
-        return (self.outputs, self.inputs)
-
-    @property
-    def parameters(self) -> int:
-        """Trainable parameters."""
-        return self.outputs * (self.inputs + 1)
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of an image's forward pass."""
-        return self.outputs * self.inputs
-
-
 def layers(image_size: int = 299) -> tuple[Convolution | Dense, ...]:
     """Return every layer with trainable weights: stem, lower and upper blocks, classifier, auxiliary classifier."""
     stem, lower = reached(CHANNELS, image_size, STEM), reached(CHANNELS, image_size, STEM, LOWER)
@@ -273,7 +223,15 @@ def _convolutions(name: str, channels: int, side: int, chain: Chain) -> Iterator
                 yield from _convolutions(f"{name}.{each}.{branch}", channels, side, inner)
         after = _after(channels, side, element)
         if isinstance(element, Step):
-            yield Convolution(f"{name}.{each}.conv", channels, element.outputs, element.kernel, after[1])
+            yield Convolution(
+                f"{name}.{each}.conv",
+                channels,
+                element.outputs,
+                element.kernel,
+                after[1],
+                element.stride,
+                normalized=True,
+            )
         channels, side = after
 
 

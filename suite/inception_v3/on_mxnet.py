@@ -1,33 +1,19 @@
 """Inception-v3 in MXNet's Gluon."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import mxnet as mx
-import numpy as np
-from mxnet import autograd, gluon
 from mxnet.gluon import nn
-from numpy.typing import NDArray
 
-from tbdprof.errors import UsageError
-from tbdprof.suite.classification import Scores, batches
-from tbdprof.suite.inception_v3 import (
-    AUXILIARY_WEIGHT,
-    DROPOUT,
-    MOMENTUM,
-    NORM_EPSILON,
-    NORM_MOMENTUM,
-    WEIGHT_DECAY,
-    initial,
-    learning_rate,
-)
+from tbdprof.suite.classifier import CLASSES, NORM_EPSILON, NORM_MOMENTUM
+from tbdprof.suite.classifier.initial import weights
+from tbdprof.suite.classifier.on_mxnet import Loss, Workload, mean_cross_entropy, workload
+from tbdprof.suite.inception_v3 import AUXILIARY_WEIGHT, DROPOUT
 from tbdprof.suite.inception_v3.architecture import (
     AUXILIARY,
     AUXILIARY_WIDTH,
     CHANNELS,
-    CLASSES,
     LOWER,
     LOWER_WIDTH,
     STEM,
@@ -39,15 +25,11 @@ from tbdprof.suite.inception_v3.architecture import (
     Element,
     Step,
     check,
+    layers,
     outputs,
 )
-from tbdprof.suite.inputs import ImageBatch, feed
-from tbdprof.suite.on_mxnet import context_of
+from tbdprof.suite.on_mxnet import check_precision
 from tbdprof.suite.workload import Config, Spec
-
-DTYPES = {"fp32": "float32", "fp64": "float64"}
-
-Batch = tuple[mx.nd.NDArray, mx.nd.NDArray]  # images, labels
 
 
 class Convolution(nn.HybridBlock):  # type: ignore[misc]
@@ -126,82 +108,17 @@ def block(inputs: int, element: Element, prefix: str) -> nn.HybridBlock:
     return nn.AvgPool2D(element.size, element.stride, element.padding, count_include_pad=False, prefix=prefix)
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """Inception-v3 and the batches it is trained on."""
-
-    spec: Spec
-    config: Config
-    model: InceptionV3
-    optimizer: gluon.Trainer
-    inputs: tuple[mx.nd.NDArray, ...]  # images and labels, where one batch is kept
-    batches: Iterator[Batch]
-    cross_entropy: gluon.loss.SoftmaxCrossEntropyLoss
-
-    def step(self) -> float:
-        """Train on the next batch once, without waiting for it; return how many images it has."""
-        images, labels = next(self.batches)
-        self.update(images, labels)
-        return self.config.batch_size
-
-    def train(self, batch: ImageBatch) -> float:
-        """Train on a batch once; return its loss."""
-        return float(self.update(*on_device(batch, self.config)).asscalar())
-
-    def predict(self, images: NDArray[np.float32]) -> Scores:
-        """Return the scores of images, with the running statistics and without dropout."""
-        found, _ = self.model(as_array(images, self.config))
-        scores: Scores = found.asnumpy()
-        return scores
-
-    def update(self, images: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
-        """Train on a batch once; return its loss before that."""
-        with autograd.record():
-            loss = self.loss(images, labels)
-        loss.backward()
-        self.optimizer.step(1)  # the loss is a mean already
-        return loss
-
-    def loss(self, images: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
-        """Return a batch's mean cross entropy and, by its weight, the auxiliary classifier's."""
-        scores, auxiliary = self.model(images)
-        own = self.cross_entropy(scores, labels).mean()
-        return own + AUXILIARY_WEIGHT * self.cross_entropy(auxiliary, labels).mean()
-
-
 def build(spec: Spec, config: Config) -> Workload:
     """Return Inception-v3 with its initial weights, its optimizer and its batches on the device."""
     check(config)
-    if config.precision not in DTYPES:
-        raise UsageError(
-            f"{spec.name} in MXNet runs in {' or '.join(DTYPES)}: {config.precision} needs --framework torch"
-        )
+    check_precision(spec, config)
     mx.random.seed(config.seed)  # dropout draws from MXNet's own generator
     model = InceptionV3(DROPOUT if config.options["dropout"] == "on" else 0.0, prefix="inception_v3_")
-    model.cast(DTYPES[config.precision])
-    model.initialize(mx.init.Zero(), ctx=context_of(config))
-    initialize(model, config.seed)
-    model.hybridize()
-    settings = {"learning_rate": learning_rate(config.batch_size), "momentum": MOMENTUM, "wd": WEIGHT_DECAY}
-    trainer = gluon.Trainer(model.collect_params(), "sgd", settings)
-    drawn = batches(config, int(config.options["image_size"]), CLASSES)
-    fed = feed(drawn, partial(on_device, config=config), kept=config.data is None)
-    inputs = next(fed) if config.data is None else ()
-    return Workload(spec, config, model, trainer, inputs, fed, gluon.loss.SoftmaxCrossEntropyLoss())
+    return workload(spec, config, model, weights(layers(), config.seed), partial(loss, mean_cross_entropy()))
 
 
-def on_device(batch: ImageBatch, config: Config) -> Batch:
-    """Return a batch as MXNet's arrays."""
-    return as_array(batch.images, config), as_array(batch.labels, config)
-
-
-def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:
-    """Return images or labels in the model's data type."""
-    return mx.nd.array(values, context_of(config), DTYPES[config.precision])
-
-
-def initialize(model: InceptionV3, seed: int) -> None:
-    """Give a model, whose other parameters have their first values, the weights drawn from a seed."""
-    parameters = model._collect_params_with_prefix()  # noqa: SLF001 - the only way to structural names
-    for name, values in initial.weights(seed):
-        parameters[name].set_data(mx.nd.array(values))
+def loss(cross_entropy: Loss, both: tuple[mx.nd.NDArray, mx.nd.NDArray], labels: mx.nd.NDArray) -> mx.nd.NDArray:
+    """Return a batch's mean cross entropy and, by its weight, the auxiliary classifier's."""
+    scores, auxiliary = both
+    own = cross_entropy(scores, labels)
+    return own + AUXILIARY_WEIGHT * cross_entropy(auxiliary, labels)

@@ -6,6 +6,7 @@ batch normalization begins with scale 1. `tbdprof.suite.resnet50.architecture` h
 sums over them.
 """
 
+from tbdprof.suite.resnet50.architecture import step_flops
 from tbdprof.suite.workload import Option, Options, Spec
 
 SPEC = Spec(
@@ -34,12 +35,6 @@ SPEC = Spec(
     sample_flops=lambda config, _framework: sample_flops(config.options),
 )
 
-CLASSES = 1000
-NORM_EPSILON = 1e-5
-NORM_MOMENTUM = 0.1  # the share of the new batch in a running statistic
-MOMENTUM = 0.9
-WEIGHT_DECAY = 1e-4
-
 
 def sample_bytes(image_size: int) -> int:
     """Return about what a sample takes: maps saved for backward with in-place ReLU in fp32, the image and its label.
@@ -51,11 +46,4 @@ def sample_bytes(image_size: int) -> int:
 
 def sample_flops(options: Options) -> int:
     """Return the FLOPs of a training step for each image, the same in every framework."""
-    from tbdprof.suite.resnet50.architecture import step_flops  # which is built on the facts here
-
     return step_flops(str(options["variant"]), int(options["image_size"]))
-
-
-def learning_rate(batch_size: int) -> float:
-    """Return the learning rate at a batch size: 0.1 at 256, linear in it (Goyal et al., section 2.1)."""
-    return 0.1 * batch_size / 256

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tbdprof.errors import UsageError
-from tbdprof.suite.resnet50 import CLASSES
+from tbdprof.suite.classifier import CLASSES
+from tbdprof.suite.layers import Convolution, Dense
 from tbdprof.suite.workload import Config
 
 
@@ -25,57 +26,6 @@ EXPANSION = 4
 STEM_WIDTH = 64
 STAGES = (Stage(64, 3, 1), Stage(128, 4, 2), Stage(256, 6, 2), Stage(512, 3, 2))
 FEATURES = EXPANSION * STAGES[-1].width
-
-
-@dataclass(frozen=True, slots=True)
-class Convolution:
-    """A convolution over square maps and the batch normalization after it."""
-
-    name: str
-    inputs: int  # channels
-    outputs: int
-    kernel: int
-    stride: int
-    side: int  # of the map put out
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The weight's shape: outputs, inputs, height, width."""
-        return (self.outputs, self.inputs, self.kernel, self.kernel)
-
-    @property
-    def parameters(self) -> int:
-        """Trainable parameters, the batch normalization's scale and shift among them."""
-        return self.outputs * self.inputs * self.kernel**2 + 2 * self.outputs
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of an image's forward pass."""
-        return self.outputs * self.inputs * self.kernel**2 * self.side**2
-
-
-@dataclass(frozen=True, slots=True)
-class Dense:
-    """The classifier, which has a bias."""
-
-    name: str
-    inputs: int
-    outputs: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The weight's shape: outputs, inputs."""
-        return (self.outputs, self.inputs)
-
-    @property
-    def parameters(self) -> int:
-        """Trainable parameters."""
-        return self.outputs * (self.inputs + 1)
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of an image's forward pass."""
-        return self.outputs * self.inputs
 
 
 def layers(variant: str = "v1.5", image_size: int = 224) -> tuple[Convolution | Dense, ...]:
@@ -103,7 +53,7 @@ def check(config: Config) -> None:
 
 def _convolutions(variant: str, image_size: int) -> Iterator[Convolution]:
     side = _strided(image_size, 2)
-    yield Convolution("conv1", 3, STEM_WIDTH, 7, 2, side)
+    yield _convolution("conv1", 3, STEM_WIDTH, 7, 2, side)
     side, channels = _strided(side, 2), STEM_WIDTH  # max pooling
     for number, stage in enumerate(STAGES, 1):
         for index in range(stage.blocks):
@@ -117,11 +67,15 @@ def _bottleneck(name: str, inputs: int, width: int, strides: tuple[int, int], in
     inner_side = _strided(input_side, first)
     side = _strided(inner_side, second)
     outputs = EXPANSION * width
-    yield Convolution(f"{name}.conv1", inputs, width, 1, first, inner_side)
-    yield Convolution(f"{name}.conv2", width, width, 3, second, side)
-    yield Convolution(f"{name}.conv3", width, outputs, 1, 1, side)
+    yield _convolution(f"{name}.conv1", inputs, width, 1, first, inner_side)
+    yield _convolution(f"{name}.conv2", width, width, 3, second, side)
+    yield _convolution(f"{name}.conv3", width, outputs, 1, 1, side)
     if inputs != outputs:
-        yield Convolution(f"{name}.downsample.0", inputs, outputs, 1, first * second, side)
+        yield _convolution(f"{name}.downsample.0", inputs, outputs, 1, first * second, side)
+
+
+def _convolution(name: str, inputs: int, outputs: int, kernel: int, stride: int, side: int) -> Convolution:
+    return Convolution(name, inputs, outputs, (kernel, kernel), side, stride, normalized=True)
 
 
 def _strided(side: int, stride: int) -> int:

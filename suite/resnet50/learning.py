@@ -1,7 +1,7 @@
 """How ResNet-50 shows that it learns: at 64 pixels, on ten directions and colors of stripes."""
 
-from tbdprof.suite.classification import learn
-from tbdprof.suite.learning import Build, Check, Learned, Setting, Told
+from tbdprof.suite.checks.classification import learn
+from tbdprof.suite.checks.learning import Build, Check, Learned, Setting, Told
 
 
 def _run(build: Build, setting: Setting, told: Told) -> Learned:

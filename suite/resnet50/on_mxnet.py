@@ -1,35 +1,15 @@
 """ResNet-50 in MXNet's Gluon."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import mxnet as mx
-import numpy as np
-from mxnet import autograd, gluon
 from mxnet.gluon import nn
-from numpy.typing import NDArray
 
-from tbdprof.errors import UsageError
-from tbdprof.suite.classification import Scores, batches
-from tbdprof.suite.inputs import ImageBatch, feed
-from tbdprof.suite.on_mxnet import context_of
-from tbdprof.suite.resnet50 import (
-    CLASSES,
-    MOMENTUM,
-    NORM_EPSILON,
-    NORM_MOMENTUM,
-    WEIGHT_DECAY,
-    initial,
-    learning_rate,
-)
-from tbdprof.suite.resnet50.architecture import EXPANSION, FEATURES, STAGES, STEM_WIDTH, Stage, check, strides
+from tbdprof.suite.classifier import CLASSES, NORM_EPSILON, NORM_MOMENTUM
+from tbdprof.suite.classifier.initial import weights
+from tbdprof.suite.classifier.on_mxnet import Workload, mean_cross_entropy, workload
+from tbdprof.suite.on_mxnet import check_precision
+from tbdprof.suite.resnet50.architecture import EXPANSION, FEATURES, STAGES, STEM_WIDTH, Stage, check, layers, strides
 from tbdprof.suite.workload import Config, Spec
-
-DTYPES = {"fp32": "float32", "fp64": "float64"}
-
-Batch = tuple[mx.nd.NDArray, mx.nd.NDArray]  # images, labels
 
 
 class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
@@ -106,78 +86,9 @@ def blocks(inputs: int, stage: Stage, variant: str, prefix: str) -> nn.HybridSeq
     return stack
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """ResNet-50 and the batches it is trained on."""
-
-    spec: Spec
-    config: Config
-    model: ResNet50
-    optimizer: gluon.Trainer
-    inputs: tuple[mx.nd.NDArray, ...]  # images and labels, where one batch is kept
-    batches: Iterator[Batch]
-    cross_entropy: gluon.loss.SoftmaxCrossEntropyLoss
-
-    def step(self) -> float:
-        """Train on the next batch once, without waiting for it; return how many images it has."""
-        images, labels = next(self.batches)
-        self.update(images, labels)
-        return self.config.batch_size
-
-    def train(self, batch: ImageBatch) -> float:
-        """Train on a batch once; return its mean cross entropy."""
-        return float(self.update(*on_device(batch, self.config)).asscalar())
-
-    def predict(self, images: NDArray[np.float32]) -> Scores:
-        """Return the scores of images, with the running statistics."""
-        scores: Scores = self.model(as_array(images, self.config)).asnumpy()
-        return scores
-
-    def update(self, images: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
-        """Train on a batch once; return its mean cross entropy before that."""
-        with autograd.record():
-            loss = self.loss(images, labels)
-        loss.backward()
-        self.optimizer.step(1)  # the loss is a mean already
-        return loss
-
-    def loss(self, images: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
-        """Return a batch's mean cross entropy."""
-        return self.cross_entropy(self.model(images), labels).mean()
-
-
 def build(spec: Spec, config: Config) -> Workload:
     """Return ResNet-50 with its initial weights, its optimizer and its batches on the device."""
     check(config)
-    if config.precision not in DTYPES:
-        raise UsageError(
-            f"{spec.name} in MXNet runs in {' or '.join(DTYPES)}: {config.precision} needs --framework torch"
-        )
+    check_precision(spec, config)
     model = ResNet50(str(config.options["variant"]))
-    model.cast(DTYPES[config.precision])
-    model.initialize(mx.init.Zero(), ctx=context_of(config))
-    initialize(model, config.seed)
-    model.hybridize()
-    settings = {"learning_rate": learning_rate(config.batch_size), "momentum": MOMENTUM, "wd": WEIGHT_DECAY}
-    trainer = gluon.Trainer(model.collect_params(), "sgd", settings)
-    drawn = batches(config, int(config.options["image_size"]), CLASSES)
-    fed = feed(drawn, partial(on_device, config=config), kept=config.data is None)
-    inputs = next(fed) if config.data is None else ()
-    return Workload(spec, config, model, trainer, inputs, fed, gluon.loss.SoftmaxCrossEntropyLoss())
-
-
-def on_device(batch: ImageBatch, config: Config) -> Batch:
-    """Return a batch as MXNet's arrays."""
-    return as_array(batch.images, config), as_array(batch.labels, config)
-
-
-def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:
-    """Return images or labels in the model's data type."""
-    return mx.nd.array(values, context_of(config), DTYPES[config.precision])
-
-
-def initialize(model: ResNet50, seed: int) -> None:
-    """Give a model, whose other parameters have their first values, the weights drawn from a seed."""
-    parameters = model._collect_params_with_prefix()  # noqa: SLF001 - the only way to structural names
-    for name, values in initial.weights(seed):
-        parameters[name].set_data(mx.nd.array(values))
+    return workload(spec, config, model, weights(layers(), config.seed), mean_cross_entropy())

@@ -1,33 +1,14 @@
 """ResNet-50 in TensorFlow's Keras: channels last, one traced function a step."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
-
-import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 from tensorflow import keras
 
-from tbdprof.suite.classification import Scores, batches
-from tbdprof.suite.inputs import ImageBatch, feed
-from tbdprof.suite.on_tensorflow import device_of, dtype_of
-from tbdprof.suite.resnet50 import (
-    CLASSES,
-    MOMENTUM,
-    NORM_EPSILON,
-    NORM_MOMENTUM,
-    WEIGHT_DECAY,
-    initial,
-    learning_rate,
-)
-from tbdprof.suite.resnet50.architecture import EXPANSION, STAGES, STEM_WIDTH, Stage, check, strides
+from tbdprof.suite.classifier import CLASSES, NORM_EPSILON, NORM_MOMENTUM
+from tbdprof.suite.classifier.initial import weights
+from tbdprof.suite.classifier.on_tensorflow import Workload, mean_cross_entropy, workload
+from tbdprof.suite.on_tensorflow import device_of, policy_of
+from tbdprof.suite.resnet50.architecture import EXPANSION, STAGES, STEM_WIDTH, Stage, check, layers, strides
 from tbdprof.suite.workload import Config, Spec
-
-POLICIES = {"fp32": "float32", "tf32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
-
-Batch = tuple[tf.Tensor, tf.Tensor]  # images, labels
-TrainStep = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
@@ -117,91 +98,9 @@ def blocks(name: str, inputs: int, stage: Stage, variant: str, dtype: str) -> ke
     return keras.Sequential([first, *others], name=name)
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """ResNet-50 and the batches it is trained on."""
-
-    spec: Spec
-    config: Config
-    model: ResNet50
-    optimizer: keras.optimizers.SGD
-    inputs: tuple[tf.Tensor, ...]  # images and labels, where one batch is kept
-    batches: Iterator[Batch]
-    train_step: TrainStep
-
-    def step(self) -> float:
-        """Train on the next batch once; return how many images it has."""
-        images, labels = next(self.batches)
-        self.train_step(images, labels)
-        return self.config.batch_size
-
-    def train(self, batch: ImageBatch) -> float:
-        """Train on a batch once; return its mean cross entropy."""
-        return float(self.train_step(*on_device(batch, self.config)))
-
-    def predict(self, images: NDArray[np.float32]) -> Scores:
-        """Return the scores of images, with the running statistics."""
-        with tf.device(device_of(self.config)):
-            scores = at_least_float32(self.model(channels_last(images, self.config), training=False))
-        found: Scores = scores.numpy()
-        return found
-
-
 def build(spec: Spec, config: Config) -> Workload:
     """Return ResNet-50 with its initial weights, its optimizer and its batches on the device."""
     check(config)
     with tf.device(device_of(config)):
-        model = ResNet50(str(config.options["variant"]), POLICIES[config.precision])
-        model(keras.Input((None, None, 3)))  # makes the weights and computes nothing
-        initialize(model, config.seed)
-        optimizer = keras.optimizers.SGD(learning_rate(config.batch_size), MOMENTUM)
-        optimizer.build(model.trainable_variables)
-    drawn = batches(config, int(config.options["image_size"]), CLASSES)
-    fed = feed(drawn, partial(on_device, config=config), kept=config.data is None)
-    inputs = next(fed) if config.data is None else ()
-    return Workload(spec, config, model, optimizer, inputs, fed, train_step(model, optimizer, device_of(config)))
-
-
-def train_step(model: ResNet50, optimizer: keras.optimizers.SGD, device: str) -> TrainStep:
-    """Return the function that trains on a batch once and returns its mean cross entropy before that."""
-
-    @tf.function(jit_compile=False)  # type: ignore[untyped-decorator]
-    def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        with tf.device(device):
-            with tf.GradientTape() as tape:
-                scores = at_least_float32(model(images, training=True))
-                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scores))
-            weights = model.trainable_variables
-            gradients = tape.gradient(loss, weights)
-            # Keras' own weight decay shrinks the weights apart from the momentum: another algorithm.
-            decayed = [gradient + WEIGHT_DECAY * weight for gradient, weight in zip(gradients, weights, strict=True)]
-            optimizer.apply(decayed, weights)
-            return loss
-
-    compiled: TrainStep = step
-    return compiled
-
-
-def at_least_float32(scores: tf.Tensor) -> tf.Tensor:
-    """Return scores in a type in which their exponentials can be added."""
-    return tf.cast(scores, tf.float32) if scores.dtype == tf.bfloat16 else scores
-
-
-def initialize(model: ResNet50, seed: int) -> None:
-    """Give a model, whose other parameters have their first values, the weights drawn from a seed."""
-    kernels = {variable.path: variable for variable in model.trainable_variables if variable.path.endswith("/kernel")}
-    for name, values in initial.weights(seed):
-        layer = name.removesuffix(".weight").replace(".", "/")
-        axes = (2, 3, 1, 0) if values.ndim == 4 else (1, 0)
-        kernels[f"{model.name}/{layer}/kernel"].assign(tf.transpose(values, axes))
-
-
-def on_device(batch: ImageBatch, config: Config) -> Batch:
-    """Return a batch as tensors, in memory that is TensorFlow's own: a mere constant may share numpy's."""
-    with tf.device(device_of(config)):
-        return channels_last(batch.images, config), tf.cast(batch.labels, tf.int32)
-
-
-def channels_last(images: NDArray[np.float32], config: Config) -> tf.Tensor:
-    """Return images in the model's data type, channels last."""
-    return tf.transpose(tf.cast(images, dtype_of(config)), (0, 2, 3, 1))
+        model = ResNet50(str(config.options["variant"]), policy_of(config))
+    return workload(spec, config, model, weights(layers(), config.seed), mean_cross_entropy)

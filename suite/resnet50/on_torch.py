@@ -1,31 +1,13 @@
 """ResNet-50 in PyTorch."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tbdprof.suite.classification import Scores, batches
-from tbdprof.suite.inputs import ImageBatch, feed
-from tbdprof.suite.on_torch import device_of, dtype_of
-from tbdprof.suite.resnet50 import (
-    CLASSES,
-    MOMENTUM,
-    NORM_EPSILON,
-    NORM_MOMENTUM,
-    WEIGHT_DECAY,
-    initial,
-    learning_rate,
-)
-from tbdprof.suite.resnet50.architecture import EXPANSION, FEATURES, STAGES, STEM_WIDTH, Stage, check, strides
+from tbdprof.suite.classifier import CLASSES, NORM_EPSILON, NORM_MOMENTUM
+from tbdprof.suite.classifier.initial import weights
+from tbdprof.suite.classifier.on_torch import Workload, workload
+from tbdprof.suite.resnet50.architecture import EXPANSION, FEATURES, STAGES, STEM_WIDTH, Stage, check, layers, strides
 from tbdprof.suite.workload import Config, Spec
-
-Batch = tuple[Tensor, Tensor]  # images, labels
 
 
 class Bottleneck(nn.Module):
@@ -98,87 +80,8 @@ def blocks(inputs: int, stage: Stage, variant: str) -> nn.Sequential:
     return nn.Sequential(first, *(Bottleneck(outputs, stage.width, 1, variant) for _ in range(stage.blocks - 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """ResNet-50 and the batches it is trained on."""
-
-    spec: Spec
-    config: Config
-    model: ResNet50
-    optimizer: torch.optim.SGD
-    inputs: tuple[Tensor, ...]  # images and labels, where one batch is kept
-    batches: Iterator[Batch]
-
-    def step(self) -> float:
-        """Train on the next batch once; return how many images it has."""
-        images, labels = next(self.batches)
-        self.update(images, labels)
-        return self.config.batch_size
-
-    def train(self, batch: ImageBatch) -> float:
-        """Train on a batch once; return its mean cross entropy."""
-        return self.update(*on_device(batch, self.config)).item()
-
-    def predict(self, images: NDArray[np.float32]) -> Scores:
-        """Return the scores of images, with the running statistics."""
-        self.model.eval()
-        with torch.no_grad(), self.autocast():
-            scores = at_least_float32(self.model(as_tensor(images, self.config)))
-        self.model.train()
-        return scores.cpu().numpy()
-
-    def update(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Train on a batch once; return its mean cross entropy before that."""
-        self.optimizer.zero_grad()
-        loss = self.loss(images, labels)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        return loss.detach()
-
-    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Return a batch's mean cross entropy."""
-        with self.autocast():
-            return functional.cross_entropy(self.model(images), labels)
-
-    def autocast(self) -> torch.autocast:
-        """Return the context in which a run in bf16 computes in it."""
-        kind = device_of(self.config).type
-        return torch.autocast(kind, torch.bfloat16, enabled=self.config.precision == "bf16")
-
-
 def build(spec: Spec, config: Config) -> Workload:
     """Return ResNet-50 with its initial weights, its optimizer and its batches on the device."""
     check(config)
     model = ResNet50(str(config.options["variant"]))
-    initialize(model, config.seed)
-    model.to(device_of(config), dtype_of(config))
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=learning_rate(config.batch_size), momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
-    )
-    drawn = batches(config, int(config.options["image_size"]), CLASSES)
-    fed = feed(drawn, partial(on_device, config=config), kept=config.data is None)
-    inputs = next(fed) if config.data is None else ()
-    return Workload(spec, config, model, optimizer, inputs, fed)
-
-
-def on_device(batch: ImageBatch, config: Config) -> Batch:
-    """Return a batch as tensors, copied into memory that is torch's own."""
-    return as_tensor(batch.images, config), torch.tensor(batch.labels, device=device_of(config))
-
-
-def as_tensor(images: NDArray[np.float32], config: Config) -> Tensor:
-    """Return images in the model's data type."""
-    return torch.tensor(images, dtype=dtype_of(config), device=device_of(config))
-
-
-def at_least_float32(scores: Tensor) -> Tensor:
-    """Return scores in a type that numpy has."""
-    return scores.float() if scores.dtype == torch.bfloat16 else scores
-
-
-@torch.no_grad()
-def initialize(model: ResNet50, seed: int) -> None:
-    """Give a new model the weights drawn from a seed."""
-    for name, values in initial.weights(seed):
-        model.get_parameter(name).copy_(torch.from_numpy(values))
-    nn.init.zeros_(model.fc.bias)
+    return workload(spec, config, model, weights(layers(), config.seed), functional.cross_entropy)

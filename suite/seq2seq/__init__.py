@@ -34,13 +34,12 @@ operator. So `fused` is
 from collections.abc import Mapping
 
 from tbdprof.suite.seq2seq.architecture import WIDTH, parameters, saved_values
-from tbdprof.suite.workload import Config, Option, Spec
+from tbdprof.suite.workload import PERIOD, Config, Option, Spec
 
 DROPOUT = 0.2  # of the values that an LSTM is given
 LARGEST_NORM = 5.0  # of all gradients together
 FORGET_BIAS = 1.0
 UNIFORM = 0.1  # weights begin between this and its negative
-PERIOD = 4  # synthetic batches, of several lengths
 
 # Values of the second biases that a framework's fused operators add, at the paper's width: zero, and not trained.
 SECOND_BIASES: Mapping[str, int] = {"torch": 4 * 4 * WIDTH, "mxnet": 4 * 4 * WIDTH, "tensorflow": 0}
@@ -55,7 +54,7 @@ def learning_rate(batch_size: int) -> float:
 
 def sample_flops(config: Config, framework: str) -> float:
     """Return the FLOPs of a training step for each sentence pair, averaged over a period of synthetic batches."""
-    from tbdprof.suite.seq2seq.products import sample_flops as of_layers  # which is built on the facts here
+    from tbdprof.suite.seq2seq.products import sample_flops as of_layers  # which brings numpy
 
     return of_layers(config, framework)
 

@@ -4,28 +4,21 @@ They are uniform within 0.1, embeddings too, as TensorFlow NMT's. Biases begin a
 scale of the attention's scores at 1.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
-from numpy.typing import NDArray
 
+from tbdprof.suite.initial import Floats, Weights, uniform
 from tbdprof.suite.seq2seq import FORGET_BIAS, UNIFORM
 from tbdprof.suite.seq2seq.architecture import GATES, WIDTH, Lstm, layers
 
 _WEIGHTS = 0  # beside the seed, so that what one seed is for is drawn apart
 
-Floats = NDArray[np.float32]
 
-
-def weights(seed: int, width: int = WIDTH) -> Iterator[tuple[str, Floats]]:
+def weights(seed: int, width: int = WIDTH) -> Weights:
     """Yield each weight and bias by name (`encoder.forward.input`), one at a time; rows of a gate lie together."""
     random = np.random.default_rng((seed, _WEIGHTS))
     for layer in layers(width):
         for name, shape in layer.weights.items():
-            drawn = random.random(shape, dtype=np.float32)
-            drawn -= np.float32(0.5)
-            drawn *= np.float32(2 * UNIFORM)
-            yield f"{layer.name}.{name}", drawn
+            yield f"{layer.name}.{name}", uniform(random, shape, UNIFORM)
         if isinstance(layer, Lstm):
             yield f"{layer.name}.bias", forget_bias(width)
 

@@ -10,17 +10,16 @@ import numpy as np
 from mxnet import autograd, gluon, nd
 from numpy.typing import NDArray
 
-from tbdprof.errors import UsageError
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite.inputs import START, SentencePairs, feed
-from tbdprof.suite.on_mxnet import context_of
-from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, PERIOD, initial, learning_rate
+from tbdprof.suite.data.inputs import START, SentencePairs, feed
+from tbdprof.suite.data.text.buckets import Sentences
+from tbdprof.suite.data.text.corpora import IWSLT15
+from tbdprof.suite.data.text.translation import batches, consumed
+from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of
+from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, initial, learning_rate
 from tbdprof.suite.seq2seq.architecture import GATES
 from tbdprof.suite.seq2seq.on_mxnet_network import OPEN, SHUT, FusedLayer, Seq2Seq, parts
-from tbdprof.suite.translation import IWSLT15, Sentences, batches, consumed
-from tbdprof.suite.workload import Config, Spec
-
-DTYPES = {"fp32": "float32", "fp64": "float64"}
+from tbdprof.suite.workload import PERIOD, Config, Spec
 
 
 class Batch(NamedTuple):
@@ -96,15 +95,12 @@ def clip(gradients: list[mx.nd.NDArray]) -> None:
 
 def build(spec: Spec, config: Config) -> Workload:
     """Return Seq2Seq with its initial weights, its optimizer and its batches on the device."""
-    if config.precision not in DTYPES:
-        raise UsageError(
-            f"{spec.name} in MXNet runs in {' or '.join(DTYPES)}: {config.precision} needs --framework torch"
-        )
+    check_precision(spec, config)
     mx.random.seed(config.seed)  # dropout draws from MXNet's own generator
     width, fused = int(config.options["width"]), config.options["rnn"] == "fused"
     dropout = DROPOUT if config.options["dropout"] == "on" else 0.0
     model = Seq2Seq(width, fused=fused, dropout=dropout, prefix="seq2seq_")
-    model.cast(DTYPES[config.precision])
+    model.cast(dtype_of(config))
     model.initialize(mx.init.Zero(), ctx=context_of(config))
     initialize(model, config.seed, width)
     model.hybridize()  # the encoder's fused layer and the decoder's step: what loops over time cannot be
@@ -132,7 +128,7 @@ def on_device(batch: SentencePairs, config: Config) -> Batch:
 
 def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:
     """Return numbers in the model's data type, whole ones too."""
-    return nd.array(values, context_of(config), DTYPES[config.precision])
+    return nd.array(values, context_of(config), dtype_of(config))
 
 
 def initialize(model: Seq2Seq, seed: int, width: int) -> None:

@@ -9,7 +9,7 @@ from mxnet import gluon, nd
 from mxnet.gluon import nn, rnn
 from numpy.typing import NDArray
 
-from tbdprof.suite.inputs import END, START
+from tbdprof.suite.data.inputs import END, START
 from tbdprof.suite.seq2seq.architecture import GATES, SOURCE_WORDS, TARGET_WORDS
 
 State = list[mx.nd.NDArray]  # a cell's output and its memory, each (batch, width)

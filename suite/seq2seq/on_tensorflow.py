@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from tensorflow import keras
 
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite.inputs import START, SentencePairs, feed
-from tbdprof.suite.on_tensorflow import device_of
-from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, PERIOD, initial, learning_rate
+from tbdprof.suite.data.inputs import START, SentencePairs, feed
+from tbdprof.suite.data.text.buckets import Sentences
+from tbdprof.suite.data.text.corpora import IWSLT15
+from tbdprof.suite.data.text.translation import batches, consumed
+from tbdprof.suite.on_tensorflow import device_of, policy_of
+from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, initial, learning_rate
 from tbdprof.suite.seq2seq.on_tensorflow_network import Seq2Seq, from_torch, parts
-from tbdprof.suite.translation import IWSLT15, Sentences, batches, consumed
-from tbdprof.suite.workload import Config, Spec
-
-POLICIES = {"fp32": "float32", "tf32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
+from tbdprof.suite.workload import PERIOD, Config, Spec
 
 
 class Batch(NamedTuple):
@@ -88,7 +88,7 @@ def build(spec: Spec, config: Config) -> Workload:
     dropout = DROPOUT if config.options["dropout"] == "on" else 0.0
     device = device_of(config)
     with tf.device(device):
-        model = Seq2Seq(width, fused=fused, dropout=dropout, seed=config.seed, policy=POLICIES[config.precision])
+        model = Seq2Seq(width, fused=fused, dropout=dropout, seed=config.seed, policy=policy_of(config))
         make_weights(model)
         initialize(model, config.seed, width)
         optimizer = keras.optimizers.SGD(learning_rate(config.batch_size), global_clipnorm=LARGEST_NORM)

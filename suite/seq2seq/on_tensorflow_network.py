@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tensorflow import keras
 from tensorflow.keras import layers
 
-from tbdprof.suite.inputs import END, START
+from tbdprof.suite.data.inputs import END, START
 from tbdprof.suite.seq2seq.architecture import GATES, SOURCE_WORDS, TARGET_WORDS
 
 State = tuple[tf.Tensor, tf.Tensor]  # a cell's output and its memory, each (batch, width)

@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite.inputs import START, SentencePairs, feed
-from tbdprof.suite.on_torch import device_of, dtype_of
-from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, PERIOD, initial, learning_rate
+from tbdprof.suite.data.inputs import START, SentencePairs, feed
+from tbdprof.suite.data.text.buckets import Sentences
+from tbdprof.suite.data.text.corpora import IWSLT15
+from tbdprof.suite.data.text.translation import batches, consumed
+from tbdprof.suite.on_torch import at_least_float32, autocast, device_of, dtype_of
+from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, initial, learning_rate
 from tbdprof.suite.seq2seq.on_torch_network import Seq2Seq, parts
-from tbdprof.suite.translation import IWSLT15, Sentences, batches, consumed
-from tbdprof.suite.workload import Config, Spec
+from tbdprof.suite.workload import PERIOD, Config, Spec
 
 PADDING = -100  # what cross entropy leaves out
 
@@ -58,7 +60,7 @@ class Workload:
         """Return the log-probability of each token of the target (batch, target), given the ones before it."""
         batch = on_device(inputs, self.config)
         self.model.eval()
-        with torch.no_grad(), self.autocast():
+        with torch.no_grad(), autocast(self.config):
             told = functional.log_softmax(self.model(batch.source, batch.lengths, batch.words), 2)
         self.model.train()
         answers = batch.answers.clamp(min=0).unsqueeze(2)
@@ -69,7 +71,7 @@ class Workload:
     ) -> NDArray[np.int32]:
         """Return the likeliest word after each (batch, at most `longest`); what follows an END means nothing."""
         self.model.eval()
-        with torch.no_grad(), self.autocast():
+        with torch.no_grad(), autocast(self.config):
             words = self.model.translate(numbers(source, self.config), torch.tensor(source_lengths), longest)
         self.model.train()
         return words.cpu().numpy().astype(np.int32)
@@ -85,17 +87,12 @@ class Workload:
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the sum of the tokens' cross entropy over the number of sentences."""
-        with self.autocast():
+        with autocast(self.config):
             logits = self.model(batch.source, batch.lengths, batch.words)
             of_tokens = functional.cross_entropy(
                 logits.flatten(0, 1), batch.answers.flatten(), ignore_index=PADDING, reduction="sum"
             )
             return of_tokens / batch.source.shape[1]
-
-    def autocast(self) -> torch.autocast:
-        """Return the context in which a run in bf16 computes in it."""
-        kind = device_of(self.config).type
-        return torch.autocast(kind, torch.bfloat16, enabled=self.config.precision == "bf16")
 
 
 def build(spec: Spec, config: Config) -> Workload:
@@ -128,11 +125,6 @@ def on_device(batch: SentencePairs, config: Config) -> Batch:
 def numbers(words: NDArray[np.int32], config: Config) -> Tensor:
     """Return numbers of words (batch, time) as a tensor, time first."""
     return torch.tensor(words.T, dtype=torch.int64, device=device_of(config))
-
-
-def at_least_float32(scores: Tensor) -> Tensor:
-    """Return scores in a type that numpy has."""
-    return scores.float() if scores.dtype == torch.bfloat16 else scores
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from tbdprof.suite.inputs import END, START
+from tbdprof.suite.data.inputs import END, START
 from tbdprof.suite.seq2seq.architecture import GATES, SOURCE_WORDS, TARGET_WORDS
 
 State = tuple[Tensor, Tensor]  # a cell's output and its memory, each (batch, width)

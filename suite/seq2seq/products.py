@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.suite.inputs import SentencePairs
-from tbdprof.suite.seq2seq import PERIOD
+from tbdprof.suite.data.inputs import SentencePairs
+from tbdprof.suite.data.text.buckets import Sentences
+from tbdprof.suite.data.text.corpora import IWSLT15
+from tbdprof.suite.data.text.translation import synthetic
 from tbdprof.suite.seq2seq.architecture import Lstm, attention_macs, layers, macs
-from tbdprof.suite.translation import IWSLT15, Sentences, synthetic
-from tbdprof.suite.workload import Config
+from tbdprof.suite.workload import PERIOD, Config
 
 
 def _both_directions(batch: SentencePairs) -> int:

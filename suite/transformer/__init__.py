@@ -23,15 +23,9 @@ where the paper's would take too long. A narrower network has 8 heads, too, and 
 
 from math import sqrt
 
-from tbdprof.suite.workload import Config, Option, Options, Spec
+from tbdprof.suite.transformer.architecture import LAYERS, VOCABULARY, WIDTH, Shape, sizes_of
+from tbdprof.suite.workload import PERIOD, Config, Option, Options, Spec
 
-VOCABULARY = 37_000
-WIDTH = 512
-INNER = 2048
-HEADS = 8
-LAYERS = 6  # of the encoder, and as many of the decoder
-TOKENS = 32  # of each side of a batch, for each unit of the batch size
-PERIOD = 4  # synthetic batches
 DROPOUT = 0.1
 SMOOTHING = 0.1  # of the labels: the share of a target that is spread over all words evenly
 WARMUP = 4000
@@ -55,15 +49,15 @@ def sample_bytes(options: Options) -> int:
 
     No batch has more than its budget of such, and most have a bit less.
     """
-    from tbdprof.suite.transformer.architecture import Shape, sizes_of  # which are built on the facts here
-    from tbdprof.suite.transformer.products import kept_bytes
+    from tbdprof.suite.transformer.products import kept_bytes  # which brings numpy, as does `sentences`
+    from tbdprof.suite.transformer.sentences import TOKENS
 
     return kept_bytes(sizes_of(options), Shape(1, TOKENS, TOKENS))
 
 
 def sample_flops(config: Config, _framework: str) -> float:
     """Return the FLOPs of a training step for each sentence, over a period of a configuration's synthetic batches."""
-    from tbdprof.suite.transformer.products import flops_per_sentence  # which is built on the facts here
+    from tbdprof.suite.transformer.products import flops_per_sentence  # which brings numpy
 
     return flops_per_sentence(config)
 

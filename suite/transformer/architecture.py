@@ -11,8 +11,13 @@ from math import prod
 from typing import Literal
 
 from tbdprof.errors import UsageError
-from tbdprof.suite.transformer import HEADS, INNER, LAYERS, VOCABULARY, WIDTH
 from tbdprof.suite.workload import Options
+
+VOCABULARY = 37_000
+WIDTH = 512
+INNER = 2048
+HEADS = 8
+LAYERS = 6  # of the encoder, and as many of the decoder
 
 Side = Literal["source", "target"]
 

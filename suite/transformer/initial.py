@@ -4,18 +4,16 @@ The embedding is normal of variance 1 / width; a dense layer's weight is uniform
 in the authors' code (Glorot's rule). Biases begin with 0, normalizations with scale 1 and shift 0.
 """
 
-from collections.abc import Iterator
 from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tbdprof.suite.initial import Weights, normal, uniform
 from tbdprof.suite.transformer.architecture import Dense, Embedding, Sizes, layers
 
 _WEIGHTS = 0  # beside the seed, so that a batch and initial weights of one seed are drawn apart
 _LONGEST_WAVE = 10_000  # of the positions, over 2π
-
-Weights = Iterator[tuple[str, NDArray[np.float32]]]
 
 
 def weights(seed: int, sizes: Sizes | None = None) -> Weights:
@@ -23,15 +21,10 @@ def weights(seed: int, sizes: Sizes | None = None) -> Weights:
     random = np.random.default_rng((seed, _WEIGHTS))
     for layer in layers(sizes):
         if isinstance(layer, Embedding):
-            drawn = random.standard_normal(layer.shape, dtype=np.float32)
-            drawn *= np.float32(1 / sqrt(layer.width))
+            yield f"{layer.name}.weight", normal(random, layer.shape, 1 / sqrt(layer.width))
         elif isinstance(layer, Dense):
-            drawn = random.random(layer.shape, dtype=np.float32)
-            drawn -= np.float32(0.5)
-            drawn *= np.float32(2 * sqrt(6 / (layer.inputs + layer.outputs)))
-        else:
-            continue
-        yield f"{layer.name}.weight", drawn
+            bound = sqrt(6 / (layer.inputs + layer.outputs))
+            yield f"{layer.name}.weight", uniform(random, layer.shape, bound)
 
 
 def positions(places: int, width: int) -> NDArray[np.float64]:

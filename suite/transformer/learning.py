@@ -1,8 +1,8 @@
 """How the Transformer shows that it learns: a narrow one on the generated language of both translators."""
 
-from tbdprof.suite.learning import Build, Check, Learned, Setting, Told
+from tbdprof.suite.checks.learning import Build, Check, Learned, Setting, Told
+from tbdprof.suite.checks.translation import learn
 from tbdprof.suite.transformer import SPEC
-from tbdprof.suite.translation_learning import learn
 
 
 def run(build: Build, setting: Setting, told: Told) -> Learned:

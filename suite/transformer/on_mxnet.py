@@ -10,18 +10,17 @@ import numpy as np
 from mxnet import autograd, gluon
 from numpy.typing import NDArray
 
-from tbdprof.errors import UsageError
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite.inputs import SentencePairs, feed
-from tbdprof.suite.on_mxnet import context_of
-from tbdprof.suite.transformer import ADAM_EPSILON, BETAS, PERIOD, SMOOTHING, dropout, initial, learning_rate
+from tbdprof.suite.data.inputs import SentencePairs, feed
+from tbdprof.suite.data.text.translation import consumed
+from tbdprof.suite.initial import Weights
+from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of
+from tbdprof.suite.transformer import ADAM_EPSILON, BETAS, SMOOTHING, dropout, initial, learning_rate
 from tbdprof.suite.transformer.architecture import Sizes, sizes_of
 from tbdprof.suite.transformer.on_mxnet_network import Transformer
 from tbdprof.suite.transformer.sentences import batches, filled, given, greedily, later
-from tbdprof.suite.translation import consumed
-from tbdprof.suite.workload import Config, Spec
+from tbdprof.suite.workload import PERIOD, Config, Spec
 
-DTYPES = {"fp32": "float32", "fp64": "float64"}
 _HIDDEN = -1e9  # added to an attention's score, after which its exponential is 0
 
 
@@ -108,12 +107,9 @@ class Schedule(mx.lr_scheduler.LRScheduler):  # type: ignore[misc]
 
 def build(spec: Spec, config: Config) -> Workload:
     """Return the Transformer with its initial weights, its optimizer and its batches on the device."""
-    if config.precision not in DTYPES:
-        raise UsageError(
-            f"{spec.name} in MXNet runs in {' or '.join(DTYPES)}: {config.precision} needs --framework torch"
-        )
+    check_precision(spec, config)
     sizes, share = sizes_of(config.options), dropout(config.options)
-    model = Transformer(sizes, share, DTYPES[config.precision])
+    model = Transformer(sizes, share, dtype_of(config))
     initialize(model, initial.weights(config.seed, sizes), config)
     model.hybridize()
     optimizer = adam(model, sizes, int(config.options["rise"]))
@@ -135,7 +131,7 @@ def adam(model: Transformer, sizes: Sizes, warmup: int) -> gluon.Trainer:
     return gluon.Trainer(model.collect_params(), "adam", settings)
 
 
-def initialize(model: Transformer, weights: initial.Weights, config: Config) -> None:
+def initialize(model: Transformer, weights: Weights, config: Config) -> None:
     """Give a new model the weights drawn for it; normalizations begin with scale 1, all else with 0."""
     place = placement(config)
     model.cast(place["dtype"])
@@ -171,4 +167,4 @@ def words(numbers: NDArray[np.int32], config: Config) -> mx.nd.NDArray:
 
 def placement(config: Config) -> dict[str, Any]:
     """Return where a run's arrays are and of what type."""
-    return {"ctx": context_of(config), "dtype": DTYPES[config.precision]}
+    return {"ctx": context_of(config), "dtype": dtype_of(config)}

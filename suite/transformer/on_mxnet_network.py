@@ -8,8 +8,8 @@ from typing import Any
 
 from mxnet.gluon import nn
 
-from tbdprof.suite.transformer import HEADS, NORM_EPSILON
-from tbdprof.suite.transformer.architecture import Sizes
+from tbdprof.suite.transformer import NORM_EPSILON
+from tbdprof.suite.transformer.architecture import HEADS, Sizes
 from tbdprof.suite.transformer.sentences import PLACES
 
 

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from tensorflow import keras
 
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite.inputs import SentencePairs, feed
-from tbdprof.suite.on_tensorflow import device_of, dtype_of
-from tbdprof.suite.transformer import ADAM_EPSILON, BETAS, PERIOD, SMOOTHING, dropout, initial
+from tbdprof.suite.data.inputs import SentencePairs, feed
+from tbdprof.suite.data.text.translation import consumed
+from tbdprof.suite.initial import Weights
+from tbdprof.suite.on_tensorflow import device_of, dtype_of, policy_of
+from tbdprof.suite.transformer import ADAM_EPSILON, BETAS, SMOOTHING, dropout, initial
 from tbdprof.suite.transformer.architecture import sizes_of
 from tbdprof.suite.transformer.on_tensorflow_network import Transformer
 from tbdprof.suite.transformer.sentences import PLACES, batches, filled, given, greedily, later
-from tbdprof.suite.translation import consumed
-from tbdprof.suite.workload import Config, Spec
+from tbdprof.suite.workload import PERIOD, Config, Spec
 
-POLICIES = {"fp32": "float32", "tf32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
 _HIDDEN = -1e9  # added to an attention's score, after which its exponential is 0
 
 Step = Callable[..., tf.Tensor]
@@ -107,7 +107,7 @@ def build(spec: Spec, config: Config) -> Workload:
     device, sizes, dtype = device_of(config), sizes_of(config.options), dtype_of(config)
     words, mask = keras.Input((None,), dtype="int32"), keras.Input((1, None, None), dtype=dtype.name)
     with tf.device(device):
-        model = Transformer(sizes, dropout(config.options), config.seed, POLICIES[config.precision])
+        model = Transformer(sizes, dropout(config.options), config.seed, policy_of(config))
         model(words, mask, words, mask)  # makes the weights and computes nothing
         initialize(model, initial.weights(config.seed, sizes))
         schedule = Schedule(sizes.width, int(config.options["rise"]))
@@ -166,7 +166,7 @@ def loss_of(scores: tf.Tensor, target: tf.Tensor, asked: tf.Tensor) -> tf.Tensor
     return tf.reduce_sum(each * asked) / tf.reduce_sum(asked)
 
 
-def initialize(model: Transformer, weights: initial.Weights) -> None:
+def initialize(model: Transformer, weights: Weights) -> None:
     """Give a model, whose other parameters have their first values, the weights drawn for it."""
     variables = {variable.path: variable for variable in model.trainable_variables}
     for name, values in weights:

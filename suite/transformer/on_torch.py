@@ -11,22 +11,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite.inputs import SentencePairs, feed
+from tbdprof.suite.data.inputs import SentencePairs, feed
+from tbdprof.suite.data.text.translation import consumed
+from tbdprof.suite.initial import Weights
 from tbdprof.suite.on_torch import device_of, dtype_of
-from tbdprof.suite.transformer import (
-    ADAM_EPSILON,
-    BETAS,
-    PERIOD,
-    SMOOTHING,
-    dropout,
-    initial,
-    learning_rate,
-)
+from tbdprof.suite.transformer import ADAM_EPSILON, BETAS, SMOOTHING, dropout, initial, learning_rate
 from tbdprof.suite.transformer.architecture import sizes_of
 from tbdprof.suite.transformer.on_torch_network import Transformer
 from tbdprof.suite.transformer.sentences import batches, filled, given, greedily
-from tbdprof.suite.translation import consumed
-from tbdprof.suite.workload import Config, Spec
+from tbdprof.suite.workload import PERIOD, Config, Spec
 
 _IGNORED = -100  # as the cross entropy has it: no answer is asked for
 
@@ -124,7 +117,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 @torch.no_grad()
-def initialize(model: Transformer, weights: initial.Weights) -> None:
+def initialize(model: Transformer, weights: Weights) -> None:
     """Give a new model the weights drawn for it, and biases of 0."""
     for name, values in weights:
         model.get_parameter(name).copy_(torch.from_numpy(values))

@@ -5,8 +5,7 @@ gradient, for the first are given the embedding's rows. That is the same in ever
 attention in one operator (torch) or writes its products out (MXNet, TensorFlow): none makes more or fewer.
 """
 
-from tbdprof.suite.transformer import HEADS
-from tbdprof.suite.transformer.architecture import Shape, Sizes, layers, macs, sizes_of
+from tbdprof.suite.transformer.architecture import HEADS, Shape, Sizes, layers, macs, sizes_of
 from tbdprof.suite.transformer.sentences import shapes
 from tbdprof.suite.workload import Config
 

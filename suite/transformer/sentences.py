@@ -6,15 +6,16 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.suite import translation
-from tbdprof.suite.inputs import END, START, SentencePairs
-from tbdprof.suite.transformer import PERIOD, TOKENS
+from tbdprof.suite.data.inputs import END, START, SentencePairs
+from tbdprof.suite.data.text import translation
+from tbdprof.suite.data.text.buckets import Tokens
+from tbdprof.suite.data.text.corpora import WMT14, Corpus
 from tbdprof.suite.transformer.architecture import Shape
-from tbdprof.suite.translation import WMT14, Corpus, Tokens
-from tbdprof.suite.workload import Config
+from tbdprof.suite.workload import PERIOD, Config
 
 Words = NDArray[np.int32]
 
+TOKENS = 32  # of each side of a batch, for each unit of the batch size
 PLACES = WMT14.limit  # of the longest sentence, a target's end among them
 
 

@@ -12,12 +12,10 @@ the critic each time. `--width` makes the same networks narrower, for trying the
 too long; Adam's learning rate is then larger in proportion (Yang et al., 2022, arXiv:2203.03466).
 """
 
+from tbdprof.suite.wgan.architecture import WIDTH
+from tbdprof.suite.wgan.products import CRITIC_STEPS, step_flops
 from tbdprof.suite.workload import Option, Options, Spec
 
-SIDE = 64  # of a picture in pixels
-NOISE = 128  # values a picture is made of
-WIDTH = 64
-CRITIC_STEPS = 5
 PENALTY = 10.0
 NORM_EPSILON = 1e-5
 BETAS = (0.0, 0.9)
@@ -34,8 +32,6 @@ def sample_bytes(options: Options) -> int:
 
 def sample_flops(options: Options, framework: str) -> int:
     """Return the FLOPs of a training step for each picture of a batch, as a framework makes them."""
-    from tbdprof.suite.wgan.products import step_flops  # which is built on the facts here
-
     return step_flops(int(options["width"]), int(options["critic_steps"]), framework)
 
 

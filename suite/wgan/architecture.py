@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from tbdprof.suite.wgan import NOISE, SIDE, WIDTH
+from tbdprof.suite.layers import Dense
 
+SIDE = 64  # of a picture in pixels
+NOISE = 128  # values a picture is made of
+WIDTH = 64
 START = 4  # side of the maps the generator begins with and the critic ends with
 MULTIPLES = (1, 2, 4, 8, 8)  # of the width: channels at sides 64, 32, 16, 8, 4
 
@@ -41,30 +44,6 @@ class Convolution:
     def macs(self) -> int:
         """Multiply-accumulates of a picture's forward pass."""
         return prod(self.shape) * self.side**2
-
-
-@dataclass(frozen=True, slots=True)
-class Dense:
-    """A dense layer with a bias."""
-
-    name: str
-    inputs: int
-    outputs: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The weight's shape: outputs, inputs."""
-        return (self.outputs, self.inputs)
-
-    @property
-    def parameters(self) -> int:
-        """Trainable parameters."""
-        return self.outputs * (self.inputs + 1)
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of a picture's forward pass."""
-        return self.outputs * self.inputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,17 @@ others, as in the authors' code (He's and Glorot's rule over the mean of both fa
 and shift 0, biases with 0.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from math import prod, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tbdprof.suite.wgan import WIDTH, architecture
-from tbdprof.suite.wgan.architecture import Convolution, Dense, Layer, Normalization
+from tbdprof.suite.initial import Weights, uniform
+from tbdprof.suite.layers import Dense
+from tbdprof.suite.wgan import architecture
+from tbdprof.suite.wgan.architecture import WIDTH, Convolution, Layer, Normalization
 
 _GENERATOR, _CRITIC = 2, 3  # beside the seed, so that what one seed is for is drawn apart
-
-Weights = Iterator[tuple[str, NDArray[np.float32]]]
 
 
 def generator(seed: int, width: int = WIDTH) -> Weights:
@@ -40,7 +39,4 @@ def _draw(layers: Iterable[Layer], random: np.random.Generator) -> Weights:
     for layer in layers:
         if isinstance(layer, Normalization):
             continue
-        drawn = random.random(layer.shape, dtype=np.float32)
-        drawn -= np.float32(0.5)
-        drawn *= np.float32(2 * sqrt(3) * deviation(layer))
-        yield f"{layer.name}.weight", drawn
+        yield f"{layer.name}.weight", uniform(random, layer.shape, sqrt(3) * deviation(layer))

@@ -8,10 +8,11 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof import suite
-from tbdprof.suite.inputs import Pictures
-from tbdprof.suite.learning import Build, Check, Learned, Point, Setting, Told
-from tbdprof.suite.wgan import CRITIC_STEPS, NOISE, SIDE, SPEC
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told, configured
+from tbdprof.suite.data.inputs import Pictures
+from tbdprof.suite.wgan import SPEC
+from tbdprof.suite.wgan.architecture import NOISE, SIDE
+from tbdprof.suite.wgan.products import CRITIC_STEPS
 from tbdprof.suite.workload import Learner
 
 STEPS = 100
@@ -84,14 +85,7 @@ def passes(curve: Sequence[Point], chance: float) -> bool:
 def run(build: Build, setting: Setting, told: Told) -> Learned:
     """Train on drawn pictures and judge what is made by held-out ones; `loss` is the critic's own distance of both."""
     steps = setting.steps or CHECK.steps
-    config = suite.configure(
-        SPEC,
-        batch_size=CHECK.batch_size,
-        device=setting.device,
-        precision=setting.precision,
-        seed=setting.seed,
-        options=CHECK.options,
-    )
+    config = configured(SPEC, CHECK, setting)
     held_out = pictures(HELD_OUT, np.random.default_rng((setting.seed, _HELD_OUT)))
     noise = np.random.default_rng((setting.seed, _NOISE)).standard_normal((HELD_OUT, NOISE), dtype=np.float32)
     curve = tuple(_curve(build(config), _Judge(held_out, noise), steps, setting.seed, told))

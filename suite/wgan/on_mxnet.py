@@ -11,16 +11,14 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 from numpy.typing import NDArray
 
-from tbdprof.errors import UsageError
-from tbdprof.suite.inputs import Pictures, feed
-from tbdprof.suite.on_mxnet import context_of
-from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, NOISE, NORM_EPSILON, PENALTY, initial, learning_rate
-from tbdprof.suite.wgan.architecture import START, channels
+from tbdprof.suite.data.inputs import Pictures, feed
+from tbdprof.suite.initial import Weights
+from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of
+from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, NORM_EPSILON, PENALTY, initial, learning_rate
+from tbdprof.suite.wgan.architecture import NOISE, START, channels
 from tbdprof.suite.wgan.on_mxnet_critic import Critic, Penalty
 from tbdprof.suite.wgan.pictures import batches
 from tbdprof.suite.workload import Config, Spec
-
-DTYPES = {"fp32": "float32", "fp64": "float64"}
 
 
 class UpBlock(nn.HybridBlock):  # type: ignore[misc]
@@ -155,10 +153,7 @@ class Workload:
 
 def build(spec: Spec, config: Config) -> Workload:
     """Return WGAN-GP with its initial weights, its optimizers and its batches on the device."""
-    if config.precision not in DTYPES:
-        raise UsageError(
-            f"{spec.name} in MXNet runs in {' or '.join(DTYPES)}: {config.precision} needs --framework torch"
-        )
+    check_precision(spec, config)
     width = int(config.options["width"])
     generator, critic = Generator(width), Critic(width)
     initialize(generator, initial.generator(config.seed, width), config)
@@ -182,7 +177,7 @@ def adam(network: nn.HybridBlock, width: int) -> gluon.Trainer:
     return gluon.Trainer(network.collect_params(), "adam", settings)
 
 
-def initialize(network: nn.HybridBlock, weights: initial.Weights, config: Config) -> None:
+def initialize(network: nn.HybridBlock, weights: Weights, config: Config) -> None:
     """Give a new network the weights drawn for it; normalizations begin with scale 1, all else with 0."""
     place = placement(config)
     network.cast(place["dtype"])
@@ -199,4 +194,4 @@ def on_device(values: NDArray[np.float32], config: Config) -> mx.nd.NDArray:
 
 def placement(config: Config) -> dict[str, Any]:
     """Return where a run's arrays are and of what type."""
-    return {"ctx": context_of(config), "dtype": DTYPES[config.precision]}
+    return {"ctx": context_of(config), "dtype": dtype_of(config)}

@@ -9,8 +9,8 @@ from typing import Any
 
 from mxnet.gluon import nn
 
-from tbdprof.suite.wgan import NORM_EPSILON, SIDE
-from tbdprof.suite.wgan.architecture import START, channels
+from tbdprof.suite.wgan import NORM_EPSILON
+from tbdprof.suite.wgan.architecture import SIDE, START, channels
 
 
 class LayerNorm(nn.HybridBlock):  # type: ignore[misc]

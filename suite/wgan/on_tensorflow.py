@@ -12,15 +12,14 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow import keras
 
-from tbdprof.suite.inputs import Pictures, feed
-from tbdprof.suite.on_tensorflow import device_of, dtype_of
-from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, NOISE, PENALTY, SIDE, initial, learning_rate
-from tbdprof.suite.wgan.architecture import START
+from tbdprof.suite.data.inputs import Pictures, feed
+from tbdprof.suite.initial import Weights
+from tbdprof.suite.on_tensorflow import device_of, dtype_of, policy_of
+from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, PENALTY, initial, learning_rate
+from tbdprof.suite.wgan.architecture import NOISE, SIDE, START
 from tbdprof.suite.wgan.on_tensorflow_networks import Critic, Generator
 from tbdprof.suite.wgan.pictures import batches
 from tbdprof.suite.workload import Config, Spec
-
-POLICIES = {"fp32": "float32", "tf32": "float32", "fp64": "float64", "bf16": "mixed_bfloat16"}
 
 Step = Callable[..., tf.Tensor]
 
@@ -79,7 +78,7 @@ class Workload:
 
 def build(spec: Spec, config: Config) -> Workload:
     """Return WGAN-GP with its initial weights, its optimizers and its batches on the device."""
-    device, width, policy = device_of(config), int(config.options["width"]), POLICIES[config.precision]
+    device, width, policy = device_of(config), int(config.options["width"]), policy_of(config)
     with tf.device(device):
         generator, critic = Generator(width, policy), Critic(width, policy)
         generator(keras.Input((NOISE,)))  # makes the weights and computes nothing
@@ -157,7 +156,7 @@ def penalty(critic: Critic, pictures: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(tf.square(lengths - 1))
 
 
-def initialize(network: keras.Model, weights: initial.Weights) -> None:
+def initialize(network: keras.Model, weights: Weights) -> None:
     """Give a network, whose other parameters have their first values, the weights drawn for it."""
     kernels = {variable.path: variable for variable in network.trainable_variables if variable.path.endswith("/kernel")}
     for name, values in weights:

@@ -9,10 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tbdprof.suite.inputs import Pictures, feed
+from tbdprof.suite.data.inputs import Pictures, feed
+from tbdprof.suite.initial import Weights
 from tbdprof.suite.on_torch import device_of, dtype_of
-from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, NOISE, NORM_EPSILON, PENALTY, initial, learning_rate
-from tbdprof.suite.wgan.architecture import START, channels
+from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, NORM_EPSILON, PENALTY, initial, learning_rate
+from tbdprof.suite.wgan.architecture import NOISE, START, channels
 from tbdprof.suite.wgan.pictures import batches
 from tbdprof.suite.workload import Config, Spec
 
@@ -231,7 +232,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 @torch.no_grad()
-def initialize(network: nn.Module, weights: initial.Weights) -> None:
+def initialize(network: nn.Module, weights: Weights) -> None:
     """Give a new network the weights drawn for it, and biases of 0."""
     for name, values in weights:
         network.get_parameter(name).copy_(torch.from_numpy(values))

@@ -5,8 +5,8 @@ from itertools import repeat
 
 import numpy as np
 
-from tbdprof.suite.inputs import Pictures
-from tbdprof.suite.wgan import SIDE
+from tbdprof.suite.data.inputs import Pictures
+from tbdprof.suite.wgan.architecture import SIDE
 from tbdprof.suite.workload import Config
 
 _PICTURES = 1  # beside the seed, as for the other models' batches
@@ -25,6 +25,6 @@ def batches(config: Config) -> Iterator[Pictures]:
     """Return batches without end: the data set's, or one synthetic batch again and again."""
     if config.data is None:
         return repeat(synthetic(config.batch_size, config.seed))
-    from tbdprof.suite import downsampled_imagenet
+    from tbdprof.suite.data import downsampled_imagenet
 
     return downsampled_imagenet.batches(config.data, config.batch_size, config.seed)

@@ -12,8 +12,11 @@ gradient, and what the gradients of those are made of. A convolution or dense la
 
 from collections.abc import Mapping
 
-from tbdprof.suite.wgan import CRITIC_STEPS, WIDTH, architecture
-from tbdprof.suite.wgan.architecture import Dense, Normalization
+from tbdprof.suite.layers import Dense
+from tbdprof.suite.wgan import architecture
+from tbdprof.suite.wgan.architecture import WIDTH, Normalization
+
+CRITIC_STEPS = 5  # in a training step, before the generator's
 
 # Above the last normalization, where the slopes do not depend on the maps.
 _LINEAR = ("block4.conv2", "block4.shortcut")

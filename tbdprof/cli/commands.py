@@ -67,7 +67,7 @@ def chosen_framework(model: str, framework: str | None) -> str:
 
 def folder_of(data: str) -> Path | None:
     """Return the folder of data that was typed, None: synthetic; raises UsageError."""
-    from tbdprof.suite.datasets import SYNTHETIC
+    from tbdprof.suite.data.datasets import SYNTHETIC
 
     if not data:  # which a Path takes for the current folder
         raise UsageError(f"--data is empty: give the folder of the data set, or {SYNTHETIC}")

@@ -23,7 +23,7 @@ from tbdprof.launch.request import RunRequest
 from tbdprof.loop.new_run import listed, new_run
 from tbdprof.loop.plan import NO_STEPS, Progress, silent
 from tbdprof.loop.profiler import LoopProfiler
-from tbdprof.suite import datasets, loading
+from tbdprof.suite.data import datasets, loading
 from tbdprof.suite.workload import Concurrent, Config, Spec, Workload
 
 

@@ -11,7 +11,7 @@ from tbdprof.errors import UsageError
 from tbdprof.launch.prepared import prepared
 from tbdprof.launch.request import RunRequest
 from tbdprof.loop.plan import Progress, silent
-from tbdprof.suite.learning import Check, Checked, Setting
+from tbdprof.suite.checks.learning import Check, Checked, Setting
 from tbdprof.suite.workload import Config, Learner, Spec
 
 

@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.text import Text
 
 from tbdprof.report.terminal_parts.tables import Column, plain, printed
-from tbdprof.suite.learning import Checked, Learned
+from tbdprof.suite.checks.learning import Checked, Learned
 
 SCHEMA = 1
 

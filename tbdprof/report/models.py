@@ -12,7 +12,7 @@ from tbdprof import suite
 from tbdprof.doctor.checks import availability
 from tbdprof.hooks import FRAMEWORKS
 from tbdprof.report.terminal_parts.tables import Column, filled, printed
-from tbdprof.suite.datasets import DATASETS, Dataset
+from tbdprof.suite.data.datasets import DATASETS, Dataset
 from tbdprof.suite.workload import Spec
 
 SUITE = "The suite: models, data sets, dominant layers and the frameworks they are written for here"

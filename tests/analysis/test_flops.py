@@ -1,6 +1,7 @@
 """The FLOPs of works, each worked out by hand; FLOP = 2 × MAC."""
 
 import re
+from math import prod
 
 import pytest
 
@@ -8,7 +9,8 @@ from tbdprof.analysis.kernels import flops
 from tbdprof.analysis.kernels.flops import Flops, count
 from tbdprof.facts.records import Operation
 from tbdprof.facts.work import Work
-from tbdprof.suite.resnet50.architecture import Convolution, layers
+from tbdprof.suite.layers import Convolution
+from tbdprof.suite.resnet50.architecture import layers
 
 
 def element_wise(name: str, elements: int = 10, *, backward: bool = False, **sizes: int) -> Flops | None:
@@ -74,7 +76,7 @@ def resnet50(areas: dict[int, int] | None = None) -> int:
     for layer in layers():
         if isinstance(layer, Convolution):
             area = layer.side**2 if areas is None else areas[layer.side]
-            sizes = {"weight": layer.outputs * layer.inputs * layer.kernel**2, "positions": area}
+            sizes = {"weight": prod(layer.shape), "positions": area}
             operation = Operation.CONVOLUTION
         else:
             sizes = {"batch": 1, "rows": 1, "columns": layer.outputs, "inner": layer.inputs}

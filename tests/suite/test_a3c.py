@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from tbdprof import suite
 from tbdprof.errors import UsageError
-from tbdprof.suite import loading
 from tbdprof.suite.a3c import (
     PARAMETERS,
     SPEC,
@@ -32,7 +31,8 @@ from tbdprof.suite.a3c.environments import Synthetic, Timed
 from tbdprof.suite.a3c.learning import CHANCE
 from tbdprof.suite.a3c.rollouts import Player, as_input, chosen, discounted
 from tbdprof.suite.a3c.training import Workload
-from tbdprof.suite.learning import Point, Setting
+from tbdprof.suite.checks.learning import Point, Setting
+from tbdprof.suite.data import loading
 from tbdprof.suite.workload import Concurrent, Config
 
 ALONE = suite.configure(SPEC, batch_size=3, seed=4, options={"actors": 1})

@@ -1,18 +1,13 @@
 """What an update of A3C computes and what torch keeps meanwhile: sums over layers."""
 
-import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 import torch
 from a3c_trained import recorded
+from torch_work import counted_flops, saved_by_torch
 
 from tbdprof import suite
-from tbdprof.analysis.kernels.flops import count
-from tbdprof.facts.records import Strings
-from tbdprof.facts.work import parse
-from tbdprof.hooks.on_torch import hook
 from tbdprof.suite.a3c import PARAMETERS, SPEC, on_torch, products, sample_bytes
 from tbdprof.suite.a3c.architecture import CONV1, CONV2, DENSE, LAYERS, POLICY, macs
 from tbdprof.suite.a3c.training import Workload
@@ -54,28 +49,7 @@ def test_an_update_plays_its_steps_asks_for_one_value_and_goes_forward_and_backw
 
 
 def test_an_updates_flops_are_those_the_profiler_counts(in_torch: Workload) -> None:
-    torch_hook = hook()
-    torch_hook.attach()
-    torch_hook.watch(in_torch.model, in_torch.optimizer)
-    try:
-        torch_hook.start("kernels")
-        in_torch.step()
-        torch_hook.mark_step()
-        torch_hook.stop()
-        strings = Strings()
-        spans = torch_hook.drain(strings).tables["span"]
-    finally:
-        torch_hook.close()
-    parents = {int(row["id"]): row for row in spans}
-    counted = 0
-    for row in spans[spans["work"] >= 0]:
-        around = row["parent"]
-        while around >= 0 and parents[int(around)]["work"] < 0:
-            around = parents[int(around)]["parent"]
-        flops = count(parse(strings[row["work"]])) if around < 0 else None
-        counted += flops.model if flops else 0
-
-    assert counted == products.update_flops(STEPS)
+    assert counted_flops(in_torch) == products.update_flops(STEPS)
 
 
 def saved_bytes() -> int:
@@ -95,25 +69,9 @@ def test_the_bytes_of_a_step_are_what_its_layers_save() -> None:
     assert SPEC.fixed_bytes == (3 + 2 + 1) * 4 * PARAMETERS  # at the default of two actors
 
 
-@dataclass(eq=False)
-class Kept:
-    tensor: torch.Tensor
-
-
 def test_torch_saves_what_the_layers_say(in_torch: Workload) -> None:
-    weights = {each.untyped_storage().data_ptr() for network in in_torch.model for each in network.parameters()}  # type: ignore[attr-defined]
+    own = [each for network in in_torch.model for each in network.parameters()]  # type: ignore[attr-defined]
     (agent,) = in_torch.agents
     assert isinstance(agent, on_torch.Agent)
-    alive: weakref.WeakSet[Kept] = weakref.WeakSet()
 
-    def pack(tensor: torch.Tensor) -> Kept:
-        kept = Kept(tensor.detach())
-        alive.add(kept)
-        return kept
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept.tensor):
-        loss = agent.loss(recorded())
-    storages = {storage.data_ptr(): storage.nbytes() for storage in (kept.tensor.untyped_storage() for kept in alive)}
-
-    assert loss.ndim == 0
-    assert sum(size for at, size in storages.items() if at not in weights) == STEPS * saved_bytes()
+    assert saved_by_torch(lambda: agent.loss(recorded()), own) == STEPS * saved_bytes()

@@ -8,9 +8,9 @@ import pytest
 
 from tbdprof import suite
 from tbdprof.errors import UsageError
-from tbdprof.suite import atari, datasets, loading
 from tbdprof.suite.a3c import SPEC, environments
 from tbdprof.suite.a3c.environments import Timed
+from tbdprof.suite.data import atari, datasets, loading
 
 EMULATOR = all(importlib.util.find_spec(name) for name in atari.MODULES)
 with_the_emulator = pytest.mark.skipif(

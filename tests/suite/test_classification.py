@@ -9,16 +9,16 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from tbdprof.suite.classification import (
-    Scores,
+from tbdprof.suite.checks.classification import (
     frequency_loss,
     gratings,
     learn,
     mean_cross_entropy,
     top_1_beyond_chance,
 )
-from tbdprof.suite.inputs import ImageBatch
-from tbdprof.suite.learning import Check, Learned, Setting
+from tbdprof.suite.checks.learning import Check, Learned, Setting
+from tbdprof.suite.classifier.batches import Scores
+from tbdprof.suite.data.inputs import ImageBatch
 from tbdprof.suite.workload import Config
 
 LABELS = np.arange(10)

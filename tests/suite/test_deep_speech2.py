@@ -11,10 +11,10 @@ import torch
 from tbdprof import suite
 from tbdprof.errors import UsageError
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite import speech
+from tbdprof.suite.checks.learning import Setting
+from tbdprof.suite.data import speech
 from tbdprof.suite.deep_speech2 import SPEC, ctc, learning, utterances
 from tbdprof.suite.deep_speech2.packing import consumed, packing
-from tbdprof.suite.learning import Setting
 from tbdprof.suite.workload import Config
 
 # Of train-clean-100 at 0.9, 1 and 1.1 of its speed, by k2-fsa's icefall.

@@ -11,15 +11,14 @@ import torch
 from tbdprof import suite
 from tbdprof.suite.deep_speech2 import (
     FULL_PARAMETERS,
-    FULL_WIDTH,
     PARAMETERS,
     SPEC,
-    WIDTH,
     architecture,
     on_mxnet,
     products,
     utterances,
 )
+from tbdprof.suite.deep_speech2.architecture import FULL_WIDTH, WIDTH
 from tbdprof.suite.deep_speech2.on_mxnet_network import DeepSpeech2 as InMxnet
 from tbdprof.suite.deep_speech2.on_tensorflow_network import DeepSpeech2 as InKeras
 from tbdprof.suite.deep_speech2.on_torch_network import DeepSpeech2 as InTorch

@@ -10,7 +10,7 @@ import pytest
 from data_sets import denied, downsampled, forbid
 
 from tbdprof.errors import DataError, UsageError
-from tbdprof.suite import downsampled_imagenet as reader
+from tbdprof.suite.data import downsampled_imagenet as reader
 
 FILE = "train_data_batch_1.npz"
 

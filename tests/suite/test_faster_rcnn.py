@@ -9,14 +9,15 @@ import torch
 
 from tbdprof import suite
 from tbdprof.errors import UsageError
-from tbdprof.suite import faster_rcnn, voc
+from tbdprof.suite import faster_rcnn
+from tbdprof.suite.checks.learning import Setting
+from tbdprof.suite.data import voc
+from tbdprof.suite.data.inputs import DetectionBatch
 from tbdprof.suite.faster_rcnn import SPEC, anchors, architecture, initial, learning, on_mxnet, on_torch, targets
 from tbdprof.suite.faster_rcnn.architecture import layers
 from tbdprof.suite.faster_rcnn.average_precision import mean_average_precision
 from tbdprof.suite.faster_rcnn.detections import Detections, detections
 from tbdprof.suite.faster_rcnn.synthetic import detection_batch
-from tbdprof.suite.inputs import DetectionBatch
-from tbdprof.suite.learning import Setting
 from tbdprof.suite.workload import Config
 
 BY_PART = {  # all, and trained

@@ -13,9 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tbdprof import suite
 from tbdprof.suite.faster_rcnn import (
-    ALIGNED_SIDE,
     SPEC,
-    image_sides,
     on_mxnet_network,
     on_tensorflow,
     on_tensorflow_network,
@@ -25,6 +23,7 @@ from tbdprof.suite.faster_rcnn import (
 )
 from tbdprof.suite.faster_rcnn.architecture import SHARED, layers, places
 from tbdprof.suite.faster_rcnn.products import step_flops
+from tbdprof.suite.faster_rcnn.regions import ALIGNED_SIDE, image_sides
 
 BEFORE, AFTER, REGIONS = 200, 50, 5
 OPTIONS = {"image_size": 75, "proposals_before": BEFORE, "proposals_after": AFTER, "regions": REGIONS}

@@ -12,8 +12,8 @@ from PIL import Image
 
 from tbdprof.collect import host
 from tbdprof.errors import DataError, TbdprofError, UsageError
-from tbdprof.suite import imagenet
-from tbdprof.suite.images import DEVIATION, MEAN
+from tbdprof.suite.data import imagenet
+from tbdprof.suite.data.images import DEVIATION, MEAN
 
 LEVELS = (20, 60, 100, 140, 180, 220)
 

@@ -10,9 +10,11 @@ from tbdprof.errors import UsageError
 from tbdprof.facts.records import Strings
 from tbdprof.facts.work import parse
 from tbdprof.hooks import load
-from tbdprof.suite.inception_v3 import SPEC, initial, on_mxnet, on_torch
-from tbdprof.suite.inception_v3.architecture import Convolution, Dense, check, layers, saved_bytes
-from tbdprof.suite.inputs import image_batch
+from tbdprof.suite.classifier.initial import weights
+from tbdprof.suite.data.inputs import image_batch
+from tbdprof.suite.inception_v3 import SPEC, on_mxnet, on_torch
+from tbdprof.suite.inception_v3.architecture import check, layers, saved_bytes
+from tbdprof.suite.layers import Convolution, Dense
 
 DEFAULT = suite.configure(SPEC, batch_size=2)
 
@@ -108,12 +110,12 @@ def test_the_parameters_in_torch(in_torch: on_torch.Workload) -> None:
 
 
 def test_the_draws_are_normal_of_the_stated_deviation_and_the_seeds_alone() -> None:
-    draws = dict(initial.weights(0))
+    draws = dict(weights(layers(), 0))
 
     assert float(draws["lower.mixed_6e.branch7x7.1.conv.weight"].std()) == pytest.approx((2 / 1344) ** 0.5, rel=5e-3)
     assert float(draws["auxiliary_fc.weight"].std()) == pytest.approx(0.01, rel=5e-3)
     assert list(draws) == [f"{layer.name}.weight" for layer in layers()]
-    assert next(initial.weights(1))[1].tobytes() != draws["stem.conv1.conv.weight"].tobytes()
+    assert next(weights(layers(), 1))[1].tobytes() != draws["stem.conv1.conv.weight"].tobytes()
 
 
 def test_dropout_is_the_seeds_and_drops_half_of_the_features() -> None:

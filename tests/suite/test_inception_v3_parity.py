@@ -8,8 +8,9 @@ import torch
 from classifiers import BEFORE, Trained, disagreements, train_mxnet, train_tensorflow, train_torch
 
 from tbdprof import suite
-from tbdprof.suite.inception_v3 import SPEC, WEIGHT_DECAY, on_mxnet, on_tensorflow, on_torch
-from tbdprof.suite.inputs import image_batch
+from tbdprof.suite.classifier import WEIGHT_DECAY
+from tbdprof.suite.data.inputs import image_batch
+from tbdprof.suite.inception_v3 import SPEC, on_mxnet, on_tensorflow, on_torch
 from tbdprof.suite.workload import Learner
 
 # 299 pixels is the least its auxiliary classifier takes.

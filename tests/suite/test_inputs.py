@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tbdprof.suite.inputs import image_batch
+from tbdprof.suite.data.inputs import image_batch
 
 
 def test_a_batch_has_images_of_channels_first_and_labels_within_the_classes() -> None:

@@ -13,10 +13,10 @@ from speech_files import librispeech
 from tbdprof import suite
 from tbdprof.collect import host
 from tbdprof.errors import DataError, UsageError
-from tbdprof.suite import librispeech as reader
-from tbdprof.suite import loading, speech
+from tbdprof.suite.data import librispeech as reader
+from tbdprof.suite.data import loading, speech
+from tbdprof.suite.data.speech import Utterances
 from tbdprof.suite.deep_speech2 import SPEC
-from tbdprof.suite.speech import Utterances
 
 CHAPTERS = {
     "103/1240": {"0000": (1.0, "CHAPTER ONE"), "0001": (0.5, "IT'S"), "0002": (2.25, "A TALE")},

@@ -10,8 +10,8 @@ import pytest
 from fakes import FakeClock
 
 from tbdprof.errors import DataError
-from tbdprof.suite import loading
-from tbdprof.suite.loading import AHEAD, Draft, generator, order, prefetch, shuffled
+from tbdprof.suite.data import loading
+from tbdprof.suite.data.loading import AHEAD, Draft, generator, order, prefetch, shuffled
 
 LEFT_OPEN = """
 import time

@@ -14,13 +14,14 @@ import pytest
 from data_sets import denied, forbid, parallel_text
 
 from tbdprof.errors import DataError, UsageError
-from tbdprof.suite import datasets, loading
-from tbdprof.suite import parallel_text as reader
-from tbdprof.suite.buckets import Size
-from tbdprof.suite.inputs import END, UNKNOWN, SentencePairs
-from tbdprof.suite.subwords import Subwords, subwords
-from tbdprof.suite.translation import IWSLT15, MARKS, WMT14, Corpus, Sentences, Tokens, batches
-from tbdprof.suite.vocabulary import most_frequent, vocabulary
+from tbdprof.suite.data import datasets, loading
+from tbdprof.suite.data.inputs import END, MARKS, UNKNOWN, SentencePairs
+from tbdprof.suite.data.text import parallel_text as reader
+from tbdprof.suite.data.text.buckets import Sentences, Size, Tokens
+from tbdprof.suite.data.text.corpora import IWSLT15, WMT14, Corpus
+from tbdprof.suite.data.text.subwords import Subwords, subwords
+from tbdprof.suite.data.text.translation import batches
+from tbdprof.suite.data.text.vocabulary import most_frequent, vocabulary
 from tbdprof.suite.workload import Config
 
 SMALL = replace(IWSLT15, source_words=60, target_words=60, longest=6)
@@ -379,7 +380,7 @@ def test_subwords_are_learned_once_and_kept(tmp_path: Path):
 
 def test_the_same_texts_give_the_same_subwords_in_every_process(tmp_path: Path):
     script = (
-        "import sys; from pathlib import Path; from tbdprof.suite.subwords import subwords; "
+        "import sys; from pathlib import Path; from tbdprof.suite.data.text.subwords import subwords; "
         "at = Path(sys.argv[1]); subwords(at / sys.argv[2], (at / 'train.en', at / 'train.de'), 60)"
     )
     parallel_text(tmp_path, TEXT, ("en", "de"))

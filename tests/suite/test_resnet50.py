@@ -12,19 +12,13 @@ import torch
 
 from tbdprof import suite
 from tbdprof.errors import UsageError
-from tbdprof.suite import imagenet
-from tbdprof.suite.inputs import ImageBatch, image_batch
-from tbdprof.suite.resnet50 import (
-    SPEC,
-    architecture,
-    initial,
-    learning_rate,
-    on_mxnet,
-    on_tensorflow,
-    on_torch,
-    sample_bytes,
-)
-from tbdprof.suite.resnet50.architecture import Convolution, Dense, layers
+from tbdprof.suite.classifier import learning_rate
+from tbdprof.suite.classifier.initial import weights
+from tbdprof.suite.data import imagenet
+from tbdprof.suite.data.inputs import ImageBatch, image_batch
+from tbdprof.suite.layers import Convolution, Dense
+from tbdprof.suite.resnet50 import SPEC, architecture, on_mxnet, on_tensorflow, on_torch, sample_bytes
+from tbdprof.suite.resnet50.architecture import layers
 from tbdprof.suite.workload import Learner
 
 SMALL = suite.configure(SPEC, batch_size=2, options={"image_size": 64})
@@ -203,13 +197,13 @@ def test_every_framework_trains_on_the_same_bits(
 
 
 def test_the_draws_are_normal_of_the_stated_deviation_and_the_seeds_alone() -> None:
-    draws = dict(initial.weights(0))
+    draws = dict(weights(layers(), 0))
 
     assert float(draws["layer4.0.conv2.weight"].std()) == pytest.approx((2 / (512 * 9)) ** 0.5, rel=2e-3)
     assert float(draws["fc.weight"].std()) == pytest.approx(0.01, rel=2e-3)
     assert list(draws) == [f"{layer.name}.weight" for layer in layers()]
-    assert next(initial.weights(0))[1].tobytes() == draws["conv1.weight"].tobytes()
-    assert next(initial.weights(1))[1].tobytes() != draws["conv1.weight"].tobytes()
+    assert next(weights(layers(), 0))[1].tobytes() == draws["conv1.weight"].tobytes()
+    assert next(weights(layers(), 1))[1].tobytes() != draws["conv1.weight"].tobytes()
 
 
 def test_the_learning_rate_is_linear_in_the_batch(

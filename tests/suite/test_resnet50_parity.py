@@ -8,7 +8,8 @@ import pytest
 from classifiers import BEFORE, Trained, disagreements, train_mxnet, train_tensorflow, train_torch
 
 from tbdprof import suite
-from tbdprof.suite.resnet50 import SPEC, WEIGHT_DECAY, on_mxnet, on_tensorflow, on_torch
+from tbdprof.suite.classifier import WEIGHT_DECAY
+from tbdprof.suite.resnet50 import SPEC, on_mxnet, on_tensorflow, on_torch
 from tbdprof.suite.workload import Config
 
 

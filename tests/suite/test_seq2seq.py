@@ -11,10 +11,12 @@ from seq2seq_trained import BATCH, SOURCES, TARGETS
 from tbdprof import suite
 from tbdprof.errors import UsageError
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite import translation_learning
-from tbdprof.suite.inputs import END, START, SentencePairs
+from tbdprof.suite.checks import translation
+from tbdprof.suite.data.inputs import END, START, SentencePairs
+from tbdprof.suite.data.text.buckets import Sentences
+from tbdprof.suite.data.text.corpora import IWSLT15
+from tbdprof.suite.data.text.translation import synthetic
 from tbdprof.suite.seq2seq import (
-    PERIOD,
     SECOND_BIASES,
     SPEC,
     architecture,
@@ -28,7 +30,7 @@ from tbdprof.suite.seq2seq import (
     on_torch,
     on_torch_network,
 )
-from tbdprof.suite.translation import IWSLT15, Sentences, synthetic
+from tbdprof.suite.workload import PERIOD
 
 WIDTH = 8
 KINDS = ("fused", "cell")
@@ -247,4 +249,4 @@ def test_mxnet_refuses_bf16_in_one_line() -> None:
 
 def test_the_check_of_learning_is_at_nmts_learning_rate() -> None:
     assert learning_rate(learning.CHECK.batch_size) == 1
-    assert translation_learning.WORDS <= architecture.TARGET_WORDS
+    assert translation.WORDS <= architecture.TARGET_WORDS

@@ -18,7 +18,7 @@ from seq2seq_trained import (
 )
 
 from tbdprof import suite
-from tbdprof.suite.inputs import SentencePairs
+from tbdprof.suite.data.inputs import SentencePairs
 from tbdprof.suite.seq2seq import SPEC, initial, on_mxnet, on_tensorflow, on_torch, on_torch_network
 from tbdprof.suite.workload import Config
 

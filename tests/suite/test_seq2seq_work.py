@@ -8,9 +8,12 @@ from seq2seq_trained import BATCH
 from torch.utils.flop_counter import FlopCounterMode
 
 from tbdprof import suite
-from tbdprof.suite.seq2seq import PERIOD, SPEC, on_torch, products
+from tbdprof.suite.data.text.buckets import Sentences
+from tbdprof.suite.data.text.corpora import IWSLT15
+from tbdprof.suite.data.text.translation import synthetic
+from tbdprof.suite.seq2seq import SPEC, on_torch, products
 from tbdprof.suite.seq2seq.products import ENCODINGS, Encoding, step_flops
-from tbdprof.suite.translation import IWSLT15, Sentences, synthetic
+from tbdprof.suite.workload import PERIOD
 
 WIDTH = 8
 # The batch has 3 sentences: sources of 5, 2 and 4 words, filled up to 5, and targets filled up to 6 with their ends.

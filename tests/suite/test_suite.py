@@ -13,7 +13,7 @@ from tbdprof import suite
 from tbdprof.cli.main import run
 from tbdprof.errors import UsageError
 from tbdprof.hooks import FRAMEWORKS
-from tbdprof.suite import datasets
+from tbdprof.suite.data import datasets
 from tbdprof.suite.workload import Config, Spec
 
 
@@ -35,6 +35,15 @@ def test_the_parts_of_a_models_framework_module_are_no_frameworks() -> None:
     assert {framework for name in suite.names() for framework in suite.frameworks(name)} <= set(FRAMEWORKS)
 
 
+def test_what_models_share_is_no_model() -> None:
+    folders = {path.parent.name for path in Path(suite.__file__).parent.glob("*/__init__.py")}
+
+    assert set(suite.names()) == folders - suite.SHARED
+    assert folders > suite.SHARED
+    with pytest.raises(UsageError, match="unknown model 'data'"):
+        suite.find("data")
+
+
 def test_finding_every_model_imports_no_framework_and_no_numpy() -> None:
     code = (
         "import sys\nfrom tbdprof import suite\n"
@@ -51,9 +60,9 @@ def test_every_models_data_set_is_a_row_of_table_iii() -> None:
 
 def test_every_reader_that_is_named_is_there() -> None:
     readers = [each.reader for each in datasets.DATASETS.values() if each.reader]
-    modules = [importlib.import_module(f"tbdprof.suite.{name}") for name in readers]
+    modules = [importlib.import_module(f"tbdprof.suite.data.{name}") for name in readers]
     played = [module for module in modules if hasattr(module, "Pong")]  # which has no batches
-    assert [module.__name__ for module in played] == ["tbdprof.suite.atari"]
+    assert [module.__name__ for module in played] == ["tbdprof.suite.data.atari"]
     assert all(callable(module.look) for module in modules)
     assert all(callable(module.batches) for module in modules if module not in played)
 

@@ -13,8 +13,8 @@ from data_sets import parallel_text
 from tbdprof import suite
 from tbdprof.errors import UsageError
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite.inputs import END, START, SentencePairs
-from tbdprof.suite.learning import Setting
+from tbdprof.suite.checks.learning import Setting
+from tbdprof.suite.data.inputs import END, START, SentencePairs
 from tbdprof.suite.transformer import (
     SPEC,
     initial,

@@ -1,17 +1,12 @@
 """What a step of the Transformer computes and what torch keeps meanwhile: sums over layers."""
 
-import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 import torch
+from torch_work import counted_flops, saved_by_torch
 
 from tbdprof import suite
-from tbdprof.analysis.kernels.flops import count
-from tbdprof.facts.records import Strings
-from tbdprof.facts.work import parse
-from tbdprof.hooks.on_torch import hook
 from tbdprof.suite.transformer import SPEC, on_torch, sample_bytes
 from tbdprof.suite.transformer.architecture import Shape, Sizes, layers, macs, sizes_of
 from tbdprof.suite.transformer.products import flops_per_sentence, kept_bytes, step_flops
@@ -58,54 +53,17 @@ def test_flops_of_a_sentence_are_those_of_a_whole_period() -> None:
 
 
 def test_a_steps_flops_are_those_the_profiler_counts(in_torch: on_torch.Workload) -> None:
-    torch_hook = hook()
-    torch_hook.attach()
-    torch_hook.watch([in_torch.model], [in_torch.optimizer])
-    try:
-        torch_hook.start("kernels")
-        for _ in range(SPEC.period):
-            in_torch.step()
-            torch_hook.mark_step()
-        torch_hook.stop()
-        strings = Strings()
-        spans = torch_hook.drain(strings).tables["span"]
-    finally:
-        torch_hook.close()
-    parents = {int(row["id"]): row for row in spans}
-    counted = 0
-    for row in spans[spans["work"] >= 0]:
-        around = row["parent"]
-        while around >= 0 and parents[int(around)]["work"] < 0:
-            around = parents[int(around)]["parent"]
-        flops = count(parse(strings[row["work"]])) if around < 0 else None
-        counted += flops.model if flops else 0
-
-    assert counted == sum(step_flops(sizes_of(SMALL.options), batch) for batch in shapes(SMALL))
-
-
-@dataclass(eq=False)
-class Kept:
-    tensor: torch.Tensor
+    assert counted_flops(in_torch, SPEC.period) == sum(
+        step_flops(sizes_of(SMALL.options), batch) for batch in shapes(SMALL)
+    )
 
 
 def test_torch_keeps_what_the_layers_say(in_torch: on_torch.Workload) -> None:
     own = [*in_torch.model.parameters(), *in_torch.model.buffers()]
-    weights = {each.untyped_storage().data_ptr() for each in own}
-    alive: weakref.WeakSet[Kept] = weakref.WeakSet()
-
-    def pack(tensor: torch.Tensor) -> Kept:
-        kept = Kept(tensor.detach())
-        alive.add(kept)
-        return kept
-
     batch = next(in_torch.batches)
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept.tensor):
-        loss = in_torch.loss(batch)
-    storages = {storage.data_ptr(): storage.nbytes() for storage in (kept.tensor.untyped_storage() for kept in alive)}
-
-    assert loss.ndim == 0
+    kept = saved_by_torch(lambda: in_torch.loss(batch), own)
     shape = Shape(*batch.source.shape, batch.target.shape[1])
-    kept = sum(size for at, size in storages.items() if at not in weights)
+
     assert kept == kept_bytes(sizes_of(SMALL.options), shape) + OF_A_BATCH
 
 

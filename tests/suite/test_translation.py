@@ -9,22 +9,10 @@ import numpy as np
 import pytest
 
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite.buckets import bounds
-from tbdprof.suite.inputs import END, SentencePairs
-from tbdprof.suite.translation import (
-    IWSLT15,
-    MARKS,
-    WMT14,
-    Corpus,
-    Sentences,
-    Size,
-    Tokens,
-    batches,
-    collate,
-    consumed,
-    lengths,
-    synthetic,
-)
+from tbdprof.suite.data.inputs import END, MARKS, SentencePairs, collate
+from tbdprof.suite.data.text.buckets import Sentences, Size, Tokens, bounds
+from tbdprof.suite.data.text.corpora import IWSLT15, WMT14, Corpus
+from tbdprof.suite.data.text.translation import batches, consumed, lengths, synthetic
 from tbdprof.suite.workload import Config
 
 DRAWN = 200_000

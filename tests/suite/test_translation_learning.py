@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from tbdprof.errors import UsageError
-from tbdprof.suite import translation_learning
-from tbdprof.suite.inputs import END, START, SentencePairs
-from tbdprof.suite.learning import Check, Learned, Point, Setting
-from tbdprof.suite.translation import MARKS
-from tbdprof.suite.translation_learning import BATCH, LONGEST, WORDS, Sentence, language, learn, passes, sentences
+from tbdprof.suite.checks import translation
+from tbdprof.suite.checks.learning import Check, Learned, Point, Setting
+from tbdprof.suite.checks.translation import BATCH, LONGEST, WORDS, Sentence, language, learn, passes, sentences
+from tbdprof.suite.data.inputs import END, MARKS, START, SentencePairs
 from tbdprof.suite.workload import Spec
 
 SPEC = Spec("toy", "Toy", "translation", "none", "tokens", "sentences", "0", "none", 0, {"cpu": 1}, "none")
@@ -130,7 +129,7 @@ def test_chance_and_the_frequencies_are_those_of_the_held_out_sentences():
     found = learned(Known(language(0).translation, 0.9))
 
     assert 0.5 < found.chance < 5
-    judged = sentences(64, np.random.default_rng((0, translation_learning._JUDGED)), held_out=True)
+    judged = sentences(64, np.random.default_rng((0, translation._JUDGED)), held_out=True)
     words = [word for each in judged for word in (*language(0).translation(each), END)]
     losses = [-np.log(words.count(word) / len(words)) for word in words]
     assert found.frequency_loss == pytest.approx(np.mean(losses))

@@ -11,9 +11,9 @@ from data_sets import Object, denied, forbid, voc
 
 from tbdprof.collect import host
 from tbdprof.errors import DataError, UsageError
-from tbdprof.suite import voc as reader
-from tbdprof.suite.images import DEVIATION, MEAN
-from tbdprof.suite.inputs import DetectionBatch
+from tbdprof.suite.data import voc as reader
+from tbdprof.suite.data.images import DEVIATION, MEAN
+from tbdprof.suite.data.inputs import DetectionBatch
 
 DOG: Object = ("dog", (11, 6, 30, 20), False)  # 20 × 15 pixels, of an image of 50 × 40
 WHOLE: Object = ("person", (1, 1, 50, 40), False)

@@ -8,17 +8,9 @@ import torch
 
 from tbdprof import suite
 from tbdprof.errors import UsageError
-from tbdprof.suite.wgan import (
-    NOISE,
-    SPEC,
-    architecture,
-    initial,
-    learning_rate,
-    on_mxnet,
-    on_tensorflow,
-    on_torch,
-)
-from tbdprof.suite.wgan.architecture import Convolution, Dense, Layer, Normalization, macs, parameters
+from tbdprof.suite.layers import Dense
+from tbdprof.suite.wgan import SPEC, architecture, initial, learning_rate, on_mxnet, on_tensorflow, on_torch
+from tbdprof.suite.wgan.architecture import NOISE, Convolution, Layer, Normalization, macs, parameters
 from tbdprof.suite.wgan.pictures import synthetic
 
 WIDTH = 4

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from tbdprof import suite
-from tbdprof.suite import downsampled_imagenet
-from tbdprof.suite.inputs import Pictures
-from tbdprof.suite.learning import Point, Setting
+from tbdprof.suite.checks.learning import Point, Setting
+from tbdprof.suite.data import downsampled_imagenet
+from tbdprof.suite.data.inputs import Pictures
 from tbdprof.suite.wgan import SPEC, learning, on_torch
 from tbdprof.suite.wgan.pictures import synthetic
 from tbdprof.suite.workload import Config, Learner

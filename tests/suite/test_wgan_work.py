@@ -1,19 +1,15 @@
 """What a step of WGAN-GP computes and what torch keeps meanwhile: sums over layers."""
 
-import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 import torch
+from torch_work import counted_flops, saved_by_torch
 
 from tbdprof import suite
-from tbdprof.analysis.kernels.flops import count
-from tbdprof.facts.records import Strings
-from tbdprof.facts.work import parse
-from tbdprof.hooks.on_torch import hook
+from tbdprof.suite.layers import Dense
 from tbdprof.suite.wgan import SPEC, architecture, on_torch, products, sample_bytes
-from tbdprof.suite.wgan.architecture import Convolution, Dense, Normalization
+from tbdprof.suite.wgan.architecture import Convolution, Normalization
 
 WIDTH = 4
 
@@ -60,53 +56,17 @@ def test_the_bytes_of_a_sample_are_what_its_layers_save() -> None:
         assert sample_bytes({"width": width}) == 4 * saved_values(width)
 
 
-@dataclass(eq=False)
-class Kept:
-    tensor: torch.Tensor
-
-
 def test_torch_saves_what_the_layers_say(in_torch: on_torch.Workload) -> None:
-    weights = {each.untyped_storage().data_ptr() for network in in_torch.model for each in network.parameters()}
-    alive: weakref.WeakSet[Kept] = weakref.WeakSet()
-
-    def pack(tensor: torch.Tensor) -> Kept:
-        kept = Kept(tensor.detach())
-        alive.add(kept)
-        return kept
-
+    own = [each for network in in_torch.model for each in network.parameters()]
     noise, coefficients = in_torch.noise(), in_torch.coefficients()
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept.tensor):
-        loss = in_torch.critic_loss(*in_torch.inputs, noise, coefficients)
-    storages = {storage.data_ptr(): storage.nbytes() for storage in (kept.tensor.untyped_storage() for kept in alive)}
-
-    assert loss.ndim == 0
+    kept = saved_by_torch(lambda: in_torch.critic_loss(*in_torch.inputs, noise, coefficients), own)
     of_the_batch = 4  # the one by which the slopes' gradients begin
-    assert sum(size for at, size in storages.items() if at not in weights) == 2 * 4 * saved_values(WIDTH) + of_the_batch
+
+    assert kept == 2 * 4 * saved_values(WIDTH) + of_the_batch
 
 
 def test_a_steps_flops_are_those_the_profiler_counts(in_torch: on_torch.Workload) -> None:
-    torch_hook = hook()
-    torch_hook.attach()
-    torch_hook.watch(in_torch.model, in_torch.optimizer)
-    try:
-        torch_hook.start("kernels")
-        in_torch.step()
-        torch_hook.mark_step()
-        torch_hook.stop()
-        strings = Strings()
-        spans = torch_hook.drain(strings).tables["span"]
-    finally:
-        torch_hook.close()
-    parents = {int(row["id"]): row for row in spans}
-    counted = 0
-    for row in spans[spans["work"] >= 0]:
-        around = row["parent"]
-        while around >= 0 and parents[int(around)]["work"] < 0:
-            around = parents[int(around)]["parent"]
-        flops = count(parse(strings[row["work"]])) if around < 0 else None
-        counted += flops.model if flops else 0
-
-    assert counted == 2 * products.step_flops(WIDTH, 2, "torch")
+    assert counted_flops(in_torch) == 2 * products.step_flops(WIDTH, 2, "torch")
 
 
 def test_a_steps_flops_at_the_papers_width() -> None:

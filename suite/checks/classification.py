@@ -1,34 +1,22 @@
-"""Images to classify: the batches a run trains on, and images whose class shows, on which a network learns quickly."""
+"""How an image classifier shows that it learns: on images whose class shows, so that it learns quickly."""
 
 import time
 from collections.abc import Iterator
-from itertools import repeat
 from math import comb, pi
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.suite.inputs import ImageBatch, image_batch
-from tbdprof.suite.learning import Build, Check, Learned, Point, Setting, Told
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told
+from tbdprof.suite.classifier.batches import Scores
+from tbdprof.suite.data.inputs import ImageBatch
 from tbdprof.suite.workload import Config, Learner
-
-Scores = NDArray[np.floating[Any]]  # (batch, classes), before any softmax
 
 _GRATINGS = 2  # beside the seed, so that these images and initial weights of one seed are drawn apart
 _SHOWN = 10  # classes that have a grating, of all there are
 _HELD_OUT = 4  # images of each
 _BY_CHANCE = 1e-6  # how likely guessing may reach what is asked for
 _POINTS = 4  # of the curve, after the first
-
-
-def batches(config: Config, image_size: int, classes: int) -> Iterator[ImageBatch]:
-    """Return the batches a configuration asks for: a data set's, or the seed's one again and again."""
-    if config.data is None:
-        return repeat(image_batch(config.batch_size, image_size, classes, config.seed))
-    from tbdprof.suite import imagenet  # brings its decoder, which a synthetic run does without
-
-    return imagenet.batches(config.data, config.batch_size, image_size, classes, config.seed)
 
 
 def gratings(labels: NDArray[np.int64], image_size: int, *seed: int) -> ImageBatch:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.errors import DataError
-from tbdprof.suite.inputs import UNKNOWN
-from tbdprof.suite.loading import remedy
+from tbdprof.suite.data.inputs import UNKNOWN
+from tbdprof.suite.data.loading import remedy
 
 MARKS = ("<unk>", "<s>", "</s>")  # in the order of UNKNOWN, START and END
 

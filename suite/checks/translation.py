@@ -15,11 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof import suite
 from tbdprof.errors import UsageError
-from tbdprof.suite.inputs import END, SentencePairs
-from tbdprof.suite.learning import Build, Check, Learned, Point, Setting, Told
-from tbdprof.suite.translation import MARKS, Numbers, collate
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told, configured
+from tbdprof.suite.data.inputs import END, MARKS, Numbers, SentencePairs, collate
 from tbdprof.suite.workload import Spec, Workload
 
 BATCH = 32  # sentences of a step, whatever the batch size of the model's configuration is
@@ -98,14 +96,7 @@ def learn(check: Check, spec: Spec, build: Build, setting: Setting, told: Told) 
     `build` must give a `Translator`. Raises UsageError without sacrebleu.
     """
     score = _scorer()
-    config = suite.configure(
-        spec,
-        batch_size=check.batch_size,
-        device=setting.device,
-        precision=setting.precision,
-        seed=setting.seed,
-        options=check.options,
-    )
+    config = configured(spec, check, setting)
     spoken = language(setting.seed)
     judge = _Judge(spoken, sentences(_HELD_OUT, _generator(setting.seed, _JUDGED), held_out=True), score)
     steps = check.steps if setting.steps is None else setting.steps

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.errors import DataError, UsageError
-from tbdprof.suite.buckets import Ints, Size
-from tbdprof.suite.inputs import SentencePairs
-from tbdprof.suite.loading import Draft, check_folder, order, prefetch, readable, remedy, wrong_kind
-from tbdprof.suite.subwords import subwords
-from tbdprof.suite.translation import Corpus, collate
-from tbdprof.suite.vocabulary import lines_of, vocabulary
+from tbdprof.suite.data.inputs import SentencePairs, collate
+from tbdprof.suite.data.loading import Draft, check_folder, order, prefetch, readable, remedy, wrong_kind
+from tbdprof.suite.data.text.buckets import Ints, Size
+from tbdprof.suite.data.text.corpora import Corpus
+from tbdprof.suite.data.text.subwords import subwords
+from tbdprof.suite.data.text.vocabulary import lines_of, vocabulary
 
 EXPECTED = "two texts of one name and two languages, as train.en and train.vi, a sentence a line"
 NAME = re.compile(r"(?P<stem>[^.].*)\.(?P<language>[a-z]{2})")

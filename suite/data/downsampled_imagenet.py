@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.errors import DataError
-from tbdprof.suite.inputs import Pictures
-from tbdprof.suite.loading import Draft, check_folder, order, prefetch, readable, remedy, wrong_kind
+from tbdprof.suite.data.inputs import Pictures
+from tbdprof.suite.data.loading import Draft, check_folder, order, prefetch, readable, remedy, wrong_kind
 
 EXPECTED = "downsampled ImageNet's train_data_batch_1.npz, train_data_batch_2.npz and so on"
 NAME = re.compile(r"train_data_batch_(\d+)\.npz")

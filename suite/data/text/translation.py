@@ -1,14 +1,7 @@
 """The text that both translators are trained on: batches of sentence pairs, synthetic or a data set's.
 
 Synthetic lengths are a fit, not a data set's histogram: a source's length is log-normal, and a target's is the source's
-times a log-normal ratio. The means are published:
-
-- IWSLT15: 2.7 million English and 3.3 million Vietnamese words in 133 thousand pairs (Luong and Manning, 2015, the
-  Stanford systems at IWSLT), so 20.3 and 24.8 words. The TBD paper (Zhu et al., 2018, arXiv:1803.06905), table III,
-  has 20-30.
-- WMT-14: 4,500,966 pairs of 132,886,171 English and 137,628,246 German subwords, an end in each sentence counted, as
-  fairseq's preprocessing (Ott et al., 2018, arXiv:1806.00187) prints for this text in 32,000 subwords; without the
-  ends 28.5 and 29.6. In words these are 116 and 110 million (Luong et al., 2015, arXiv:1508.04025).
+times a log-normal ratio. The means are published: `corpora` has them, and their sources.
 
 We found no published spread, and measured it on the 2,821 pairs of tst2012 and tst2013 in the IWSLT15 release: the
 logarithm of an English sentence's words deviates by 0.635, that of the ratio of Vietnamese words to them by 0.205. The
@@ -19,35 +12,19 @@ Words are drawn with a frequency of one over their rank (Zipf, 1949), each witho
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import cycle
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.facts.consumed import Consumed
-from tbdprof.suite.buckets import Ints, Sentences, Size, Tokens
-from tbdprof.suite.inputs import END, SentencePairs
+from tbdprof.suite.data.inputs import MARKS, SentencePairs, collate
+from tbdprof.suite.data.text.buckets import Ints, Size
+from tbdprof.suite.data.text.corpora import Corpus
 from tbdprof.suite.workload import Config
 
-__all__ = [
-    "IWSLT15",
-    "MARKS",
-    "WMT14",
-    "Corpus",
-    "Sentences",
-    "Size",
-    "Tokens",
-    "batches",
-    "collate",
-    "consumed",
-    "lengths",
-    "synthetic",
-]
-
-MARKS = 3  # UNKNOWN, START and END come before the words
 SPREAD = 0.635  # deviation of the logarithm of a source's length
 RATIO_SPREAD = 0.205  # deviation of the logarithm of a target's length over its source's
 POOL = 20_000  # pairs drawn at least, of which the synthetic batches are chosen
@@ -55,49 +32,13 @@ POOL = 20_000  # pairs drawn at least, of which the synthetic batches are chosen
 _PAIRS = 4  # beside the seed, so that text, images and initial weights of one seed are drawn apart
 
 Words = NDArray[np.int32]
-Numbers = NDArray[np.integer[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """A parallel text, as a model reads it."""
-
-    dataset: str  # its name in `datasets.DATASETS`
-    source_words: int  # rows of the model's vocabulary, those of the three marks included
-    target_words: int
-    longest: int  # words of a sentence; a target's `END` comes on top
-    source_mean: float  # words of a sentence, before any is cut or left out
-    target_mean: float
-    cuts: bool  # a longer sentence is cut, as TensorFlow NMT does; else its pair is left out, as tensor2tensor does
-    subwords: bool  # words are subwords of one vocabulary that both sides share
-
-    @property
-    def limit(self) -> int:
-        """The greatest length of a side: of a target with its `END`."""
-        return self.longest + 1
-
-
-# Cut at 50 words as TensorFlow NMT's configuration for IWSLT15 does (`src_max_len`, `tgt_max_len`).
-IWSLT15 = Corpus("IWSLT15", 17_191, 7_709, 50, 2.7e6 / 133e3, 3.3e6 / 133e3, cuts=True, subwords=False)
-# Pairs beyond 100 subwords, of which the fit has 1.8 %, are left out: our choice, so that one rare batch does not
-# decide how much memory a run needs; tensor2tensor leaves out those beyond 256.
-WMT14 = Corpus(
-    "WMT-14",
-    37_000,
-    37_000,
-    100,
-    132_886_171 / 4_500_966 - 1,
-    137_628_246 / 4_500_966 - 1,
-    cuts=False,
-    subwords=True,
-)
 
 
 def batches(config: Config, corpus: Corpus, size: Size, period: int) -> Iterator[SentencePairs]:
     """Return the endless batches a configuration asks for: a data set's, or the seed's `period` in a cycle."""
     if config.data is None:
         return cycle(synthetic(corpus, size, config.seed, period))
-    from tbdprof.suite.parallel_text import batches as read  # which a synthetic run does without
+    from tbdprof.suite.data.text.parallel_text import batches as read  # which a synthetic run does without
 
     return read(config.data, corpus, size, config.seed)
 
@@ -121,12 +62,6 @@ def lengths(corpus: Corpus, count: int, generator: np.random.Generator) -> Ints:
     drawn: Ints = np.maximum(1, np.rint(np.exp(np.stack([source, target], 1)))).astype(np.int64)
     kept: Ints = np.minimum(drawn, corpus.longest) if corpus.cuts else drawn[(drawn <= corpus.longest).all(1)]
     return kept
-
-
-def collate(sources: Sequence[Numbers], targets: Sequence[Numbers]) -> SentencePairs:
-    """Return a batch of sentences given as their words; targets get their `END` here."""
-    ended = [np.append(each, END) for each in targets]
-    return SentencePairs(_filled(sources), _counts(sources), _filled(ended), _counts(ended))
 
 
 def consumed(batch: SentencePairs, unit: Literal["sentences", "tokens"]) -> Consumed:
@@ -181,15 +116,3 @@ def _words(count: int, rows: int, generator: np.random.Generator) -> Words:
     ranks = np.searchsorted(shares, generator.random(count) * shares[-1], side="right")
     words: Words = (MARKS + ranks).astype(np.int32)
     return words
-
-
-def _filled(sentences: Sequence[Numbers]) -> Words:
-    """Return sentences as rows, filled up with `END`."""
-    rows = np.full((len(sentences), max(map(len, sentences))), END, np.int32)
-    for row, words in zip(rows, sentences, strict=True):
-        row[: len(words)] = words
-    return rows
-
-
-def _counts(sentences: Sequence[Numbers]) -> Words:
-    return np.array([len(words) for words in sentences], np.int32)

@@ -6,7 +6,8 @@ Source: the training curves of seed 003, figure 2, in small.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tbdprof.suite.workload import Config, Learner
+from tbdprof import suite
+from tbdprof.suite.workload import Config, Learner, Spec
 
 Build = Callable[[Config], Learner]
 Told = Callable[[int, int], None]  # a step, of how many
@@ -71,3 +72,15 @@ class Setting:
     precision: str = "fp32"
     seed: int = 0
     steps: int | None = None  # None: the check's own number
+
+
+def configured(spec: Spec, check: Check, setting: Setting) -> Config:
+    """Return the configuration at which a model is checked. Raises UsageError."""
+    return suite.configure(
+        spec,
+        batch_size=check.batch_size,
+        device=setting.device,
+        precision=setting.precision,
+        seed=setting.seed,
+        options=check.options,
+    )

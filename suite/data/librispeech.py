@@ -18,9 +18,9 @@ from pathlib import Path
 from types import ModuleType
 
 from tbdprof.errors import DataError, UsageError
-from tbdprof.suite import speech
-from tbdprof.suite.loading import Draft, check_folder, prefetch, readable, remedy, shuffled, wrong_kind
-from tbdprof.suite.speech import RATE, Utterance, Utterances, Whole
+from tbdprof.suite.data import speech
+from tbdprof.suite.data.loading import Draft, check_folder, prefetch, readable, remedy, shuffled, wrong_kind
+from tbdprof.suite.data.speech import RATE, Utterance, Utterances, Whole
 
 EXPECTED = "LibriSpeech's SPEAKER/CHAPTER/*.flac and *.trans.txt, or a folder train-clean-100/ with them"
 SUBSETS = ("", "train-clean-100", "LibriSpeech/train-clean-100")

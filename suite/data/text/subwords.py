@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.errors import DataError, UsageError
-from tbdprof.suite.inputs import UNKNOWN
-from tbdprof.suite.vocabulary import MARKS, keep, lines_of
+from tbdprof.suite.data.inputs import UNKNOWN
+from tbdprof.suite.data.text.vocabulary import MARKS, keep, lines_of
 
 LINES = 1000  # handed over at once in learning
 

@@ -20,9 +20,18 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tbdprof.errors import DataError
-from tbdprof.suite.images import decode, normalized
-from tbdprof.suite.inputs import DetectionBatch
-from tbdprof.suite.loading import Draft, check_folder, generator, prefetch, readable, remedy, shuffled, wrong_kind
+from tbdprof.suite.data.images import decode, normalized
+from tbdprof.suite.data.inputs import DetectionBatch
+from tbdprof.suite.data.loading import (
+    Draft,
+    check_folder,
+    generator,
+    prefetch,
+    readable,
+    remedy,
+    shuffled,
+    wrong_kind,
+)
 
 EXPECTED = "Pascal VOC's Annotations/, JPEGImages/ and ImageSets/Main/trainval.txt, or a folder VOC2007/ with them"
 CLASSES = (  # in the order of the development kit; 0 is the background

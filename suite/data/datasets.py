@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tbdprof.errors import UsageError
-from tbdprof.suite.loading import readable
+from tbdprof.suite.data.loading import readable
 from tbdprof.suite.workload import Spec
 
 SYNTHETIC = "synthetic"
@@ -22,7 +22,7 @@ class Dataset:
     samples: str
     size: str
     special: str = ""
-    reader: str | None = None  # module here with `look(folder)` and `batches(folder, …)`, or a game
+    reader: str | None = None  # module of this room with `look(folder)` and `batches(folder, …)`, or a game
 
 
 DATASETS: dict[str, Dataset] = {
@@ -34,14 +34,14 @@ DATASETS: dict[str, Dataset] = {
             "133 k",
             "20-30 words per sentence",
             "vocabulary of 17188 (English to Vietnamese)",
-            reader="parallel_text",
+            reader="text.parallel_text",
         ),
         Dataset(
             "WMT-14",
             "4.5 million",
             "up to 50 words (most sentences)",
             "vocabulary of 37000 (English to German)",
-            reader="parallel_text",
+            reader="text.parallel_text",
         ),
         Dataset("Pascal VOC 2007", "5011 (train+val)", "around 500×350", "12608 annotated objects", reader="voc"),
         Dataset("LibriSpeech", "280 k", "1000 hours", "trained on the subset of 100 hours", reader="librispeech"),
@@ -60,7 +60,7 @@ def look(spec: Spec, folder: Path) -> None:
     if known is not None and known.reader is None:
         raise UsageError(f"{spec.name} cannot read {spec.dataset} yet: leave out --data, or give {SYNTHETIC}")
     if known is not None:
-        importlib.import_module(f"tbdprof.suite.{known.reader}").look(folder)
+        importlib.import_module(f"{__package__}.{known.reader}").look(folder)
         return
     with readable(folder):
         if not folder.is_dir():

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tbdprof.errors import UsageError
-from tbdprof.suite.images import SUFFIXES, decode, normalized
-from tbdprof.suite.inputs import ImageBatch
-from tbdprof.suite.loading import Draft, check_folder, generator, prefetch, readable, shuffled, wrong_kind
+from tbdprof.suite.data.images import SUFFIXES, decode, normalized
+from tbdprof.suite.data.inputs import ImageBatch
+from tbdprof.suite.data.loading import Draft, check_folder, generator, prefetch, readable, shuffled, wrong_kind
 
 EXPECTED = "a folder of images a class, DIR/train/CLASS/*.JPEG or DIR/CLASS/*.JPEG"
 AREA = (0.08, 1.0)

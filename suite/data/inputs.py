@@ -1,12 +1,14 @@
 """Mini-batches in numpy, the same bytes in every framework: synthetic ones, drawn from a seed, or a data set's."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+Numbers = NDArray[np.integer[Any]]
 
 _Batch = TypeVar("_Batch")
 _OnDevice = TypeVar("_OnDevice")
@@ -65,6 +67,13 @@ class SentencePairs:
 
 
 UNKNOWN, START, END = 0, 1, 2  # the first words of every vocabulary
+MARKS = 3  # these, before the words
+
+
+def collate(sources: Sequence[Numbers], targets: Sequence[Numbers]) -> SentencePairs:
+    """Return a batch of sentences given as their words; targets get their `END` here."""
+    ended = [np.append(each, END) for each in targets]
+    return SentencePairs(_filled(sources), _counts(sources), _filled(ended), _counts(ended))
 
 
 def feed(batches: Iterable[_Batch], convert: Callable[[_Batch], _OnDevice], *, kept: int) -> Iterator[_OnDevice]:
@@ -72,3 +81,15 @@ def feed(batches: Iterable[_Batch], convert: Callable[[_Batch], _OnDevice], *, k
     if kept:
         return cycle([convert(batch) for batch in islice(batches, kept)])
     return map(convert, batches)
+
+
+def _filled(sentences: Sequence[Numbers]) -> NDArray[np.int32]:
+    """Return sentences as rows, filled up with `END`."""
+    rows = np.full((len(sentences), max(map(len, sentences))), END, np.int32)
+    for row, words in zip(rows, sentences, strict=True):
+        row[: len(words)] = words
+    return rows
+
+
+def _counts(sentences: Sequence[Numbers]) -> NDArray[np.int32]:
+    return np.array([len(words) for words in sentences], np.int32)
