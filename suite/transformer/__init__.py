@@ -31,7 +31,6 @@ SMOOTHING = 0.1  # of the labels: the share of a target that is spread over all 
 WARMUP = 4000
 BETAS = (0.9, 0.98)
 ADAM_EPSILON = 1e-9
-NORM_EPSILON = 1e-6
 
 
 def learning_rate(step: int, width: int, warmup: int) -> float:

@@ -17,6 +17,7 @@ VOCABULARY = 37_000
 WIDTH = 512
 INNER = 2048
 HEADS = 8
+NORM_EPSILON = 1e-6
 LAYERS = 6  # of the encoder, and as many of the decoder
 
 Side = Literal["source", "target"]

@@ -8,8 +8,7 @@ from typing import Any
 
 from mxnet.gluon import nn
 
-from tbdprof.suite.transformer import NORM_EPSILON
-from tbdprof.suite.transformer.architecture import HEADS, Sizes
+from tbdprof.suite.transformer.architecture import HEADS, NORM_EPSILON, Sizes
 from tbdprof.suite.transformer.sentences import PLACES
 
 

@@ -10,8 +10,7 @@ from math import sqrt
 import tensorflow as tf
 from tensorflow import keras
 
-from tbdprof.suite.transformer import NORM_EPSILON
-from tbdprof.suite.transformer.architecture import HEADS, Sizes
+from tbdprof.suite.transformer.architecture import HEADS, NORM_EPSILON, Sizes
 from tbdprof.suite.transformer.sentences import PLACES
 
 

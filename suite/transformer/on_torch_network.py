@@ -5,8 +5,7 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from tbdprof.suite.transformer import NORM_EPSILON
-from tbdprof.suite.transformer.architecture import HEADS, Sizes
+from tbdprof.suite.transformer.architecture import HEADS, NORM_EPSILON, Sizes
 from tbdprof.suite.transformer.initial import positions
 from tbdprof.suite.transformer.sentences import PLACES
 

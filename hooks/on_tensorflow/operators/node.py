@@ -1,20 +1,22 @@
 """What a node that ran is for, and which operator of which function it stands for."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tbdprof.facts.records import Operation, Phase
 from tbdprof.facts.work import Work
-from tbdprof.hooks.on_tensorflow.operators.functions import Reading
+
+if TYPE_CHECKING:
+    from tbdprof.hooks.on_tensorflow.operators.functions import Reading
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """An operator in the function it stands in, and the calls that lead to it, the outermost first."""
 
-    reading: Reading
+    reading: "Reading"
     operator: Any
-    above: tuple[tuple[Reading, Any], ...] = ()
+    above: "tuple[tuple[Reading, Any], ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
