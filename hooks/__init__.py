@@ -1,4 +1,4 @@
-"""The seam between tbdprof and a framework: facts come out of it, nothing is classified behind it.
+"""The seam between tbdprof and the frameworks: a hook reports facts and classifies nothing.
 
 A hook is the one module named `on_<framework>`; it alone imports that framework, and only `load` imports it.
 """

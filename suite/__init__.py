@@ -1,4 +1,4 @@
-"""The suite of models: what there is, what a run of it may ask for, and how to build it.
+"""The models: what there is, how a run of one is configured, and how it is built.
 
 A model is one folder here: its `__init__` holds the facts (`SPEC`), each `on_<framework>.py` in it one function,
 `build(spec, config) -> Workload`. Nothing else names a model. What models share is in `SHARED`, and in the modules

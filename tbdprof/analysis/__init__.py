@@ -1,1 +1,1 @@
-"""Pure functions from a recording to results; nothing here measures, prints or knows a framework."""
+"""Pure functions from a recording to results."""

@@ -1,4 +1,4 @@
-"""Instruments that do not belong to a framework: the host, the driver's account of a device, hardware counters."""
+"""Instruments that belong to no framework: the host, the driver, hardware counters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

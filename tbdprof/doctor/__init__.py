@@ -1,1 +1,1 @@
-"""What this machine can measure, and what would raise it."""
+"""What this machine can measure, and what to install for more."""

@@ -1,1 +1,1 @@
-"""What a recording holds: facts as the hooks and collectors report them, and the file they are kept in."""
+"""What was recorded: the records, their names, and the file they are kept in."""

@@ -1,1 +1,1 @@
-"""Training started by tbdprof: a model of the suite, or a script that knows nothing of it."""
+"""Start a training run, or join one: a model of the suite, an unchanged script, a loop that a user wraps."""

@@ -1,1 +1,1 @@
-"""A training loop, watched: warm-up, windows, and what happens where each begins and ends."""
+"""Record a training loop: the warm-up, then one window after another."""

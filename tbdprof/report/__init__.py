@@ -1,1 +1,1 @@
-"""One reporter a file; each takes a Summary and returns text."""
+"""Reports: each takes a summary and returns text."""
