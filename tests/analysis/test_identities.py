@@ -1,7 +1,7 @@
 """What must hold in every recording of memory: planted mistakes are found."""
 
-from analysis.memory_story import PARAMETERS, measured, training, training_step
 from make import MemoryStory, parameter
+from memory_story import PARAMETERS, measured, training, training_step
 
 from tbdprof.facts.records import Optimizer, Role
 

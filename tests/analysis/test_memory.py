@@ -1,8 +1,8 @@
 """Peak and breakdown: hand-worked numbers on short stories."""
 
 import numpy as np
-from analysis.memory_story import PARAMETERS, forward_operator, measured, training, training_step
 from make import MemoryStory, run
+from memory_story import PARAMETERS, forward_operator, measured, training, training_step
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.recording import Recording

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from analysis.stories import PEAKS, US, product, summary_of, training_story
+from kernel_stories import PEAKS, US, product, summary_of, training_story
 from make import KernelStory, timed_window
 
 from tbdprof.analysis.summary import summarize

@@ -1,7 +1,7 @@
 """What bounds a step, on short stories with hand-worked shares."""
 
 import pytest
-from analysis.stories import US, product, relu, summary_of, training_story
+from kernel_stories import US, product, relu, summary_of, training_story
 from make import KernelStory, timed_window
 
 from tbdprof.analysis.summary import summarize

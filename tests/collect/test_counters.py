@@ -14,7 +14,7 @@ from tbdprof.collect.pm.collector import WAITING, CounterSampler, Limits, availa
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Strings
 
-FAKE = Path(__file__).parent.parent / "fake_sidecar.py"
+FAKE = Path(__file__).parents[1] / "support" / "fake_sidecar.py"
 SHORT = Limits(ready_s=20.0, answer_s=20.0, finish_s=0.2)
 
 

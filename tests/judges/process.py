@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parents[1]
-PATH = os.pathsep.join([str(TESTS.parent), str(TESTS)])
+PATH = os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS / "support")))
 TIMEOUT_S = 120
 
 Json = dict[str, Any]

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from device_story import DeviceStory, steady
-from report.results import FLOP, PEAKS, measured
 from report.test_reporters import FULL, explained, nulls, profiled
+from report_results import FLOP, PEAKS, measured
 
 from tbdprof.analysis.device import energy
 from tbdprof.analysis.summary import summarize

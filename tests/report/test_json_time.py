@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report.results import FLOP, measured
 from report.test_reporters import FULL, explained, nulls, profiled
+from report_results import FLOP, measured
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.reading import load

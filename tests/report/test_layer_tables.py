@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from report.results import LAYERS, measured
 from report.test_reporters import FULL, profiled
+from report_results import LAYERS, measured
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.report import terminal

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from report.results import FLOP, TIME, VERDICT, measured
 from report.test_reporters import FULL, profiled
+from report_results import FLOP, TIME, VERDICT, measured
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.report import terminal

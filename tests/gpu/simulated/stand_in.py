@@ -50,7 +50,7 @@ def environment(folder: Path, **settings: object) -> Mapping[str, str]:
         **os.environ,
         "LD_LIBRARY_PATH": str(folder),
         "LD_PRELOAD": str(folder / LIBRARY),
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}:{ROOT / 'tests' / 'support'}",
         "OMP_NUM_THREADS": "1",
         "SIMULATED_USERS": str(folder / "users"),
         **{name: str(value) for name, value in settings.items()},

@@ -53,7 +53,7 @@ def environment(folder: Path, **settings: object) -> Mapping[str, str]:
     return {
         **os.environ,
         "LD_LIBRARY_PATH": str(folder),
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}:{ROOT / 'tests' / 'support'}",
         "OMP_NUM_THREADS": "1",
         **{name: str(value) for name, value in settings.items()},
     }

@@ -45,7 +45,7 @@ def environment(folder: Path, card_bytes: int = CARD_BYTES) -> Mapping[str, str]
     return {
         **os.environ,
         "LD_LIBRARY_PATH": str(folder),
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}:{ROOT / 'tests' / 'support'}",
         "OMP_NUM_THREADS": "1",
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "XLA_FLAGS": "--xla_gpu_enable_command_buffer=",  # none: CUDA graphs are not stood in for

@@ -23,7 +23,11 @@ Results = Callable[[str], Json]
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}:{ROOT / 'tests' / 'support'}",
+        "OMP_NUM_THREADS": "1",
+    }
     script = Path(__file__).with_name("memory_scenarios.py")
     done = subprocess.run(
         [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=120, check=False

@@ -13,7 +13,7 @@ import pytest
 from tbdprof.facts.reading import load
 from tbdprof.launch.script import NOTHING_RECORDED, default_path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TBDPROF = [sys.executable, "-m", "tbdprof", "run", "--warmup", "2", "--steps", "2", "-o", "a.tbd"]
 WINDOWS = [("warmup", 2), ("clean", 2), ("memory", 4), ("clean", 2), ("kernels", 4), ("clean", 2)]
 TRAINS = """

@@ -25,7 +25,7 @@ from tbdprof.launch.batch_search import Trial
 from tbdprof.launch.request import RunRequest
 from tbdprof.loop.profiler import LoopProfiler
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 RUN = ["run", "toy", "--batch-size", "64", "--threads", "1", "--warmup", "2", "--steps", "2", "-q", "-o", "a.tbd"]
 WINDOWS = ["warmup", "clean", "memory", "clean", "kernels", "clean"]
 STEPS = [2, 2, 4, 2, 4, 2]

@@ -11,7 +11,7 @@ from tbdprof.doctor.methods import Levels, Subject
 from tbdprof.errors import UsageError
 from tbdprof.hooks import FRAMEWORKS
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 # `json` stands in for a framework that is there.
 
 

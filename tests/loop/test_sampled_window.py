@@ -19,7 +19,7 @@ from tbdprof.loop.plan import WINDOWS, WITH_SAMPLED, Plan
 from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report import json_report
 
-FAKE = Path(__file__).parent / "fake_sidecar.py"
+FAKE = Path(__file__).parents[1] / "support" / "fake_sidecar.py"
 PLAN = Plan(warmup=2, steps=4, memory_steps=3, kernel_steps=3, windows=WITH_SAMPLED)
 
 

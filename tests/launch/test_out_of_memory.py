@@ -257,9 +257,9 @@ def lose(path: str) -> None:
 
 
 def test_a_loop_of_ones_own_gets_its_error_and_keeps_what_there_was(tmp_path: Path) -> None:
-    here = Path(__file__).parent
+    here, tests = Path(__file__).parent, Path(__file__).parents[1]
     code = f"import test_out_of_memory; test_out_of_memory.lose({str(tmp_path / 'a.tbd')!r})"
-    paths = {"PYTHONPATH": os.pathsep.join([str(here), str(here.parent)])}
+    paths = {"PYTHONPATH": os.pathsep.join(map(str, (here, tests / "support", tests.parent)))}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env={**os.environ, **paths})
     kept = load(tmp_path / "a.tbd")
     assert (kept.windows[-1].name, kept.windows[-1].state) == (OUT_OF_MEMORY, "complete")

@@ -16,7 +16,7 @@ from tbdprof.facts.recording import STILL_RUNNING, Recording, Window
 from tbdprof.facts.records import Optimizer, Peaks, Role
 from tbdprof.facts.writing import Writer, claim, save
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def sample_recording() -> Recording:

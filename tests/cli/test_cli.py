@@ -19,7 +19,7 @@ from tbdprof.facts.writing import save
 from tbdprof.launch import suite_run
 from tbdprof.launch.request import RunRequest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TBDPROF = [sys.executable, "-m", "tbdprof"]
 SMALL = ["run", "resnet50", "--framework", "torch", "--image-size", "64", "--batch-size", "2", "--threads", "1"]
 TORCH = ["resnet50", "--framework", "torch"]
