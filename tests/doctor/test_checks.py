@@ -95,7 +95,7 @@ def test_availability_refuses_mxnet_beside_a_numpy_it_cannot_use(
 
 def test_availability_imports_nothing() -> None:
     program = (
-        "import sys; from tbdprof import doctor; [doctor.availability(n) for n in doctor.PROBES]; "
+        "import sys; from tbdprof.doctor import checks; [checks.availability(n) for n in checks.PROBES]; "
         "print(sorted({'torch', 'mxnet', 'tensorflow', 'numpy'} & set(sys.modules)))"
     )
 

@@ -15,7 +15,7 @@ from tbdprof.suite.data.loading import AHEAD, Draft, generator, order, prefetch,
 
 LEFT_OPEN = """
 import time
-from tbdprof.suite.loading import Draft, prefetch
+from tbdprof.suite.data.loading import Draft, prefetch
 def last(parts): return parts[-1]
 batches = prefetch((Draft((lambda: time.sleep(0.01),), last) for _ in iter(int, 1)), workers=2)
 next(batches)
