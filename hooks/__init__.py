@@ -3,13 +3,18 @@
 A hook is the one module named `on_<framework>`; it alone imports that framework, and only `load` imports it.
 """
 
+from __future__ import annotations
+
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tbdprof.errors import UsageError
-from tbdprof.facts.records import Optimizer, Parameter, Peaks, Strings, Tables
+from tbdprof.hooks.about import About
+
+if TYPE_CHECKING:  # numpy comes with it, which `about` does without
+    from tbdprof.facts.records import Optimizer, Parameter, Peaks, Strings, Tables
 
 FRAMEWORKS: tuple[str, ...] = ("torch", "mxnet", "tensorflow")
 
@@ -115,7 +120,7 @@ class FrameworkHook(Protocol):
     def stop(self) -> None:
         """End the window and take every callback off, whatever is raised on the way."""
 
-    def drain(self, strings: Strings) -> "Drained":
+    def drain(self, strings: Strings) -> Drained:
         """Return what the window recorded, once."""
 
     def close(self) -> None:
@@ -145,6 +150,12 @@ def disagreements(other_sizes: int, still_in_use: int) -> str:
     if still_in_use:
         told.append(f"{still_in_use} allocations at addresses still in use")
     return "; ".join(told)
+
+
+def about(framework: str) -> About:
+    """Return what is known of a framework without importing it."""
+    found: About = importlib.import_module(f"tbdprof.hooks.on_{framework}").ABOUT
+    return found
 
 
 def load(framework: str) -> FrameworkHook:

@@ -24,32 +24,9 @@ from tbdprof.collect.gpu.nvidia import Counters, Nvidia, counters, cupti, driver
 from tbdprof.doctor import methods
 from tbdprof.doctor.methods import Levels, Subject
 from tbdprof.errors import UsageError
+from tbdprof.hooks import FRAMEWORKS, about
 
 IMPORT_LIMIT_S = 180
-
-# Each prints the version and how many GPUs the framework can use. MXNet reads numpy.bool, which
-# numpy has dropped.
-PROBES = {
-    "torch": "import torch; print(torch.__version__, torch.cuda.device_count())",
-    "mxnet": (
-        "import numpy; vars(numpy).setdefault('bool', bool); import mxnet; "
-        "print(mxnet.__version__, mxnet.context.num_gpus())"
-    ),
-    "tensorflow": (
-        "import tensorflow; print(tensorflow.__version__, len(tensorflow.config.list_physical_devices('GPU')))"
-    ),
-}
-# Whether those that record a GPU's activity themselves can do so here; printed is nothing, or why not.
-CLIENTS = {
-    "torch": (
-        "from torch import profiler; "
-        "can = profiler.ProfilerActivity.CUDA in profiler.supported_activities(); "
-        "print('' if can else 'this build records no activity of CUDA')"
-    ),
-    "tensorflow": "import tensorflow; print('' if tensorflow.test.is_built_with_cuda() else 'not built for CUDA')",
-}
-# What MXNet's wheel takes from the system, and the Debian package that has it.
-LIBRARIES = {"libgomp.so.1": "libgomp1", "libquadmath.so.0": "libquadmath0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +74,7 @@ class Examination:
     looked_at: Subject | None = None  # that one
 
 
-def examine(frameworks: Iterable[str] = tuple(PROBES), device: str = "cuda:0") -> Examination:
+def examine(frameworks: Iterable[str] = FRAMEWORKS, device: str = "cuda:0") -> Examination:
     """Look at everything, and closer at one GPU; takes as long as importing each framework, twice where it has a GPU.
 
     Raises UsageError where there is no such GPU among several, or that is no name of one.
@@ -115,7 +92,7 @@ def examine(frameworks: Iterable[str] = tuple(PROBES), device: str = "cuda:0") -
         counters=counters(),
         cupti=cupti(),
         levels=methods.examine(
-            {each.name: client(each.name) for each in found if each.gpus and each.name in CLIENTS}, index
+            {each.name: client(each.name) for each in found if each.gpus and about(each.name).records_gpu}, index
         ),
         looked_at=looked_at,
     )
@@ -125,12 +102,12 @@ def availability(name: str) -> str | None:
     """Return why a framework cannot be used, None where nothing is against it; imports nothing."""
     if find_spec(name) is None:
         return f"not installed: {_install(name)}"
-    if name != "mxnet":
+    if name not in FRAMEWORKS:
         return None
-    numpy_version = metadata.version("numpy")
-    if int(numpy_version.partition(".")[0]) >= 2:
-        return f"needs numpy below 2, {numpy_version} is installed: pip install 'numpy<2'"
-    missing = [library.name for library in libraries() if not library.present]
+    numpy_version, below = metadata.version("numpy"), about(name).numpy_below
+    if below is not None and int(numpy_version.partition(".")[0]) >= below:
+        return f"needs numpy below {below}, {numpy_version} is installed: {_older_numpy(below)}"
+    missing = [library.name for library in libraries(about(name).libraries) if not library.present]
     return f"{' and '.join(missing)} missing: {_system_command()}" if missing else None
 
 
@@ -138,7 +115,7 @@ def framework(name: str, probe: str | None = None, limit_s: float = IMPORT_LIMIT
     """Import a framework in a fresh process and say how that went."""
     if find_spec(name) is None:
         return Framework(name, None, None, "not installed", _install(name))
-    printed, reason = _run(probe or PROBES[name], limit_s)
+    printed, reason = _run(probe or about(name).probe, limit_s)
     if reason is not None:
         return Framework(name, _version(name), None, reason, _remedy(name, reason))
     version, gpus = printed.split()[-2:]
@@ -147,12 +124,13 @@ def framework(name: str, probe: str | None = None, limit_s: float = IMPORT_LIMIT
 
 def client(name: str, probe: str | None = None, limit_s: float = IMPORT_LIMIT_S) -> str | None:
     """Return why a framework does not record a GPU's activity itself, None where it does."""
-    printed, reason = _run(probe or CLIENTS[name], limit_s)
+    printed, reason = _run(probe or about(name).records_gpu or "", limit_s)
     return reason or (printed.splitlines() or [""])[-1] or None
 
 
-def libraries(names: Iterable[str] = tuple(LIBRARIES)) -> tuple[Library, ...]:
-    """Say which of the system's libraries can be loaded."""
+def libraries(names: Iterable[str] | None = None) -> tuple[Library, ...]:
+    """Say which of the system's libraries can be loaded; by default those that any framework needs."""
+    names = _packages() if names is None else names
     found = ((name, _can_load(name)) for name in names)
     return tuple(Library(name, can, None if can else _system_command()) for name, can in found)
 
@@ -206,11 +184,10 @@ def _version(name: str) -> str | None:
 
 
 def _remedy(name: str, reason: str) -> str | None:
-    if any(library in reason for library in LIBRARIES):
+    if any(library in reason for library in _packages()):
         return _system_command()
-    if name == "mxnet" and "numpy" in reason:
-        return "pip install 'numpy<2'"
-    return None
+    below = about(name).numpy_below if name in FRAMEWORKS else None
+    return _older_numpy(below) if below is not None and "numpy" in reason else None
 
 
 def _install(name: str) -> str:
@@ -218,4 +195,13 @@ def _install(name: str) -> str:
 
 
 def _system_command() -> str:
-    return f"apt-get install -y {' '.join(LIBRARIES.values())}"
+    return f"apt-get install -y {' '.join(_packages().values())}"
+
+
+def _packages() -> dict[str, str]:
+    """Return the system's libraries that any framework needs, each with its Debian package."""
+    return {library: package for name in FRAMEWORKS for library, package in about(name).libraries.items()}
+
+
+def _older_numpy(below: int) -> str:
+    return f"pip install 'numpy<{below}'"

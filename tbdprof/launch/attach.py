@@ -11,7 +11,7 @@ import atexit
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tbdprof.hooks import FrameworkHook
     from tbdprof.loop.profiler import LoopProfiler
 
-WITHIN = {"keras": "tensorflow"}  # imports the framework itself, which is not whole before it is
 ROOT = Path(__file__).parents[2]
 
 
@@ -37,7 +36,7 @@ def attach() -> None:
         withdraw(order)
         return
     wanted = order["frameworks"]
-    sys.meta_path.insert(0, ImportWatcher(wanted, lambda framework: Attachment(order, framework)))
+    sys.meta_path.insert(0, ImportWatcher(wanted, lambda framework: Attachment(order, framework), order["imported_by"]))
 
 
 def withdraw(order: dict[str, Any]) -> None:
@@ -149,8 +148,15 @@ def _end_by_interrupt() -> None:
 class ImportWatcher(MetaPathFinder):
     """Notices that a framework is imported: something is done before, and something after it."""
 
-    def __init__(self, frameworks: Sequence[str], begin: Callable[[str], Attachment]) -> None:
+    def __init__(
+        self,
+        frameworks: Sequence[str],
+        begin: Callable[[str], Attachment],
+        imported_by: Mapping[str, str] | None = None,
+    ) -> None:
+        """Watch for frameworks, and for packages that import one (`imported_by`): it is whole once they are."""
         self._frameworks = frameworks
+        self._imported_by = imported_by or {}
         self._begin = begin
         self._under_way: set[str] = set()
 
@@ -158,7 +164,7 @@ class ImportWatcher(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find a framework as ever; whether it is only looked for, its module's execution will tell."""
-        framework = WITHIN.get(fullname, fullname)
+        framework = self._imported_by.get(fullname, fullname)
         if framework not in self._frameworks or framework in self._under_way:
             return None
         spec = PathFinder.find_spec(fullname, path, target)

@@ -7,6 +7,7 @@ from tbdprof.collect.gpu.nvml import PERIOD_S, NvmlSampler
 from tbdprof.collect.host_load import OF_HOST, Counters, HostLoad
 from tbdprof.collect.pm.collector import CounterSampler, available
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
+from tbdprof.hooks import about
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import NO_STEPS, WITH_SAMPLED, Progress, silent
 
@@ -28,8 +29,8 @@ def instruments_for(
     if not device.startswith("cuda"):
         return Instruments({CLEAN: [host]})
     driver = NvmlSampler(cuda_driver.index_of(device), period_s=power_period_s)
-    # A process has one client of CUPTI's activities: torch and TensorFlow are that themselves.
-    kernels = [ActivityCollector(number_of_thread=threads.hashed)] if framework == "mxnet" else []
+    # A process has one client of CUPTI's activities, which a framework's own profiler may be.
+    kernels = [] if about(framework).records_gpu else [ActivityCollector(number_of_thread=threads.hashed)]
     collectors: dict[str, list[Collector]] = {
         CLEAN: [driver, host],  # the host last: what it counts is not of the time in which the other one begins
         MEMORY: [driver],

@@ -20,7 +20,7 @@ from typing import TextIO
 
 from tbdprof.errors import UsageError
 from tbdprof.facts.writing import claim
-from tbdprof.hooks import FRAMEWORKS
+from tbdprof.hooks import FRAMEWORKS, about
 from tbdprof.launch.order import VARIABLE
 from tbdprof.loop.plan import Schedule
 
@@ -65,6 +65,7 @@ def run(
             "startup": str(STARTUP),
             "token": str(_token(folder)),
             "frameworks": FRAMEWORKS if framework is None else (framework,),
+            "imported_by": {package: name for name in FRAMEWORKS for package in about(name).imported_by},
             "schedule": asdict(schedule),
         }
         code = _wait(_start(script, order, sys.stderr if quiet_stdout else None))

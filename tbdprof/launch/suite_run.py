@@ -15,7 +15,7 @@ from tbdprof.facts.counters import DATA_WAIT
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.units import bytes_text
 from tbdprof.facts.writing import claim
-from tbdprof.hooks import FrameworkHook
+from tbdprof.hooks import FrameworkHook, about
 from tbdprof.launch import batch_search
 from tbdprof.launch.choose_instruments import instruments_for
 from tbdprof.launch.prepared import SMALLER, kept_in, prepared
@@ -76,7 +76,7 @@ def _beneath(request: RunRequest, progress: Progress) -> Taken | None:
     if kind == "cpu" or not context.has_driver():
         return None
     progress("measure what a context takes of the GPU", 0, NO_STEPS)
-    return context.measure(int(number) if number.isdigit() else 0, request.framework)
+    return context.measure(int(number) if number.isdigit() else 0, request.framework, about(request.framework).context)
 
 
 def _record(

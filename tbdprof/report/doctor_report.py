@@ -12,6 +12,7 @@ from tbdprof.collect.gpu.nvidia import Counters, Gpu
 from tbdprof.doctor.checks import Examination, Framework, Library
 from tbdprof.doctor.methods import Levels, Subject
 from tbdprof.facts.units import bytes_text
+from tbdprof.hooks import FRAMEWORKS, about
 
 WIDTH = 100
 Row = tuple[str, str, str]  # what, whether, why and what to type
@@ -83,8 +84,10 @@ def _framework_row(framework: Framework) -> Row:
 
 
 def _library_row(library: Library) -> Row:
-    remark = "" if library.present else f"MXNet needs it; type: {library.command}"
-    return library.name, WORDS[library.present], remark
+    if library.present:
+        return library.name, WORDS[True], ""
+    needing = " and ".join(about(name).title for name in FRAMEWORKS if library.name in about(name).libraries)
+    return library.name, WORDS[False], f"{needing} needs it; type: {library.command}"
 
 
 def _driver_remark(cuda: str | None, reason: str | None) -> str:

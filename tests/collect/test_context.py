@@ -17,9 +17,11 @@ from tbdprof.collect import fresh
 from tbdprof.collect.gpu import context
 from tbdprof.collect.gpu.context import CONTEXT, LIBRARIES, Taken, measure
 from tbdprof.errors import UnavailableError
+from tbdprof.hooks import about
 from tbdprof.loop.new_run import new_run
 
 MIB = 1 << 20
+MODULE = about("torch").context
 
 
 class Processes:
@@ -42,7 +44,7 @@ def told(before: int, after: int, process: int | None = None, others: int | None
 
 
 def test_a_context_and_libraries_are_what_processes_took() -> None:
-    found = measure(3, "torch", Processes(told(100, 600, 500, 40), told(100, 722, held=22)))
+    found = measure(3, "torch", MODULE, Processes(told(100, 600, 500, 40), told(100, 722, held=22)))
 
     assert found == Taken(1000 * MIB, 100 * MIB, 40 * MIB, 500 * MIB, 100 * MIB)
     assert found.facts() == {
@@ -56,28 +58,30 @@ def test_a_context_and_libraries_are_what_processes_took() -> None:
 
 
 def test_where_others_came_meanwhile_the_process_own_figure_counts() -> None:
-    assert measure(3, "torch", Processes(told(100, 900, 500))).context_bytes == 500 * MIB
-    assert measure(3, "torch", Processes(told(100, 650, 500))).context_bytes == 550 * MIB  # within what may differ
+    assert measure(3, "torch", MODULE, Processes(told(100, 900, 500))).context_bytes == 500 * MIB
+    assert (
+        measure(3, "torch", MODULE, Processes(told(100, 650, 500))).context_bytes == 550 * MIB
+    )  # within what may differ
 
 
 def test_where_others_left_meanwhile_there_is_a_reason_and_no_figure() -> None:
-    found = measure(3, "torch", Processes(told(500, 400)))
+    found = measure(3, "torch", MODULE, Processes(told(500, 400)))
 
     assert (found.context_bytes, found.libraries_bytes) == (None, None)
     assert "another process gave some back" in found.missing[CONTEXT]
 
 
 def test_a_context_alone_where_the_framework_cannot_be_measured() -> None:
-    found = measure(3, "torch", Processes(told(100, 600), "it crashed"))
+    found = measure(3, "torch", MODULE, Processes(told(100, 600), "it crashed"))
     assert (found.context_bytes, found.missing) == (500 * MIB, {LIBRARIES: "it crashed"})
 
-    found = measure(3, "tensorflow", Processes(told(100, 600)))
+    found = measure(3, "tensorflow", None, Processes(told(100, 600)))
     assert found.missing == {LIBRARIES: "not measured for tensorflow"}
 
 
 @pytest.mark.parametrize("answer", ["no driver", {"total": 5}])
 def test_a_process_that_tells_nothing_of_use_is_a_reason(answer: Any) -> None:
-    found = measure(3, "torch", Processes(answer))
+    found = measure(3, "torch", MODULE, Processes(answer))
 
     assert found.facts() == dict.fromkeys(found.facts())
     assert set(found.missing) == {CONTEXT, LIBRARIES}

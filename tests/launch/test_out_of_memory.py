@@ -282,7 +282,7 @@ def test_what_lies_beneath_is_measured_before_a_run_where_there_is_a_driver(
     measured: list[int] = []
     told = ProgressLog()
     monkeypatch.setattr(context, "has_driver", lambda: there)
-    monkeypatch.setattr(context, "measure", lambda index, framework: measured.append(index) or context.Taken())
+    monkeypatch.setattr(context, "measure", lambda index, framework, module: measured.append(index) or context.Taken())
 
     found = suite_run._beneath(RunRequest("toy", "torch", device=device), told)
     assert (measured, found is None) == (asked, not asked)

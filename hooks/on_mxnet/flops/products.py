@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from tbdprof.facts.records import Operation
-from tbdprof.hooks.on_mxnet.session.api_calls import Array, Invocation
+from tbdprof.hooks.on_mxnet.session.calls import Array, Invocation
 from tbdprof.hooks.on_mxnet.session.graphs import Node
 
 Computed = Invocation | Node

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tbdprof.facts.records import Operation
 from tbdprof.facts.work import Work
 from tbdprof.hooks.on_mxnet.flops.products import PRODUCTS, Computed, Sizes, is_set, size_of
-from tbdprof.hooks.on_mxnet.session.api_calls import Array
+from tbdprof.hooks.on_mxnet.session.calls import Array
 from tbdprof.hooks.on_mxnet.session.graphs import FUSED
 
 _PRECISIONS = {"float32": "fp32", "float64": "fp64", "float16": "fp16"}

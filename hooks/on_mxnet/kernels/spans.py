@@ -14,7 +14,7 @@ from tbdprof.hooks.on_mxnet.flops import works
 from tbdprof.hooks.on_mxnet.flops.products import Computed
 from tbdprof.hooks.on_mxnet.kernels import gradient_sources
 from tbdprof.hooks.on_mxnet.session import graphs
-from tbdprof.hooks.on_mxnet.session.api_calls import GraphCall, Note
+from tbdprof.hooks.on_mxnet.session.calls import GraphCall, Note
 from tbdprof.hooks.on_mxnet.session.engine import Push
 from tbdprof.hooks.on_mxnet.session.graphs import Node
 from tbdprof.hooks.on_mxnet.session.session import Ran

@@ -2,60 +2,19 @@
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-import mxnet as mx
 from mxnet import autograd
 from mxnet.gluon import Block, HybridBlock
 
 from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.session.calls import NO_GRADIENT, Array, GraphCall, Invocation, Note
 from tbdprof.hooks.patches import Patches, Replaced
 
 _NEEDED = "kernels"
-NO_GRADIENT = frozenset({"BlockGrad"})
 _DTYPES = {0: "float32", 1: "float64", 2: "float16", 3: "uint8", 4: "int32", 5: "int8", 6: "int64", 7: "bool"}
-
-
-class Array(NamedTuple):
-    """An argument or a result; `wanted` tells that its gradient is."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    wanted: bool = False
-
-
-@dataclass(slots=True)
-class Invocation:
-    """One operator, asked for by itself."""
-
-    operator: str
-    attributes: Mapping[str, str]
-    inputs: tuple[Array, ...]
-    outputs: tuple[Array, ...] = ()
-
-
-@dataclass(slots=True)
-class GraphCall:
-    """A hybridized block's graph, asked for as a whole; the inputs stand in the order the symbol lists them.
-
-    `variables` are the engine's, of the inputs.
-    """
-
-    block: Block
-    symbol: mx.sym.Symbol
-    inputs: tuple[Array, ...]
-    variables: tuple[int, ...] = ()
-
-
-class Note(NamedTuple):
-    """What was known when something was asked of the engine; no phase: on a thread that is not Python's."""
-
-    phase: Phase | None
-    block: Block | None  # innermost
-    asked: Invocation | GraphCall | None
 
 
 class _Thread(threading.local):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import mxnet as mx
 import numpy as np
 
-from tbdprof.hooks.on_mxnet.session.api_calls import NO_GRADIENT, Array, GraphCall
+from tbdprof.hooks.on_mxnet.session.calls import NO_GRADIENT, Array, GraphCall
 
 # What may cost nothing: the same elements in the same place. It is not run then, or does nothing.
 ELIDED = frozenset(

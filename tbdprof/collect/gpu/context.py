@@ -25,10 +25,6 @@ LIMIT_S = 60
 DRIVER_FILES = (Path("/proc/driver/nvidia"), Path("/dev/nvidiactl"))
 OTHERS_MOVED_BYTES = 64 << 20  # more than this between the two accounts: another process came, went or grew
 _DRIVER_ONLY = "tbdprof.collect.gpu.context"
-_OF_FRAMEWORK: Mapping[str, str] = {
-    "torch": "tbdprof.hooks.on_torch.context",
-    "mxnet": "tbdprof.hooks.on_mxnet.context",
-}
 
 Ask = Callable[[str, int, float], Mapping[str, Any]]  # as `fresh.ask`
 
@@ -74,26 +70,26 @@ def has_driver(files: Iterable[Path] = DRIVER_FILES) -> bool:
     return any(file.exists() for file in files)
 
 
-def measure(index: int, framework: str, ask: Ask = fresh.ask) -> Taken:
-    """Measure what a context and what a framework's libraries take of a device; takes seconds, and raises nothing."""
+def measure(index: int, framework: str, module: str | None, ask: Ask = fresh.ask) -> Taken:
+    """Measure what a context and what a framework's libraries take of a device; takes seconds, and raises nothing.
+
+    `module` measures the libraries: it has a `main(index)` that prints what `around` returns. None: there is none.
+    """
     missing: dict[str, str] = {}
     try:
         told = _told(ask, _DRIVER_ONLY, index)
         context = told.own_bytes()
     except UnavailableError as error:
         return Taken(missing={CONTEXT: str(error), LIBRARIES: str(error)})
+    if module is None:
+        missing[LIBRARIES] = f"not measured for {framework}"
+        return Taken(told.total, told.before, told.others, context, None, missing)
     libraries = None
     try:
-        libraries = max(0, _told(ask, _module(framework), index).own_bytes() - context)
+        libraries = max(0, _told(ask, module, index).own_bytes() - context)
     except UnavailableError as error:
         missing[LIBRARIES] = str(error)
     return Taken(told.total, told.before, told.others, context, libraries, missing)
-
-
-def _module(framework: str) -> str:
-    if framework not in _OF_FRAMEWORK:
-        raise UnavailableError(f"not measured for {framework}")
-    return _OF_FRAMEWORK[framework]
 
 
 def _told(ask: Ask, module: str, index: int) -> _Told:

@@ -16,7 +16,8 @@ import numpy as np
 
 from tbdprof.facts.records import Strings, Table
 from tbdprof.hooks import Setting
-from tbdprof.hooks.on_mxnet import MxnetHook, hook
+from tbdprof.hooks.on_mxnet import hook
+from tbdprof.hooks.on_mxnet.facade import MxnetHook
 
 STEPS = 2
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from tbdprof.facts.records import Strings, Table
 from tbdprof.hooks import Facts, Setting
-from tbdprof.hooks.on_mxnet import MxnetHook, hook
+from tbdprof.hooks.on_mxnet import hook
+from tbdprof.hooks.on_mxnet.facade import MxnetHook
 
 STEPS = 3
 

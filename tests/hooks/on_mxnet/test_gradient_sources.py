@@ -16,7 +16,7 @@ from mxnet.gluon import nn  # noqa: E402
 
 from tbdprof.hooks.on_mxnet.kernels.gradient_sources import sources  # noqa: E402
 from tbdprof.hooks.on_mxnet.kernels.spans import contradicts  # noqa: E402
-from tbdprof.hooks.on_mxnet.session.api_calls import Array, GraphCall  # noqa: E402
+from tbdprof.hooks.on_mxnet.session.calls import Array, GraphCall  # noqa: E402
 from tbdprof.hooks.on_mxnet.session.engine import Push  # noqa: E402
 from tbdprof.hooks.on_mxnet.session.graphs import FUSED, Graphs, Node, align, place  # noqa: E402
 

@@ -16,6 +16,7 @@ np.bool = bool  # MXNet reads it
 from tbdprof.collect.gpu import context  # noqa: E402
 from tbdprof.errors import UnavailableError  # noqa: E402
 from tbdprof.facts.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_RESERVED  # noqa: E402
+from tbdprof.hooks import about  # noqa: E402
 from tbdprof.hooks.on_mxnet.memory import device_memory, pools  # noqa: E402
 from tbdprof.hooks.on_mxnet.memory.blocks import Level  # noqa: E402
 from tbdprof.hooks.on_mxnet.session import layout  # noqa: E402
@@ -156,4 +157,4 @@ def test_mxnets_libraries_are_measured_by_its_own_module() -> None:
         after = {"tbdprof.collect.gpu.context": 600, "tbdprof.hooks.on_mxnet.context": 1000}[module]
         return {"total": 9000, "before": 100, "after": after, "process": None, "others": None, "held": 0}
 
-    assert context.measure(0, "mxnet", ask).libraries_bytes == 400
+    assert context.measure(0, "mxnet", about("mxnet").context, ask).libraries_bytes == 400

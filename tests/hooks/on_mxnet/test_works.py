@@ -19,7 +19,7 @@ from tbdprof.analysis.kernels import flops  # noqa: E402
 from tbdprof.facts.records import Operation, Phase  # noqa: E402
 from tbdprof.hooks.on_mxnet import facts, precision  # noqa: E402
 from tbdprof.hooks.on_mxnet.flops import works  # noqa: E402
-from tbdprof.hooks.on_mxnet.session.api_calls import Array, Invocation  # noqa: E402
+from tbdprof.hooks.on_mxnet.session.calls import Array, Invocation  # noqa: E402
 from tbdprof.hooks.on_mxnet.watch.owners import Watched  # noqa: E402
 from tbdprof.hooks.on_mxnet.watch.phases import Phases  # noqa: E402
 

@@ -17,7 +17,8 @@ from tbdprof.analysis.kernels.flops import count
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings, Table
 from tbdprof.facts.work import Work, parse, text
-from tbdprof.hooks.on_torch import TorchHook, hook
+from tbdprof.hooks.on_torch import hook
+from tbdprof.hooks.on_torch.facade import TorchHook
 from tbdprof.hooks.on_torch.flops import works
 
 BOTH = {Phase.FORWARD, Phase.BACKWARD}

@@ -13,7 +13,8 @@ from torch.optim import optimizer as optimizers
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Setting
-from tbdprof.hooks.on_torch import TorchHook, hook
+from tbdprof.hooks.on_torch import hook
+from tbdprof.hooks.on_torch.facade import TorchHook
 from tbdprof.hooks.on_torch.memory import existing
 from tbdprof.hooks.on_torch.memory.accounting import accounting_flag
 from tbdprof.hooks.on_torch.session import libraries

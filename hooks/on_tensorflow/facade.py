@@ -1,0 +1,293 @@
+"""The TensorFlow hook: sessions of TensorFlow's profiler, whose allocator tells of every block, and owners read inside.
+
+It may be imported while TensorFlow is not: what imports TensorFlow is imported within its functions.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tbdprof.errors import TbdprofError, UnavailableError, UsageError
+from tbdprof.facts.records import Peaks, Strings
+from tbdprof.hooks import FIRST, Drained, Facts, Setting
+from tbdprof.hooks.environment import Environment
+from tbdprof.hooks.on_tensorflow import out_of_memory
+from tbdprof.hooks.on_tensorflow.importing import import_tensorflow, quiet
+from tbdprof.hooks.windows import Window, Windows
+
+if TYPE_CHECKING:
+    from tbdprof.hooks.on_tensorflow.memory.existing import Follower
+    from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
+    from tbdprof.hooks.on_tensorflow.watch.watch import Watch
+
+# Every block through the allocator that GPUs have, which tells of each; and no talk of how TensorFlow was built.
+_EVERY_BLOCK = {"TF_CPU_ALLOCATOR_USE_BFC": "1"}
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+_LATE = (
+    "counting began after TensorFlow had allocated: run it with `tbdprof run`, or call "
+    '`tbdprof.prepare("tensorflow")` before TensorFlow is imported, to count from the first allocation'
+)
+_UNWATCHED = "TensorFlow is not watched"
+_SINCE_JOINED = "profile() was called, after TensorFlow had allocated"
+
+
+@dataclass(slots=True)
+class _Joined:
+    """What is held of the process from `prepare` or `attach` until `close`."""
+
+    watch: "Watch"
+    graphs: "Graphs"
+    follower: "Follower | None"  # None: TensorFlow had allocated before
+    device: str | None = None  # None: where the watched variables are
+    last_device: str = "cpu"  # where they were when last looked for, at first where they are expected
+    put_precision_back: Callable[[], None] | None = None
+
+
+class TensorflowHook:
+    """Reports what TensorFlow does; see `tbdprof.hooks.FrameworkHook`.
+
+    Memory that TensorFlow's allocator did not give (oneDNN's and cuDNN's own, the CUDA context's, XLA's code) is in
+    neither events nor totals.
+    """
+
+    name = "tensorflow"
+
+    def __init__(self) -> None:
+        self._environment = Environment()
+        self._joined: _Joined | None = None
+        self._windows = Windows()
+
+    @property
+    def whole_run_peak_bytes(self) -> int | None:
+        """The allocator's own peak, None where it keeps none."""
+        if self._joined is None:
+            return None
+        from tbdprof.hooks.on_tensorflow.memory import allocator
+
+        return allocator.peak_bytes(self._device())
+
+    @property
+    def independent_total(self) -> str | None:
+        """None where every block is told of: followed from the first on, or listed by a GPU's allocator."""
+        if self._joined is None or (self._joined.follower is None and not self._lists_blocks()):
+            return _LATE
+        return None
+
+    @property
+    def watched_since(self) -> str:
+        """From the first allocation on where TensorFlow had not begun when it was joined."""
+        if self._joined is None:
+            return _UNWATCHED
+        return _SINCE_JOINED if self._joined.follower is None else FIRST
+
+    def set_environment(self, setting: Setting) -> None:
+        """Have TensorFlow be quiet, and begin with an allocator that tells of every block."""
+        for name, value in {**_EVERY_BLOCK, **_QUIET}.items():
+            self._environment.set(name, value)
+
+    def prepare(self, setting: Setting) -> None:
+        """Import TensorFlow quietly, follow its allocator, choose device, threads and seed."""
+        self.set_environment(setting)
+        self._import()
+        import keras
+
+        from tbdprof.hooks.on_tensorflow import facts, precision
+
+        has_begun = _has_begun()
+        try:
+            with quiet():
+                device = facts.choose_device(setting.device)
+                if setting.threads is not None:
+                    facts.set_threads(setting.threads)
+                self._join(follows=setting.follows and not has_begun)
+                if setting.threads is not None:
+                    _begin()  # else a script may want to choose threads or devices itself, which it no longer could
+        except TbdprofError:
+            self.close()
+            raise
+        joined = self._require()
+        joined.device, joined.last_device = (None if setting.device == "auto" else device), device
+        if setting.precision is not None and device != "cpu":
+            joined.put_precision_back = precision.choose(setting.precision)
+        if setting.seed is not None:
+            keras.utils.set_random_seed(setting.seed)
+
+    def attach(self) -> None:
+        """Join as TensorFlow is: what it allocated before, and with which allocator, stays as it is."""
+        self._import()
+        self._join(follows=False)
+
+    def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
+        """Name the memory of these; a compiled Keras model's optimizer is taken, what is not told is looked for."""
+        watch = self._require().watch
+        from tbdprof.hooks.on_tensorflow.watch.watch import add_all
+
+        strange = add_all(watch, models, optimizers)
+        if strange:
+            raise UsageError(f"neither a layer or module of TensorFlow nor a Keras optimizer: {', '.join(strange)}")
+        watch.watched.add_inputs(inputs)
+
+    def on_update(self, callback: Callable[[object], None]) -> None:
+        """Call back with the optimizer after each update any Keras optimizer made, until `close`."""
+        self._require().watch.on_update(callback)
+
+    def facts(self) -> Facts:
+        """Return TensorFlow's version and settings, and what is watched by now."""
+        joined = self._require()
+        import tensorflow as tf
+
+        from tbdprof.hooks.on_tensorflow import facts
+
+        joined.watch.look()
+        device = self._device()
+        return Facts(
+            framework_version=str(tf.__version__),
+            device=device,
+            device_name=facts.device_name(device),
+            threads=facts.threads(),
+            parameters=facts.parameter_list(joined.watch.watched),
+            optimizers=facts.optimizer_list(joined.watch.watched),
+            precision_flags=facts.settings(),
+        )
+
+    def peaks(self, precisions: Sequence[str]) -> Peaks:
+        """Return the device's peaks: looked up for CUDA, measured on the CPU."""
+        self._require()
+        from tbdprof.hooks import probing
+        from tbdprof.hooks.on_tensorflow import probe
+
+        return probing.peaks(self._device(), precisions, probe.measure)
+
+    def synchronize(self) -> None:
+        """Wait until the device has done everything asked of it."""
+        joined = self._require()
+        from tensorflow.python.eager import context
+
+        context.async_wait()
+        if self._device() != "cpu":
+            import tensorflow as tf
+
+            tf.test.experimental.sync_devices()
+        if joined.follower is not None:
+            joined.follower.awaited()
+
+    def start(self, window: str) -> None:
+        """Begin a session of TensorFlow's profiler."""
+        joined = self._require()
+        from tbdprof.hooks.on_tensorflow.memory.window import MemoryWindow
+
+        if joined.follower is not None:
+            joined.follower.end()
+        followed = joined.follower.blocks if joined.follower is not None else {}
+        outside = joined.follower.outside if joined.follower is not None else frozenset[int]()
+        self._windows.begin(
+            window,
+            {
+                "memory": lambda: MemoryWindow(joined.watch, joined.graphs, self._device(), followed, outside),
+                "kernels": lambda: _kernels_window(joined),
+            },
+        )
+
+    def mark_step(self) -> None:
+        """Mark a step's end; in a memory window read all owners there."""
+        self._windows.mark_step()
+
+    def stop(self) -> None:
+        """End the session and put TensorFlow's functions back."""
+        self._windows.stop()
+
+    def drain(self, strings: Strings) -> Drained:
+        """Return the last window's spans; of a memory window allocations and owners, too."""
+        return self._windows.drain(strings)
+
+    def close(self) -> None:
+        """End every session and put back functions and environment, whatever is raised on the way.
+
+        Threads, devices and the allocator stay as TensorFlow began with them.
+        """
+        with ExitStack() as after:
+            after.callback(self._environment.put_back)
+            after.callback(self._leave)
+            self._windows.stop()
+
+    def out_of_memory(self, error: BaseException) -> str | None:
+        """Return TensorFlow's sentence about what it could not allocate, if the error means out of memory."""
+        return out_of_memory.said(error)
+
+    def give_back_memory(self) -> str | None:
+        """Tell what TensorFlow keeps: of a GPU's memory all it ever had."""
+        tf = sys.modules.get("tensorflow")
+        if tf is None or not tf.config.list_physical_devices("GPU"):
+            return None
+        return "TensorFlow gives a GPU's memory back only where its process ends"
+
+    def _import(self) -> None:
+        try:
+            with quiet():
+                import_tensorflow()
+        except UnavailableError:
+            self.close()
+            raise
+
+    def _join(self, *, follows: bool) -> None:
+        from tbdprof.hooks.on_tensorflow.memory.existing import Follower
+        from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
+        from tbdprof.hooks.on_tensorflow.watch.watch import Watch
+
+        graphs = Graphs()
+        self._joined = _Joined(Watch(graphs.watch), graphs, Follower() if follows else None)
+        graphs.begin()
+
+    def _leave(self) -> None:
+        joined, self._joined = self._joined, None
+        if joined is None:
+            return
+        with ExitStack() as after:
+            after.callback(joined.graphs.end)
+            after.callback(joined.watch.close)
+            if joined.put_precision_back is not None:
+                after.callback(joined.put_precision_back)
+            if joined.follower is not None:
+                joined.follower.end()
+
+    def _require(self) -> _Joined:
+        if self._joined is None:
+            raise UsageError("the TensorFlow hook is used before prepare() or attach(), or after close()")
+        return self._joined
+
+    def _lists_blocks(self) -> bool:
+        from tbdprof.hooks.on_tensorflow.memory import allocator
+
+        return bool(allocator.levels(self._device()))
+
+    def _device(self) -> str:
+        joined = self._require()
+        if joined.device is not None:
+            return joined.device
+        from tbdprof.hooks.on_tensorflow import facts
+
+        # Kept, for the variables may be gone where the loop has ended.
+        joined.last_device = facts.device_of(joined.watch.watched) or joined.last_device
+        return joined.last_device
+
+
+def _kernels_window(joined: _Joined) -> "Window":
+    from tbdprof.hooks.on_tensorflow.kernels.window import KernelsWindow
+
+    return KernelsWindow(joined.watch, joined.graphs)
+
+
+def _has_begun() -> bool:
+    """Tell whether TensorFlow has made its devices, and so its allocators."""
+    from tensorflow.python.eager import context
+
+    return bool(context.context()._initialized)  # noqa: SLF001 - nothing else tells without beginning
+
+
+def _begin() -> None:
+    """Have TensorFlow make its devices."""
+    from tensorflow.python.eager import context
+
+    context.ensure_initialized()

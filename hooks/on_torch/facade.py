@@ -1,0 +1,268 @@
+"""The torch hook: a session of torch's profiler a window, and owners read at markers inside it.
+
+It may be imported while torch is not: what imports torch is imported within its functions.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tbdprof.errors import TbdprofError, UnavailableError, UsageError
+from tbdprof.facts.records import Peaks, Strings
+from tbdprof.facts.windows import OUT_OF_MEMORY
+from tbdprof.hooks import FIRST, Drained, Facts, Setting
+from tbdprof.hooks.environment import Environment
+from tbdprof.hooks.on_torch.importing import import_torch
+from tbdprof.hooks.windows import Windows
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from tbdprof.hooks.on_torch.watch.watch import Watch
+
+_QUIET = {"KINETO_LOG_LEVEL": "9", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+_LATE = "accounting began after torch had allocated: run it with `tbdprof run` to count from the first allocation"
+_NO_FLAG = "this build of torch keeps no account of CPU memory"
+_UNWATCHED = "torch is not watched"
+_SINCE_JOINED = "profile() was called, after torch had been imported"
+_SINCE_WINDOW = f"the memory window began: {_NO_FLAG}"
+
+
+@dataclass(slots=True)
+class _Joined:
+    """What is held of the process from `prepare` or `attach` until `close`."""
+
+    watch: "Watch"
+    flag: "ctypes.c_bool | None"
+    flag_before: bool
+    threads_before: int
+    threads_set: int | None  # None: the choice was left to torch, or to the script
+    late: str | None
+    device: str | None = None  # None: where the watched parameters are
+    last_device: str = "cpu"  # where they were when last looked for, at first where they are expected
+    put_precision_back: Callable[[], None] | None = None
+
+
+class TorchHook:
+    """Reports what torch does; see `tbdprof.hooks.FrameworkHook`.
+
+    Of CUDA memory torch tells the size of blocks, of CPU memory what was asked for. Memory that
+    torch's allocator did not make (numpy's, shared, mapped) is in neither events nor totals; `missing`
+    tells of weights in such memory, and of what was shared with other processes.
+    """
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        self._environment = Environment()
+        self._is_first = False  # the environment was set before torch was imported, and nothing has run since
+        self._joined: _Joined | None = None
+        self._windows = Windows()
+
+    @property
+    def whole_run_peak_bytes(self) -> int | None:
+        """The CUDA allocator's own peak; the CPU's is not counted."""
+        if self._joined is None:
+            return None
+        from tbdprof.hooks.on_torch import devices
+
+        return devices.peak_bytes(self._device())
+
+    @property
+    def independent_total(self) -> str | None:
+        """None for CUDA, and for the CPU where torch counted from its first allocation on."""
+        if self._joined is None:
+            return _LATE
+        return self._joined.late if self._device() == "cpu" else None
+
+    @property
+    def watched_since(self) -> str:
+        """From the first allocation on where torch was imported with its accounting on."""
+        if self._joined is None:
+            return _UNWATCHED
+        return {None: FIRST, _NO_FLAG: _SINCE_WINDOW}.get(self._joined.late, _SINCE_JOINED)
+
+    def set_environment(self, setting: Setting) -> None:
+        """Have torch be quiet, and start with the wanted number of threads."""
+        self._is_first |= "torch" not in sys.modules
+        threads = {} if setting.threads is None else {"OMP_NUM_THREADS": str(setting.threads)}
+        for name, value in {**_QUIET, **threads}.items():
+            self._environment.set(name, value)
+
+    def prepare(self, setting: Setting) -> None:
+        """Import torch quietly, switch its CPU accounting on, choose device, threads, a GPU's precision and seed."""
+        self.set_environment(setting)
+        self._join()
+        import torch
+
+        from tbdprof.hooks.on_torch import facts, precision
+
+        joined = self._require()
+        try:
+            device = facts.choose_device(setting.device)
+        except TbdprofError:
+            self.close()
+            raise
+        joined.device, joined.last_device = (None if setting.device == "auto" else device), device
+        if setting.threads is not None:
+            torch.set_num_threads(setting.threads)
+            joined.threads_set = setting.threads
+        if setting.precision is not None and device != "cpu":
+            joined.put_precision_back = precision.choose(setting.precision)
+        if setting.seed is not None:
+            torch.manual_seed(setting.seed)
+
+    def attach(self) -> None:
+        """Switch torch's CPU accounting on and change nothing else."""
+        self._join()
+
+    def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
+        """Name the memory of these; models and optimizers that are not told are found as they are used."""
+        watch = self._require().watch
+        from tbdprof.hooks.on_torch.watch.watch import add_all
+
+        strange = add_all(watch, models, optimizers)
+        if strange:
+            raise UsageError(f"neither a torch module nor a torch optimizer: {', '.join(strange)}")
+        watch.watched.add_inputs(inputs)
+
+    def on_update(self, callback: Callable[[object], None]) -> None:
+        """Call back with the optimizer after each step any optimizer takes, until `close`."""
+        self._require().watch.on_update(callback)
+
+    def facts(self) -> Facts:
+        """Return torch's version and settings, and what is watched by now."""
+        joined = self._require()
+        import torch
+
+        from tbdprof.hooks.on_torch import facts, precision
+
+        device = self._device()
+        return Facts(
+            framework_version=str(torch.__version__),
+            device=device,
+            device_name=facts.device_name(device),
+            threads=torch.get_num_threads(),
+            parameters=facts.parameter_list(joined.watch.watched),
+            optimizers=facts.optimizer_list(joined.watch.watched),
+            precision_flags=precision.flags(),
+        )
+
+    def peaks(self, precisions: Sequence[str]) -> Peaks:
+        """Return the device's peaks: looked up for CUDA, measured on the CPU."""
+        self._require()
+        from tbdprof.hooks import probing
+        from tbdprof.hooks.on_torch import probe
+
+        return probing.peaks(self._device(), precisions, probe.measure)
+
+    def synchronize(self) -> None:
+        """Wait for the CUDA device; nothing is to be waited for on the CPU."""
+        self._require()
+        from tbdprof.hooks.on_torch import devices
+
+        devices.synchronize(self._device())
+
+    def start(self, window: str) -> None:
+        """Begin a session of torch's profiler, and put the markers' hooks on."""
+        joined = self._require()
+        from tbdprof.hooks.on_torch.kernels.window import KernelsWindow
+        from tbdprof.hooks.on_torch.memory.window import MemoryWindow, Remains
+
+        self._windows.begin(
+            window,
+            {
+                "memory": lambda: MemoryWindow(joined.watch, counted_from_start=joined.late is None),
+                "kernels": lambda: KernelsWindow(joined.watch, self._device()),
+                OUT_OF_MEMORY: lambda: Remains(joined.watch),
+            },
+        )
+
+    def mark_step(self) -> None:
+        """Mark a step's end; in a memory window read all owners there."""
+        self._windows.mark_step()
+
+    def stop(self) -> None:
+        """End the session and take the markers' hooks off."""
+        self._windows.stop()
+
+    def drain(self, strings: Strings) -> Drained:
+        """Return the last window's spans; of a memory window allocations and owners, too."""
+        return self._windows.drain(strings)
+
+    def close(self) -> None:
+        """Take off every hook and put back accounting, thread count and environment, whatever is raised on the way."""
+        with ExitStack() as after:
+            after.callback(self._environment.put_back)
+            after.callback(self._leave)
+            self._windows.stop()
+
+    def out_of_memory(self, error: BaseException) -> str | None:
+        """Return torch's sentence about what was asked for, if the error means out of memory."""
+        if "torch" not in sys.modules:
+            return None
+        from tbdprof.hooks.on_torch.out_of_memory import out_of_memory
+
+        return out_of_memory(error)
+
+    def give_back_memory(self) -> str | None:
+        """Have torch's allocators let go of what is not in use."""
+        if "torch" not in sys.modules:
+            return None
+        from tbdprof.hooks.on_torch import devices
+
+        return devices.give_back_memory()
+
+    def _join(self) -> None:
+        late = None if self._is_first or "torch" not in sys.modules else _LATE
+        try:
+            import_torch()
+        except UnavailableError:
+            self.close()
+            raise
+        import torch
+
+        from tbdprof.hooks.on_torch.memory.accounting import accounting_flag, count_quietly
+        from tbdprof.hooks.on_torch.session.markers import Markers
+        from tbdprof.hooks.on_torch.watch.watch import Watch
+
+        flag = accounting_flag()
+        self._joined = _Joined(
+            watch=Watch(Markers()),
+            flag=flag,
+            flag_before=flag is not None and flag.value,
+            threads_before=torch.get_num_threads(),
+            threads_set=None,
+            late=_NO_FLAG if flag is None else late,
+        )
+        if flag is not None:
+            count_quietly(flag)
+
+    def _leave(self) -> None:
+        joined, self._joined = self._joined, None
+        if joined is None:
+            return
+        joined.watch.close()
+        if joined.put_precision_back is not None:
+            joined.put_precision_back()
+        if joined.flag is not None:
+            joined.flag.value = joined.flag_before
+        import torch
+
+        if joined.threads_set is not None and torch.get_num_threads() == joined.threads_set:
+            torch.set_num_threads(joined.threads_before)
+
+    def _require(self) -> _Joined:
+        if self._joined is None:
+            raise UsageError("the torch hook is used before prepare() or attach(), or after close()")
+        return self._joined
+
+    def _device(self) -> str:
+        joined = self._require()
+        if joined.device is not None:
+            return joined.device
+        # Kept, for the parameters may be gone where the loop has ended.
+        joined.last_device = joined.watch.watched.device() or joined.last_device
+        return joined.last_device
