@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 class About:
     """What doctor, attaching and instruments ask of a framework before it is imported.
 
-    `probe` and `records_gpu` are programs for a fresh Python. The first prints the framework's version and the number of
-    GPUs it can use; the second prints nothing where the framework's own profiler records a GPU's activity, else why not.
+    `probe` and `records_gpu` are programs for a fresh Python. The first prints the framework's version and how many
+    GPUs it can use. The second prints nothing where the framework's own profiler records a GPU's activity, else why it
+    does not.
     """
 
     title: str

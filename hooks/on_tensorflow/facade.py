@@ -18,7 +18,7 @@ from tbdprof.hooks.on_tensorflow.importing import import_tensorflow, quiet
 from tbdprof.hooks.windows import Window, Windows
 
 if TYPE_CHECKING:
-    from tbdprof.hooks.on_tensorflow.memory.existing import Follower
+    from tbdprof.hooks.on_tensorflow.memory.follower import Follower
     from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
     from tbdprof.hooks.on_tensorflow.watch.watch import Watch
 
@@ -232,7 +232,7 @@ class TensorflowHook:
             raise
 
     def _join(self, *, follows: bool) -> None:
-        from tbdprof.hooks.on_tensorflow.memory.existing import Follower
+        from tbdprof.hooks.on_tensorflow.memory.follower import Follower
         from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
         from tbdprof.hooks.on_tensorflow.watch.watch import Watch
 

@@ -59,9 +59,8 @@ def test_a_context_and_libraries_are_what_processes_took() -> None:
 
 def test_where_others_came_meanwhile_the_process_own_figure_counts() -> None:
     assert measure(3, "torch", MODULE, Processes(told(100, 900, 500))).context_bytes == 500 * MIB
-    assert (
-        measure(3, "torch", MODULE, Processes(told(100, 650, 500))).context_bytes == 550 * MIB
-    )  # within what may differ
+    within_what_may_differ = Processes(told(100, 650, 500))
+    assert measure(3, "torch", MODULE, within_what_may_differ).context_bytes == 550 * MIB
 
 
 def test_where_others_left_meanwhile_there_is_a_reason_and_no_figure() -> None:

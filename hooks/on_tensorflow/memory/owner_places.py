@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tbdprof.facts.records import AllocationKind, Role
-from tbdprof.hooks.on_tensorflow.session.events import MarkEvent, MemoryEvent
+from tbdprof.hooks.on_tensorflow.session.events import HELD, READ, READING, MarkEvent, MemoryEvent
 from tbdprof.hooks.on_tensorflow.watch.owners import NO_MARK, Owned
-from tbdprof.hooks.on_tensorflow.watch.watch import HELD, READ, READING
 
 _BEFORE, _NEVER = -1, 1 << 62
 _NO_THREAD = -1

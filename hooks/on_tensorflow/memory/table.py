@@ -14,10 +14,9 @@ from tbdprof.hooks.on_tensorflow.memory.spans import Spans
 from tbdprof.hooks.on_tensorflow.operators import eager
 from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.operators.runs import Runs
-from tbdprof.hooks.on_tensorflow.session.events import MarkEvent, MemoryEvent, Trace
+from tbdprof.hooks.on_tensorflow.session.events import READ, STEP, MarkEvent, MemoryEvent, Trace
 from tbdprof.hooks.on_tensorflow.watch.owners import Owned, device_text
 from tbdprof.hooks.on_tensorflow.watch.variables import Named
-from tbdprof.hooks.on_tensorflow.watch.watch import READ, STEP
 
 BEGIN = "memory"
 LOADED = "tf.data"  # what owns a batch while it is loaded

@@ -1,9 +1,12 @@
 """Which traced function each operator that ran belongs to."""
 
 from bisect import bisect_right
+from typing import TYPE_CHECKING
 
-from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.session.events import OpEvent, Trace
+
+if TYPE_CHECKING:
+    from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
 
 LOADING = frozenset({"IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional"})  # what takes a batch
 _ENDS = ("_Arg", "_Retval")  # what a function is given and returns
@@ -16,7 +19,7 @@ class Runs:
     operators are those of a function that was running then and has an operator of that name.
     """
 
-    def __init__(self, trace: Trace, graphs: Graphs) -> None:
+    def __init__(self, trace: Trace, graphs: "Graphs") -> None:
         self._graphs = graphs
         self._functions = [each for each in trace.functions if not each.is_compiled]
         self._starts = [each.start_ns for each in self._functions]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tbdprof.facts.records import AllocationKind, KernelKind
 
 MARK = "tbdprof "  # what the names of marks begin with in the trace
+READING, HELD, READ, STEP = "reading", "held ", "read ", "step"  # the names of markers
 
 
 @dataclass(frozen=True, slots=True)

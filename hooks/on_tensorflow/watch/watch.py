@@ -16,6 +16,7 @@ from tensorflow.python.framework.ops import EagerTensor
 
 from tbdprof.facts.records import Phase, Role
 from tbdprof.hooks.naming import prefixes
+from tbdprof.hooks.on_tensorflow.session.events import HELD, READ, READING, STEP
 from tbdprof.hooks.on_tensorflow.session.session import Session
 from tbdprof.hooks.on_tensorflow.watch import owners
 from tbdprof.hooks.on_tensorflow.watch.owners import Owned, Watched
@@ -26,7 +27,6 @@ from tbdprof.hooks.threads import are_others
 
 # Why functions are replaced.
 _WINDOW, _UPDATES = "window", "updates"
-READING, HELD, READ, STEP = "reading", "held ", "read ", "step"
 
 
 class _Thread(threading.local):
