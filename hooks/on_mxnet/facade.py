@@ -5,20 +5,17 @@ It may be imported while MXNet is not: what imports MXNet is imported within its
 
 import gc
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
-from tbdprof.facts.records import Peaks, Strings
-from tbdprof.hooks import FIRST, Drained, Facts, Setting
-from tbdprof.hooks.environment import Environment
+from tbdprof.hooks import FIRST, Facts, Setting
+from tbdprof.hooks.facade import Facade, Joined
 from tbdprof.hooks.on_mxnet import out_of_memory, precision
 from tbdprof.hooks.on_mxnet.importing import import_mxnet
-from tbdprof.hooks.windows import Windows
 
 if TYPE_CHECKING:
     from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
@@ -29,30 +26,24 @@ _UNWATCHED = "MXNet is not watched"
 _SINCE_JOINED = "profile() was called, after MXNet had allocated"
 
 
-@dataclass(slots=True)
-class _Joined:
+@dataclass(slots=True, kw_only=True)
+class _Joined(Joined):
     """What is held of the process from `prepare` or `attach` until `close`."""
 
     allocator: "Allocator"
     watch: "Watch"
     late: bool
     independent_total: str | None
-    device: str | None = None  # None: where the watched parameters are
-    last_device: str = "cpu"  # where they were when last looked for, at first where they are expected
 
 
-class MxnetHook:
+class MxnetHook(Facade[_Joined]):
     """Reports what MXNet does; see `tbdprof.hooks.FrameworkHook`.
 
     Memory that MXNet's storage did not give (oneDNN's, cuDNN's, the CUDA context's) is in neither events nor totals.
     """
 
     name = "mxnet"
-
-    def __init__(self) -> None:
-        self._environment = Environment()
-        self._joined: _Joined | None = None
-        self._windows = Windows()
+    _title = "MXNet"
 
     @property
     def whole_run_peak_bytes(self) -> int | None:
@@ -128,10 +119,6 @@ class MxnetHook:
         watch.watched.add_inputs(list(inputs))
         watch.find(models=not watch.watched.models(), trainers=not watch.watched.trainers())
 
-    def on_update(self, callback: Callable[[object], None]) -> None:
-        """Call back with the trainer after each step any trainer takes, until `close`."""
-        self._require().watch.on_update(callback)
-
     def facts(self) -> Facts:
         """Return MXNet's version and settings, and what is watched by now."""
         joined = self._require()
@@ -150,14 +137,6 @@ class MxnetHook:
             precision_flags=precision.flags(device),
             runs_ahead=True,
         )
-
-    def peaks(self, precisions: Sequence[str]) -> Peaks:
-        """Return the device's peaks: looked up for CUDA, measured on the CPU."""
-        self._require()
-        from tbdprof.hooks import probing
-        from tbdprof.hooks.on_mxnet import probe
-
-        return probing.peaks(self._device(), precisions, probe.measure)
 
     def synchronize(self) -> None:
         """Wait until MXNet's engine has done everything asked of it."""
@@ -179,28 +158,6 @@ class MxnetHook:
                 "kernels": lambda: KernelsWindow(joined.watch, joined.allocator),
             },
         )
-
-    def mark_step(self) -> None:
-        """Mark a step's end; in a memory window read all owners there, with all the step's work done."""
-        self._windows.mark_step()
-
-    def stop(self) -> None:
-        """End the window and put MXNet's functions back."""
-        self._windows.stop()
-
-    def drain(self, strings: Strings) -> Drained:
-        """Return the last window's spans; of a memory window allocations and owners, too."""
-        return self._windows.drain(strings)
-
-    def close(self) -> None:
-        """Put back MXNet's functions, its allocator's slots, its profiler, and the environment.
-
-        All of it, whatever is raised on the way.
-        """
-        with ExitStack() as after:
-            after.callback(self._environment.put_back)
-            after.callback(self._leave)
-            self._windows.stop()
 
     def out_of_memory(self, error: BaseException) -> str | None:
         """Return MXNet's sentence about what it could not allocate, if the error means out of memory."""
@@ -242,12 +199,9 @@ class MxnetHook:
             self.close()
             raise
         reason = _LATE if late else counter.arm(allocator)
-        self._joined = _Joined(allocator, Watch(allocator), late, reason)
+        self._joined = _Joined(allocator=allocator, watch=Watch(allocator), late=late, independent_total=reason)
 
-    def _leave(self) -> None:
-        joined, self._joined = self._joined, None
-        if joined is None:
-            return
+    def _put_back(self, joined: _Joined) -> None:
         joined.watch.close()
         if joined.allocator.counters:
             from tbdprof.hooks.on_mxnet.memory import counter
@@ -255,17 +209,12 @@ class MxnetHook:
             counter.disarm()
         joined.allocator.remove()
 
-    def _require(self) -> _Joined:
-        if self._joined is None:
-            raise UsageError("the MXNet hook is used before prepare() or attach(), or after close()")
-        return self._joined
-
-    def _device(self) -> str:
-        joined = self._require()
-        if joined.device is not None:
-            return joined.device
+    def _device_of_parameters(self, joined: _Joined) -> str | None:
         from tbdprof.hooks.on_mxnet import facts
 
-        # Kept, for the parameters may be gone where the loop has ended.
-        joined.last_device = facts.device_of(joined.watch.watched) or joined.last_device
-        return joined.last_device
+        return facts.device_of(joined.watch.watched)
+
+    def _measure(self) -> Any:
+        from tbdprof.hooks.on_mxnet import probe
+
+        return probe.measure

@@ -7,15 +7,14 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
-from tbdprof.facts.records import Peaks, Strings
-from tbdprof.hooks import FIRST, Drained, Facts, Setting
-from tbdprof.hooks.environment import Environment
+from tbdprof.hooks import FIRST, Facts, Setting
+from tbdprof.hooks.facade import Facade, Joined
 from tbdprof.hooks.on_tensorflow import out_of_memory
 from tbdprof.hooks.on_tensorflow.importing import import_tensorflow, quiet
-from tbdprof.hooks.windows import Window, Windows
+from tbdprof.hooks.windows import Window
 
 if TYPE_CHECKING:
     from tbdprof.hooks.on_tensorflow.memory.follower import Follower
@@ -33,19 +32,17 @@ _UNWATCHED = "TensorFlow is not watched"
 _SINCE_JOINED = "profile() was called, after TensorFlow had allocated"
 
 
-@dataclass(slots=True)
-class _Joined:
+@dataclass(slots=True, kw_only=True)
+class _Joined(Joined):
     """What is held of the process from `prepare` or `attach` until `close`."""
 
     watch: "Watch"
     graphs: "Graphs"
     follower: "Follower | None"  # None: TensorFlow had allocated before
-    device: str | None = None  # None: where the watched variables are
-    last_device: str = "cpu"  # where they were when last looked for, at first where they are expected
     put_precision_back: Callable[[], None] | None = None
 
 
-class TensorflowHook:
+class TensorflowHook(Facade[_Joined]):
     """Reports what TensorFlow does; see `tbdprof.hooks.FrameworkHook`.
 
     Memory that TensorFlow's allocator did not give (oneDNN's and cuDNN's own, the CUDA context's, XLA's code) is in
@@ -53,11 +50,7 @@ class TensorflowHook:
     """
 
     name = "tensorflow"
-
-    def __init__(self) -> None:
-        self._environment = Environment()
-        self._joined: _Joined | None = None
-        self._windows = Windows()
+    _title = "TensorFlow"
 
     @property
     def whole_run_peak_bytes(self) -> int | None:
@@ -129,10 +122,6 @@ class TensorflowHook:
             raise UsageError(f"neither a layer or module of TensorFlow nor a Keras optimizer: {', '.join(strange)}")
         watch.watched.add_inputs(inputs)
 
-    def on_update(self, callback: Callable[[object], None]) -> None:
-        """Call back with the optimizer after each update any Keras optimizer made, until `close`."""
-        self._require().watch.on_update(callback)
-
     def facts(self) -> Facts:
         """Return TensorFlow's version and settings, and what is watched by now."""
         joined = self._require()
@@ -151,14 +140,6 @@ class TensorflowHook:
             optimizers=facts.optimizer_list(joined.watch.watched),
             precision_flags=facts.settings(),
         )
-
-    def peaks(self, precisions: Sequence[str]) -> Peaks:
-        """Return the device's peaks: looked up for CUDA, measured on the CPU."""
-        self._require()
-        from tbdprof.hooks import probing
-        from tbdprof.hooks.on_tensorflow import probe
-
-        return probing.peaks(self._device(), precisions, probe.measure)
 
     def synchronize(self) -> None:
         """Wait until the device has done everything asked of it."""
@@ -190,28 +171,6 @@ class TensorflowHook:
             },
         )
 
-    def mark_step(self) -> None:
-        """Mark a step's end; in a memory window read all owners there."""
-        self._windows.mark_step()
-
-    def stop(self) -> None:
-        """End the session and put TensorFlow's functions back."""
-        self._windows.stop()
-
-    def drain(self, strings: Strings) -> Drained:
-        """Return the last window's spans; of a memory window allocations and owners, too."""
-        return self._windows.drain(strings)
-
-    def close(self) -> None:
-        """End every session and put back functions and environment, whatever is raised on the way.
-
-        Threads, devices and the allocator stay as TensorFlow began with them.
-        """
-        with ExitStack() as after:
-            after.callback(self._environment.put_back)
-            after.callback(self._leave)
-            self._windows.stop()
-
     def out_of_memory(self, error: BaseException) -> str | None:
         """Return TensorFlow's sentence about what it could not allocate, if the error means out of memory."""
         return out_of_memory.said(error)
@@ -237,13 +196,10 @@ class TensorflowHook:
         from tbdprof.hooks.on_tensorflow.watch.watch import Watch
 
         graphs = Graphs()
-        self._joined = _Joined(Watch(graphs.watch), graphs, Follower() if follows else None)
+        self._joined = _Joined(watch=Watch(graphs.watch), graphs=graphs, follower=Follower() if follows else None)
         graphs.begin()
 
-    def _leave(self) -> None:
-        joined, self._joined = self._joined, None
-        if joined is None:
-            return
+    def _put_back(self, joined: _Joined) -> None:
         with ExitStack() as after:
             after.callback(joined.graphs.end)
             after.callback(joined.watch.close)
@@ -252,25 +208,20 @@ class TensorflowHook:
             if joined.follower is not None:
                 joined.follower.end()
 
-    def _require(self) -> _Joined:
-        if self._joined is None:
-            raise UsageError("the TensorFlow hook is used before prepare() or attach(), or after close()")
-        return self._joined
-
     def _lists_blocks(self) -> bool:
         from tbdprof.hooks.on_tensorflow.memory import allocator
 
         return bool(allocator.levels(self._device()))
 
-    def _device(self) -> str:
-        joined = self._require()
-        if joined.device is not None:
-            return joined.device
+    def _device_of_parameters(self, joined: _Joined) -> str | None:
         from tbdprof.hooks.on_tensorflow import facts
 
-        # Kept, for the variables may be gone where the loop has ended.
-        joined.last_device = facts.device_of(joined.watch.watched) or joined.last_device
-        return joined.last_device
+        return facts.device_of(joined.watch.watched)
+
+    def _measure(self) -> Any:
+        from tbdprof.hooks.on_tensorflow import probe
+
+        return probe.measure
 
 
 def _kernels_window(joined: _Joined) -> "Window":

@@ -5,17 +5,14 @@ It may be imported while torch is not: what imports torch is imported within its
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
-from tbdprof.facts.records import Peaks, Strings
 from tbdprof.facts.windows import OUT_OF_MEMORY
-from tbdprof.hooks import FIRST, Drained, Facts, Setting
-from tbdprof.hooks.environment import Environment
+from tbdprof.hooks import FIRST, Facts, Setting
+from tbdprof.hooks.facade import Facade, Joined
 from tbdprof.hooks.on_torch.importing import import_torch
-from tbdprof.hooks.windows import Windows
 
 if TYPE_CHECKING:
     import ctypes
@@ -30,8 +27,8 @@ _SINCE_JOINED = "profile() was called, after torch had been imported"
 _SINCE_WINDOW = f"the memory window began: {_NO_FLAG}"
 
 
-@dataclass(slots=True)
-class _Joined:
+@dataclass(slots=True, kw_only=True)
+class _Joined(Joined):
     """What is held of the process from `prepare` or `attach` until `close`."""
 
     watch: "Watch"
@@ -40,12 +37,10 @@ class _Joined:
     threads_before: int
     threads_set: int | None  # None: the choice was left to torch, or to the script
     late: str | None
-    device: str | None = None  # None: where the watched parameters are
-    last_device: str = "cpu"  # where they were when last looked for, at first where they are expected
     put_precision_back: Callable[[], None] | None = None
 
 
-class TorchHook:
+class TorchHook(Facade[_Joined]):
     """Reports what torch does; see `tbdprof.hooks.FrameworkHook`.
 
     Of CUDA memory torch tells the size of blocks, of CPU memory what was asked for. Memory that
@@ -54,12 +49,11 @@ class TorchHook:
     """
 
     name = "torch"
+    _title = "torch"
 
     def __init__(self) -> None:
-        self._environment = Environment()
+        super().__init__()
         self._is_first = False  # the environment was set before torch was imported, and nothing has run since
-        self._joined: _Joined | None = None
-        self._windows = Windows()
 
     @property
     def whole_run_peak_bytes(self) -> int | None:
@@ -128,10 +122,6 @@ class TorchHook:
             raise UsageError(f"neither a torch module nor a torch optimizer: {', '.join(strange)}")
         watch.watched.add_inputs(inputs)
 
-    def on_update(self, callback: Callable[[object], None]) -> None:
-        """Call back with the optimizer after each step any optimizer takes, until `close`."""
-        self._require().watch.on_update(callback)
-
     def facts(self) -> Facts:
         """Return torch's version and settings, and what is watched by now."""
         joined = self._require()
@@ -149,14 +139,6 @@ class TorchHook:
             optimizers=facts.optimizer_list(joined.watch.watched),
             precision_flags=precision.flags(),
         )
-
-    def peaks(self, precisions: Sequence[str]) -> Peaks:
-        """Return the device's peaks: looked up for CUDA, measured on the CPU."""
-        self._require()
-        from tbdprof.hooks import probing
-        from tbdprof.hooks.on_torch import probe
-
-        return probing.peaks(self._device(), precisions, probe.measure)
 
     def synchronize(self) -> None:
         """Wait for the CUDA device; nothing is to be waited for on the CPU."""
@@ -179,25 +161,6 @@ class TorchHook:
                 OUT_OF_MEMORY: lambda: Remains(joined.watch),
             },
         )
-
-    def mark_step(self) -> None:
-        """Mark a step's end; in a memory window read all owners there."""
-        self._windows.mark_step()
-
-    def stop(self) -> None:
-        """End the session and take the markers' hooks off."""
-        self._windows.stop()
-
-    def drain(self, strings: Strings) -> Drained:
-        """Return the last window's spans; of a memory window allocations and owners, too."""
-        return self._windows.drain(strings)
-
-    def close(self) -> None:
-        """Take off every hook and put back accounting, thread count and environment, whatever is raised on the way."""
-        with ExitStack() as after:
-            after.callback(self._environment.put_back)
-            after.callback(self._leave)
-            self._windows.stop()
 
     def out_of_memory(self, error: BaseException) -> str | None:
         """Return torch's sentence about what was asked for, if the error means out of memory."""
@@ -240,10 +203,7 @@ class TorchHook:
         if flag is not None:
             count_quietly(flag)
 
-    def _leave(self) -> None:
-        joined, self._joined = self._joined, None
-        if joined is None:
-            return
+    def _put_back(self, joined: _Joined) -> None:
         joined.watch.close()
         if joined.put_precision_back is not None:
             joined.put_precision_back()
@@ -254,15 +214,10 @@ class TorchHook:
         if joined.threads_set is not None and torch.get_num_threads() == joined.threads_set:
             torch.set_num_threads(joined.threads_before)
 
-    def _require(self) -> _Joined:
-        if self._joined is None:
-            raise UsageError("the torch hook is used before prepare() or attach(), or after close()")
-        return self._joined
+    def _device_of_parameters(self, joined: _Joined) -> str | None:
+        return joined.watch.watched.device()
 
-    def _device(self) -> str:
-        joined = self._require()
-        if joined.device is not None:
-            return joined.device
-        # Kept, for the parameters may be gone where the loop has ended.
-        joined.last_device = joined.watch.watched.device() or joined.last_device
-        return joined.last_device
+    def _measure(self) -> Any:
+        from tbdprof.hooks.on_torch import probe
+
+        return probe.measure
