@@ -1,18 +1,74 @@
 """What holds for every test."""
 
+import ast
+import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+TESTS = Path(__file__).parent
+FRAMEWORKS = ("torch", "mxnet", "tensorflow")
+WITHIN = {"keras": "tensorflow"}  # what comes with a framework
+MISSING = tuple(name for name in FRAMEWORKS if find_spec(name) is None)
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 
 # A shell without job control starts what runs in its background with SIGINT ignored, and every child would inherit
 # that: tests of interrupts send it to children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class Lacking(pytest.Module):
+    """A file of tests that cannot be imported without a framework that is not here."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Skip the file."""
+        pytest.skip(f"needs {' and '.join(frameworks_of(self.path) & {*MISSING})}", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Skip whole files of tests, with the reason, where what they import is not installed."""
+    if not MISSING or not frameworks_of(module_path) & {*MISSING}:
+        return None
+    return Lacking.from_parent(parent, path=module_path)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests that start processes of a framework that is not here: their file or their case is named after it."""
+    for item in items:
+        file, _, name = item.nodeid.partition("::")
+        words = {*re.split(r"[^a-z0-9]+", file), *re.split(r"[^a-z0-9]+", name.partition("[")[2])}
+        for framework in words & {*MISSING}:
+            item.add_marker(pytest.mark.skip(reason=f"needs {framework}"))
+
+
+@cache
+def frameworks_of(path: Path) -> frozenset[str]:
+    """Return the frameworks that a file of tests imports at its top, through the tests' own modules and tbdprof's."""
+    found: set[str] = set()
+    for name in imported(path):
+        head, *rest = name.split(".")
+        found |= {WITHIN.get(head, head)} & {*FRAMEWORKS}
+        found |= {part.removeprefix("on_") for part in rest if head == "tbdprof"} & {*FRAMEWORKS}
+        for place in (TESTS / "support" / f"{head}.py", (TESTS / Path(*name.split("."))).with_suffix(".py")):
+            if place.is_file() and place != path:
+                found |= frameworks_of(place)
+    return frozenset(found)
+
+
+def imported(path: Path) -> Iterable[str]:
+    """Yield the modules, and what is taken of them, that a file imports at its top."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield str(node.module)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
