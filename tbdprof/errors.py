@@ -14,18 +14,18 @@ class UsageError(TbdprofError):
 
 
 class UnavailableError(TbdprofError):
-    """Report a framework, device, permission or instrument that is not to be had here."""
+    """Report a framework, device, permission or instrument that is not available here."""
 
 
 class RecordingFormatError(TbdprofError):
-    """Report a file that is no recording, is damaged, or was written by a newer version."""
+    """Report a file that is not a recording, is damaged, or was written by a newer version."""
 
 
 class DeviceMemoryError(TbdprofError):
-    """Report that the training ran out of memory; `keeps` is why this process cannot let go of what it has."""
+    """Report that the training ran out of memory; `keeps` says why this process cannot free what it holds."""
 
     keeps: str | None = None
 
 
 class DataError(TbdprofError):
-    """Report a file of a data set that is missing, broken, or says what cannot be."""
+    """Report a data set's file that is missing, broken, or has impossible contents."""

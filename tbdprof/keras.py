@@ -13,19 +13,19 @@ BATCHES = "batches"
 
 
 class Callback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Profiles a `fit`, each batch a step.
+    """Profiles a `fit`; each batch is a step.
 
         model.fit(x, y, callbacks=[tbdprof.keras.Callback(output="fit.tbd")])
 
     Args:
-        profiler: one that is running, whose `with` encloses the `fit`; without it one is made, of the model, with
-            `options`, which is stopped and printed at the end of the `fit`.
-        batch_size: samples a batch; without it throughput is in batches.
-        prints: whether the report of the callback's own profiler is printed.
-        options: those of `tbdprof.profile`.
+        profiler: a running profiler whose `with` encloses the `fit`. Without it the callback makes one from the model
+            and `options`, and stops and prints it at the end of the `fit`.
+        batch_size: samples per batch; without it throughput is in batches.
+        prints: whether to print the report of the callback's own profiler.
+        options: options of `tbdprof.profile`.
 
-    Where Keras runs several batches at once (`steps_per_execution`), these are a step together. A `fit` that raises
-    does not tell its callbacks: the callback's own profiler is stopped when the exception was handled, or another
+    If Keras runs several batches at once (`steps_per_execution`), together they are one step. Keras does not notify
+    its callbacks when `fit` raises: the callback's own profiler stops once the exception is handled, or when another
     profiler begins.
     """
 
@@ -41,7 +41,7 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc]
         self._first = 0
 
     def on_train_begin(self, logs: object = None) -> None:
-        """Begin, unless the profiler runs already."""
+        """Start the callback's own profiler; a profiler passed in already runs."""
         if not self._is_own:
             return
         count = {"unit": BATCHES} if self._batch_size is None else {"batch_size": self._batch_size}
@@ -53,11 +53,11 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc]
             weakref.finalize(run, _leave, self.profiler).atexit = False
 
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
-        """Keep where an execution begins."""
+        """Remember the first batch of an execution."""
         self._first = batch
 
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-        """End a step of as many batches as were run together."""
+        """End a step of all batches that ran together."""
         if self.profiler is not None:
             self.profiler.step(self._units(batch - self._first + 1))
 
@@ -69,20 +69,20 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc]
                 print(self.profiler)  # noqa: T201 - what it is for
 
     def _units(self, batches: int) -> float | None:
-        """Return what is counted; of a profiler that runs, steps where no batch size is told."""
+        """Return a step's samples or batches, or None if a profiler passed in counts steps."""
         if self._batch_size is not None:
             return float(batches * self._batch_size)
         return float(batches) if self._is_own else None
 
 
 def _leave(profiler: Profiler) -> None:
-    """Stop a callback's own profiler, which does nothing where it was stopped."""
+    """Stop a callback's own profiler; nothing happens if it is stopped already."""
     unattended.discard(profiler)
     atexit.unregister(profiler.stop)
     profiler.stop()
 
 
 def _runs_of(callback: keras.callbacks.Callback) -> list[Any]:
-    """Return the list of callbacks that each `fit` of this callback's makes for itself: it goes when the `fit` goes."""
+    """Return Keras's lists of callbacks that hold this one; each `fit` makes such a list and drops it when it ends."""
     lists = [each for each in gc.get_objects() if issubclass(type(each), keras.callbacks.CallbackList)]
     return [each for each in lists if any(known is callback for known in each.callbacks)]

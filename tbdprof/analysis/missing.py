@@ -1,4 +1,4 @@
-"""Why a result is not there: a reason for everything that is null in the machine-readable report."""
+"""Reasons for missing results: one for each null in the machine-readable report."""
 
 from collections.abc import Mapping
 
@@ -36,7 +36,7 @@ from tbdprof.results.reasons import (
 from tbdprof.results.time import CpuUtilization, Overhead, Throughput
 from tbdprof.results.timing import Timing
 
-TOLD_TWICE = 0.001  # of the step: clocks that tell microseconds leave some
+TOLD_TWICE = 0.001  # share of the step; clocks of microseconds cause a little overlap
 
 OF_KERNELS = (
     "time",
@@ -58,7 +58,7 @@ def reasons(
     overheads: Mapping[str, Overhead | None],
     timing: Timing | None,
 ) -> dict[str, str]:
-    """Return the reason for each missing result; what was told while recording goes before what is concluded here."""
+    """Return the reason for each missing result; a reason in the recording replaces one concluded here."""
     found = {
         **_of_run(recording, throughput, timing.utilization.precision if timing else None),
         **(_of_memory(recording, memory) if memory else {"memory": _without(recording, MEMORY)}),
@@ -76,7 +76,7 @@ def reasons(
 
 
 def without_levels(recording: Recording, counted: Counted | None, levels: Levels | None) -> dict[str, str]:
-    """Return the reason why there are no exact counts, and why the levels do not stand side by side."""
+    """Return the reasons for missing exact counts, and for levels that cannot be compared."""
     on_cpu = recording.run.device == "cpu"
     found = {}
     if counted is None:
@@ -89,7 +89,7 @@ def without_levels(recording: Recording, counted: Counted | None, levels: Levels
 
 
 def _of_whole(levels: Levels, missing: Mapping[str, str], uncounted: str) -> dict[str, str]:
-    """Return the reason for what is null of the levels' means."""
+    """Return the reason for each null mean of the levels."""
     pipes = {
         "sampled": (levels.sampled, missing.get("sampled", NOT_SAMPLED_ALIKE)),
         "counted": (levels.counted, uncounted),
@@ -106,7 +106,7 @@ def _of_whole(levels: Levels, missing: Mapping[str, str], uncounted: str) -> dic
 
 
 def _of_run(recording: Recording, throughput: Throughput | None, seen: str | None) -> dict[str, str]:
-    """Return the reasons for what of the run is null; `seen` is the precision that its products tell."""
+    """Return the reason for each null fact of the run; `seen` is the precision of its matmuls and convolutions."""
     run = recording.run
     found = {f"run.{name}": NOT_TOLD for name in ("batch_size", "seed") if getattr(run, name) is None}
     if run.precision is None and seen is None:
@@ -150,7 +150,7 @@ def _of_overhead(overhead: Overhead | None, window: str, settles: str) -> dict[s
 
 
 def _of_timing(recording: Recording, timing: Timing) -> dict[str, str]:
-    """Return the reasons for what of the kernels windows' results is null."""
+    """Return the reason for each null result of the kernels windows."""
     found, idle = dict[str, str](), timing.step_time.idle
     if timing.step_time.told_twice > TOLD_TWICE:
         found["kernels told twice"] = (
@@ -176,27 +176,27 @@ def _of_timing(recording: Recording, timing: Timing) -> dict[str, str]:
 
 
 def _without_flop(recording: Recording, timing: Timing) -> str:
-    """Say why FLOPs cannot be compared with what the device can do."""
+    """Return why FLOPs cannot be compared with the device's peak."""
     run = recording.run
     if run.peaks is None:
         return recording.missing.get("peaks", "the device's peak was not looked for")
     precision = timing.utilization.precision
     if precision is None or not timing.utilization.flops_per_step:
         return NO_PRODUCTS
-    is_looked_up = run.peaks.clock_hz is not None  # then all that is known was, whatever was asked for
+    is_looked_up = run.peaks.clock_hz is not None  # then the run has every known peak, requested or not
     why = run.peaks.sources.get(precision, NOT_IN_TABLE if is_looked_up else NOT_ASKED_FOR)
     return f"{_computes_in(precision, run.precision)}, and the peak of that is not known: {why}"
 
 
 def _computes_in(precision: str, told: str | None) -> str:
-    """Say what a run computes in, and where it was told to compute in something else."""
+    """Return the precision that a run computes in, and the requested one if it differs."""
     if told is None or told == precision:
         return f"the run computes in {precision}"
     return f"the run was told to compute in {told}, but most of its products are in {precision}"
 
 
 def _without_kernels(recording: Recording) -> dict[str, str]:
-    """Return the reason why there is nothing from the kernels windows."""
+    """Return the reason for each missing result of the kernels windows."""
     reason = recording.missing.get("kernels") or _no_kernels(recording)
     return dict.fromkeys((*OF_KERNELS, *OF_UTILIZATION), reason)
 
@@ -213,7 +213,7 @@ def _no_kernels(recording: Recording) -> str:
 
 
 def _without(recording: Recording, window: str) -> str:
-    """Say why there is nothing from the windows of a name."""
+    """Return why the windows of this name give no result."""
     if not any(len(item.table("step")) for item in recording.windows):
         return "no step was recorded: prof.step() was never called, or the run ended during warm-up"
     if recording.named(window):
@@ -226,11 +226,11 @@ def _without(recording: Recording, window: str) -> str:
 
 
 def _never_meant(recording: Recording, window: str) -> bool:
-    """Tell whether a run that took all its windows has none of a name."""
+    """Return whether a complete run has no window of this name."""
     return recording.run.complete and not any(item.name == window for item in recording.windows)
 
 
 def _spent(recording: Recording) -> str:
-    """Say where the steps went."""
+    """Return how many steps the warm-up took, with advice."""
     warmup = sum(len(item.table("step")) for item in recording.windows if item.name == WARMUP)
     return f"{warmup} steps went to the warm-up; give the loop more, or fix the warm-up's length"

@@ -1,4 +1,4 @@
-"""A window's spans as a tree, walked upwards for many blocks or kernels at once; and the one rule for layers."""
+"""A window's spans as a tree, climbed for many blocks or kernels at once, and the one rule for layers."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,12 +6,12 @@ from numpy.typing import NDArray
 from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.records import SPAN, Phase, SpanKind, Table
 
-# Stands in for a window without spans, where no id refers to it.
+# Stands in for the spans of a window without any; no id refers to it.
 _NO_SPAN = np.array([(-2, -1, SpanKind.PHASE, Phase.OUTSIDE, 0, -1, -1, 0, 0, 0, 0, -1, -1, 0, -1)], SPAN)
 
 
 class SpanTree:
-    """The spans in the order of their ids; a row stands for a span, -1 for none."""
+    """The spans in the order of their ids; a row number means a span, -1 means none."""
 
     def __init__(self, spans: Table) -> None:
         rows = spans if len(spans) else _NO_SPAN
@@ -20,19 +20,19 @@ class SpanTree:
         self._parent = self.index(self.rows["parent"])
 
     def index(self, ids: Ints) -> Ints:
-        """Return the row of each span id, -1 where there is none."""
+        """Return the row of each span id, or -1 if there is none."""
         known = np.ascontiguousarray(self.rows["id"])
         place = np.minimum(np.searchsorted(known, ids), len(known) - 1)
         return np.where(known[place] == ids, place, -1)
 
     def above(self, rows: Ints) -> Ints:
-        """Return the row that encloses each row, -1: none."""
+        """Return the row that encloses each row, or -1 if there is none."""
         return np.where(rows >= 0, self._parent[rows], -1)
 
     def nearest(self, rows: Ints, wanted: Bools, inside: Ints | None = None, thread: Ints | None = None) -> Ints:
-        """Return the innermost enclosing row (itself included) that is wanted, -1: none.
+        """Return the innermost enclosing row (itself included) that is wanted, or -1 if there is none.
 
-        With `inside` and `thread`, it must also hold that point of the order, on that thread.
+        With `inside` and `thread`, the row must also contain that sequence number on that thread.
         """
         found = np.full(len(rows), -1, np.int64)
         walking = np.flatnonzero(rows >= 0)
@@ -48,9 +48,9 @@ class SpanTree:
         return found
 
     def open_at(self, time_ns: Ints, thread: Ints) -> Ints:
-        """Return the innermost row open on a thread at each time, -1: none; of several begun at once the last opened.
+        """Return the innermost row open on a thread at each time, or -1; the last of several that begin together.
 
-        A span is open from its start to before its end, and spans of a thread nest.
+        A span is open from its start until just before its end. Spans of one thread nest.
         """
         found = np.full(len(time_ns), -1, np.int64)
         for each in np.unique(thread):
@@ -62,7 +62,7 @@ class SpanTree:
         return self._still_open(found, time_ns)
 
     def _still_open(self, begun: Ints, time_ns: Ints) -> Ints:
-        """Return the nearest of each row and those around it that has not ended by a time, -1: none."""
+        """Return each row or its nearest enclosing row that has not ended by a time, or -1 if all have ended."""
         found = begun.copy()
         ended = np.flatnonzero((found >= 0) & (self.rows["end_ns"][found] <= time_ns))
         while len(ended):
@@ -71,7 +71,7 @@ class SpanTree:
         return found
 
     def topmost(self, rows: Ints, wanted: Bools) -> Ints:
-        """Return the outermost enclosing row (itself included) that is wanted, whatever lies between, -1: none."""
+        """Return the outermost enclosing row (itself included) that is wanted, whatever lies between, or -1."""
         found = np.full(len(rows), -1, np.int64)
         walking = np.flatnonzero(rows >= 0)
         current = rows[walking]
@@ -82,7 +82,7 @@ class SpanTree:
         return found
 
     def outermost(self, rows: Ints, kind: SpanKind) -> Ints:
-        """Return the outermost row of a kind reached from each row without leaving that kind, -1: none."""
+        """Return the outermost row of a kind that each row reaches without leaving that kind, or -1."""
         wanted = self.rows["kind"] == kind
         found = self.nearest(rows, wanted)
         walking = np.flatnonzero(found >= 0)
@@ -95,7 +95,7 @@ class SpanTree:
         return found
 
     def any_above(self, rows: Ints, wanted: Bools) -> Bools:
-        """Tell whether each row or one that encloses it is wanted."""
+        """Return whether each row or an enclosing row is wanted."""
         return self.nearest(rows, wanted) >= 0
 
     def phase(self, rows: Ints) -> NDArray[np.uint8]:
@@ -103,15 +103,15 @@ class SpanTree:
         return np.where(rows >= 0, self.rows["phase"][rows], Phase.OUTSIDE).astype(np.uint8)
 
     def name(self, rows: Ints) -> NDArray[np.int32]:
-        """Return the text index of the name of each row, -1 for -1."""
+        """Return the text index of each row's name, -1 for -1."""
         return np.where(rows >= 0, self.rows["name"][rows], -1).astype(np.int32)
 
     def layer(self, rows: Ints) -> Ints:
-        """Return the layer span each row belongs to, -1: none.
+        """Return the layer span that each row belongs to, or -1 if there is none.
 
-        It is the nearest one around it; without one, what runs in backward belongs to the layer of the forward operator
-        with the same number, of several the last begun: a framework numbers an operator that needs no gradient like the
-        next one that does.
+        It is the nearest enclosing layer. Without one, a row in backward belongs to the layer of the forward operator
+        with the same number. If several operators have that number, the last to begin counts: a framework gives an
+        operator without a gradient the number of the next operator with one.
         """
         layers = self.rows["kind"] == SpanKind.LAYER
         found = self.nearest(rows, layers)
@@ -120,7 +120,7 @@ class SpanTree:
         return found
 
     def _forward_of(self, rows: Ints) -> Ints:
-        """Return, for rows in backward, the operator outside of it that has the same number, -1: none."""
+        """Return, for each row in backward, the operator outside backward with the same number, or -1."""
         numbered = self.rows["forward"] >= 0
         source = self.nearest(rows, numbered)
         asks = (source >= 0) & (self.phase(source) == Phase.BACKWARD)

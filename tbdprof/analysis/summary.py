@@ -1,4 +1,4 @@
-"""Everything that can be said about a run: its recording, and one optional result an analysis."""
+"""All results of a run: its recording, and one optional result per analysis."""
 
 from dataclasses import replace
 
@@ -67,7 +67,7 @@ def summarize(recording: Recording) -> Summary:
 
 
 def _missing(summary: Summary, found: Timing | None) -> dict[str, str]:
-    """Return the reason for all that is None in a summary; where two have one for the same, the later one's counts."""
+    """Return the reason for each None in a summary; a later reason for the same path replaces an earlier one."""
     recording = summary.recording
     overheads = {MEMORY: summary.memory_overhead, KERNELS: summary.kernels_overhead}
     return {
@@ -84,6 +84,6 @@ def _missing(summary: Summary, found: Timing | None) -> dict[str, str]:
 
 
 def _at_measured_clock(recording: Recording, found: Utilization) -> Utilization:
-    """Return the utilization with what it is at the clock of the kernels windows, where that was sampled."""
+    """Return the utilization, with its value at the clock of the kernels windows if that clock was sampled."""
     measured = clock(recording, KERNELS)
     return at_clock(found, recording.run, None if measured is None else measured.mean_hz)

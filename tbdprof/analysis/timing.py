@@ -1,4 +1,4 @@
-"""All results of the kernels windows together; the kernels themselves are let go."""
+"""All results of the kernels windows together; the kernels themselves are not kept."""
 
 from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.kernels.groups import groups
@@ -15,7 +15,7 @@ from tbdprof.results.timing import Timing
 
 
 def timing(recording: Recording, throughput: Throughput | None) -> Timing | None:
-    """Return the results of the kernels windows, None where no kernel of a counted step was told."""
+    """Return the results of the kernels windows, or None if no kernel of a counted step was reported."""
     kernels = gather(recording)
     if kernels is None or not len(kernels) or not kernels.step_ns.sum():
         return None
@@ -37,9 +37,9 @@ def timing(recording: Recording, throughput: Throughput | None) -> Timing | None
 
 
 def _starved(recording: Recording, busy: float | None) -> float | None:
-    """Return the share of the clean steps in which nothing could be done for want of a batch, None: it is not told.
+    """Return the share of the clean steps that was spent waiting for a batch, or None if it is unknown.
 
-    A device that was asked for work ahead goes on while its host waits: then it is at most what it was not busy.
+    A device with queued kernels keeps running while its host waits, so the share is at most the device's idle share.
     """
     waited, run = data_wait(recording), recording.run
     if waited is None:

@@ -1,4 +1,4 @@
-"""What `tbdprof run` does with what was typed."""
+"""The work of `tbdprof run`, from the words on the command line."""
 
 import shlex
 import sys
@@ -34,7 +34,7 @@ SCRIPT_OPTIONS = {
 
 @contextmanager
 def shown(*, verbose: bool) -> Iterator[None]:
-    """Print where an error of the block's comes from, if that is asked for."""
+    """Print the traceback of an error in the block if `verbose`."""
     try:
         yield
     except TbdprofError:
@@ -44,7 +44,7 @@ def shown(*, verbose: bool) -> Iterator[None]:
 
 
 def model_and_options(words: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return the model that was typed, and its own options; raises UsageError."""
+    """Return the model that was typed, and its own options; raise UsageError if there is no such model."""
     from tbdprof import suite
 
     _refuse_script(words)
@@ -56,7 +56,7 @@ def model_and_options(words: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def chosen_framework(model: str, framework: str | None) -> str:
-    """Return the framework that was typed; raises UsageError where none was."""
+    """Return the framework that was typed; raise UsageError if none was."""
     from tbdprof import suite
 
     carried = suite.frameworks(model)
@@ -66,10 +66,10 @@ def chosen_framework(model: str, framework: str | None) -> str:
 
 
 def folder_of(data: str) -> Path | None:
-    """Return the folder of data that was typed, None: synthetic; raises UsageError."""
+    """Return the folder of data that was typed, or None for synthetic data; raise UsageError if it is empty."""
     from tbdprof.suite.data.datasets import SYNTHETIC
 
-    if not data:  # which a Path takes for the current folder
+    if not data:  # a Path of "" would mean the current folder
         raise UsageError(f"--data is empty: give the folder of the data set, or {SYNTHETIC}")
     return None if data == SYNTHETIC else Path(data)
 
@@ -97,7 +97,7 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -
 
 
 def train_check(request: RunRequest, *, as_json: bool, quiet: bool) -> int:
-    """Train a model on small generated data, print what it learned, and return 0 where that passes."""
+    """Train a model on small generated data, print what it learned, and return 0 if it passes."""
     from tbdprof.launch import train_check as checks
     from tbdprof.report import learning
 
@@ -112,7 +112,7 @@ def train_check(request: RunRequest, *, as_json: bool, quiet: bool) -> int:
 
 
 def refuse_unheeded(words: Sequence[str]) -> None:
-    """Refuse what was typed before `--` and only a model of the suite would heed."""
+    """Refuse words before `--` that only a model of the suite would use."""
     if words:
         raise UsageError(f"unexpected {words[0]!r} before --: give a model, or a script after --, not both")
     context = click.get_current_context()
@@ -139,7 +139,7 @@ def run_script(
 
 
 def _refuse_script(words: Sequence[str]) -> None:
-    """Say how to profile a script where the words name one, or start a Python."""
+    """Refuse words that name a script or start Python, and say how to profile a script."""
     from tbdprof.launch.script import AS_SCRIPT
 
     file = next((at for at, word in enumerate(words) if word.endswith(".py")), None)
@@ -153,7 +153,7 @@ def _refuse_script(words: Sequence[str]) -> None:
 
 
 def _version(path: Path) -> tuple[int, int, int] | None:
-    """Return what tells a file from another one of the same name later, None where there is none."""
+    """Return a mark that changes when another file takes this name, or None if there is no file."""
     if not path.exists():
         return None
     status = path.stat()
@@ -173,7 +173,7 @@ def _progress() -> LiveProgress | PlainProgress:
 
 
 def _split(words: Sequence[str], switches: Collection[str]) -> tuple[str | None, dict[str, str]]:
-    """Tell the model from its own options, given as `--name value` or `--name=value`; a switch may stand alone."""
+    """Separate the model from its options, given as `--name value` or `--name=value`; a switch may stand alone."""
     model, options, rest = None, dict[str, str](), list(words)
     while rest:
         word = rest.pop(0)
@@ -192,7 +192,7 @@ def _split(words: Sequence[str], switches: Collection[str]) -> tuple[str | None,
 
 
 def _check_options(spec: "Spec", options: Mapping[str, object]) -> None:
-    """Refuse an unknown option with the one that was meant, whether the model's or this command's."""
+    """Refuse an unknown option if a known one is similar, of the model or of this command, and name that one."""
     flags = {option.name: _flag(option.name) for option in spec.options}
     for name in options:
         meant = "" if name in flags else _meant(_flag(name), flags.values())

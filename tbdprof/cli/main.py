@@ -1,4 +1,4 @@
-"""The command line: one small function a verb; stdout holds results, stderr everything else."""
+"""The command line: one small function per command; results go to stdout, everything else to stderr."""
 
 import errno
 import os
@@ -19,10 +19,10 @@ PRECISIONS = ("fp32", "tf32", "fp64", "bf16")
 
 
 class RunCommand(click.Command):
-    """A command that leaves everything after `--` to a script, and unknown options to the model."""
+    """A command that passes everything after `--` to a script, and unknown options to the model."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Set the script's command line apart before anything is parsed."""
+        """Take out the script's command line before anything is parsed."""
         at = args.index("--") if "--" in args else len(args)
         ctx.obj = args[at + 1 :] if at < len(args) else None
         return super().parse_args(ctx, args[:at])
@@ -39,12 +39,12 @@ def main() -> None:
     except TbdprofError as error:
         code = _fail(str(error), error.exit_code)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of stdout is gone, and says so itself
+        sys.stderr.close()  # the reader of stdout has ended and reports that itself
         code = 1
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered would fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flushing the buffer would fail again
         code = _fail("cannot write the output: the disk is full", 1)
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -1,4 +1,4 @@
-"""How far a run is, on stderr: a live line on a terminal, a plain line a phase elsewhere."""
+"""The progress of a run, on stderr: a live line on a terminal, otherwise a plain line per phase."""
 
 import sys
 import time
@@ -45,7 +45,7 @@ class LiveProgress:
 
     def __call__(self, phase: str, step: int, of: int | None) -> None:
         """Show how far the phase is."""
-        total = of or None  # a bar of no steps would be full
+        total = of or None  # a bar with a total of 0 would be full
         if phase != self._phase:
             self._progress.reset(self._task, total=total, description=phase)
             self._phase = phase
@@ -55,7 +55,7 @@ class LiveProgress:
 
 
 class PlainProgress:
-    """A line when a phase begins, and one now and then while it lasts; a context manager."""
+    """Prints a line when a phase begins, and one now and then while it lasts; a context manager."""
 
     def __init__(self) -> None:
         self._rate = _Rate()
@@ -75,7 +75,7 @@ class PlainProgress:
         """Say nothing more."""
 
     def __call__(self, phase: str, step: int, of: int | None) -> None:
-        """Say how far the phase is, if it is new or the last line is a while ago."""
+        """Print how far the phase is, if it is new or the last line is some time ago."""
         rate, now = self._rate.text(phase, step), time.monotonic()
         if phase == self._phase and now - self._said < PLAIN_EVERY_S:
             return
@@ -95,7 +95,7 @@ class _Rate:
         self._first = 0
 
     def text(self, phase: str, step: int) -> str:
-        """Return the rate as text, empty while there is none."""
+        """Return the rate as text, empty if there is none yet."""
         now = time.monotonic()
         if phase != self._phase or step < self._first:
             self._phase, self._begun, self._first = phase, now, step

@@ -1,6 +1,6 @@
-"""What works on this machine, what does not and why, and what to type: facts, nothing printed.
+"""What works on this machine, what does not and why, and what to type; this module prints nothing.
 
-A framework is imported in a process of its own, so that one that crashes harms nobody.
+Each framework is imported in its own process, so a crash does no harm.
 """
 
 import ctypes
@@ -31,18 +31,18 @@ IMPORT_LIMIT_S = 180
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """Whether a framework can be used: `reason` is why not, `command` what to type about it."""
+    """Whether a framework can be used; `reason` says why not, `command` what to type."""
 
     name: str
-    version: str | None  # None: not installed, or it cannot be told
-    gpus: int | None  # how many it can use; None: it cannot be imported
+    version: str | None  # None if not installed or not known
+    gpus: int | None  # how many it can use; None if it cannot be imported
     reason: str | None = None
     command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library the system has to bring; `command` is what to type where it is not there."""
+    """A library that the system has to provide; `command` is what to type if it is missing."""
 
     name: str
     present: bool
@@ -57,12 +57,12 @@ class Host:
     cpu: str | None
     cores: float  # by affinity and quota
     machine_cores: int | None
-    memory_bytes: int  # the machine's, or a control group's limit where that is smaller
+    memory_bytes: int  # the machine's, or a control group's limit if that is smaller
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """All that was found."""
+    """All findings."""
 
     host: Host
     frameworks: tuple[Framework, ...]
@@ -71,13 +71,14 @@ class Examination:
     counters: Counters
     cupti: Path | None
     levels: Levels  # of one GPU
-    looked_at: Subject | None = None  # that one
+    looked_at: Subject | None = None  # the GPU of `levels`
 
 
 def examine(frameworks: Iterable[str] = FRAMEWORKS, device: str = "cuda:0") -> Examination:
-    """Look at everything, and closer at one GPU; takes as long as importing each framework, twice where it has a GPU.
+    """Examine the machine, and one GPU in detail.
 
-    Raises UsageError where there is no such GPU among several, or that is no name of one.
+    This takes as long as importing each framework, and twice as long for a framework that has a GPU. Raise UsageError
+    if `device` is not the name of a GPU, or is beyond the last one.
     """
     index = _index(device)
     looked_at = methods.look_at(index)
@@ -99,7 +100,7 @@ def examine(frameworks: Iterable[str] = FRAMEWORKS, device: str = "cuda:0") -> E
 
 
 def availability(name: str) -> str | None:
-    """Return why a framework cannot be used, None where nothing is against it; imports nothing."""
+    """Return why a framework cannot be used, or None if nothing prevents it; import nothing."""
     if find_spec(name) is None:
         return f"not installed: {_install(name)}"
     if name not in FRAMEWORKS:
@@ -112,7 +113,7 @@ def availability(name: str) -> str | None:
 
 
 def framework(name: str, probe: str | None = None, limit_s: float = IMPORT_LIMIT_S) -> Framework:
-    """Import a framework in a fresh process and say how that went."""
+    """Import a framework in a fresh process and return the result."""
     if find_spec(name) is None:
         return Framework(name, None, None, "not installed", _install(name))
     printed, reason = _run(probe or about(name).probe, limit_s)
@@ -123,13 +124,13 @@ def framework(name: str, probe: str | None = None, limit_s: float = IMPORT_LIMIT
 
 
 def client(name: str, probe: str | None = None, limit_s: float = IMPORT_LIMIT_S) -> str | None:
-    """Return why a framework does not record a GPU's activity itself, None where it does."""
+    """Return why a framework does not record a GPU's activity itself, or None if it does."""
     printed, reason = _run(probe or about(name).records_gpu or "", limit_s)
     return reason or (printed.splitlines() or [""])[-1] or None
 
 
 def libraries(names: Iterable[str] | None = None) -> tuple[Library, ...]:
-    """Say which of the system's libraries can be loaded; by default those that any framework needs."""
+    """Return which system libraries can be loaded; by default those that any framework needs."""
     names = _packages() if names is None else names
     found = ((name, _can_load(name)) for name in names)
     return tuple(Library(name, can, None if can else _system_command()) for name, can in found)
@@ -142,7 +143,7 @@ def _index(device: str) -> int:
 
 
 def _host() -> Host:
-    """Describe the machine as this process may use it."""
+    """Return the machine as this process may use it."""
     return Host(
         python=platform.python_version(),
         cpu=host.processor_name(),

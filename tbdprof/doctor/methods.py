@@ -1,8 +1,8 @@
-"""Which levels of measurement of a GPU work here: each is tried, and answers for itself.
+"""Which levels of measurement of a GPU work here; each level is tried separately.
 
-From the lowest to the highest: `device` (the driver's account of power, clocks and use), `activity` (kernels and copies
-with their times), `analytic` (FLOPs of operators against the device's known peak), `sampled` (hardware counters sampled
-many times a step), `counted` (exact counters of one step).
+From the lowest to the highest: `device` (the driver's figures for power, clocks and use), `activity` (kernels and
+copies with their times), `analytic` (FLOPs of operators against the device's known peak), `sampled` (hardware counters
+sampled many times per step), `counted` (exact counters of one step).
 """
 
 import json
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tbdprof.collect.gpu.cuda_driver import Limits
     from tbdprof.collect.gpu.nvml_card import Card
 
-LIMIT_S = 10.0  # of a probe
+LIMIT_S = 10.0  # for each probe
 EXACT = "tbdprof run MODEL --framework FRAMEWORK --exact"
 UNLOCK = (
     "put 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' into a file of /etc/modprobe.d and load the driver "
@@ -30,7 +30,7 @@ UNLOCK = (
 )
 DRIVER = "install NVIDIA's driver, or start the container with --gpus all"
 NO_NCU = "Nsight Compute (ncu) is not found"
-# What to do about a reason, by a part of it; the first that fits.
+# The remedy for a reason, by a part of the reason's text; the first match counts.
 REMEDIES = {
     "NVreg_RestrictProfilingToAdminUsers": UNLOCK,
     "nsufficient": UNLOCK,  # the driver's "Insufficient Permissions"
@@ -45,7 +45,7 @@ REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level: whether it works (None: only trying it on a run would tell), its probe's answer, what would help."""
+    """One level: whether it works (None if only a run can show it), its probe's answer, and the remedy."""
 
     name: str
     works: bool | None
@@ -55,17 +55,17 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Which device was looked at; None: the driver does not tell."""
+    """The device that was examined; a field is None if the driver does not report it."""
 
     device: str  # as the frameworks number it
     name: str | None = None
     number: int | None = None  # as nvidia-smi numbers it
-    count: int | None = None  # devices that a process sees
+    count: int | None = None  # number of devices that a process sees
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """All levels from the lowest up, the highest that works, and what would raise it; None: there is none."""
+    """All levels from the lowest up, the highest that works, and what would raise it (None if there is none)."""
 
     found: tuple[Level, ...]
     highest: str | None
@@ -73,9 +73,10 @@ class Levels:
 
 
 def examine(own: Mapping[str, str | None], index: int = 0) -> Levels:
-    """Try every level on a device, in fresh processes; takes some seconds, half a minute where all hangs.
+    """Try every level on a device, in fresh processes.
 
-    `own` has the frameworks here that record a GPU's activity themselves, each with why it cannot, None where it can.
+    This takes some seconds, or half a minute if all probes hang. `own` holds the frameworks that record a GPU's
+    activity themselves, each with the reason why it cannot, or None if it can.
     """
     with ThreadPoolExecutor(len(_PROBES)) as together:
         told = dict(zip(_PROBES, together.map(lambda name: _apart(name, index), _PROBES), strict=True))
@@ -84,26 +85,26 @@ def examine(own: Mapping[str, str | None], index: int = 0) -> Levels:
 
 
 def judged(found: tuple[Level, ...]) -> Levels:
-    """Return levels with the highest that works and what is to be done for the next one above."""
+    """Return the levels with the highest that works, and what to do for the next one above."""
     at = max((place for place, level in enumerate(found) if level.works), default=-1)
     raised_by = next((level.remedy for level in found[at + 1 :] if level.remedy), None)
     if at == len(found) - 1:
-        raised_by = EXACT  # there is none above it, but it is not on by itself
+        raised_by = EXACT  # no level is above it, but it is off by default
     return Levels(found, found[at].name if at >= 0 else None, raised_by)
 
 
 def look_at(index: int) -> Subject:
-    """Say which device a number of the frameworks' stands for, asked in a process of its own."""
+    """Return the device with this number in the frameworks, as a process of its own reports it."""
     try:
         return Subject(**fresh.ask(__name__, (_SUBJECT, index), LIMIT_S))
-    except UnavailableError:  # the levels say why, each for itself
+    except UnavailableError:  # each level says why
         return Subject(f"cuda:{index}")
 
 
 def subject(index: int, nvml: Any = None, cuda: Any = None) -> Subject:
-    """Say the same in this process; `nvml` and `cuda` stand in for the driver's libraries.
+    """Return the device with this number from this process; `nvml` and `cuda` replace the driver's libraries.
 
-    Raises UnavailableError where there is no driver.
+    Raise UnavailableError if there is no driver.
     """
     from tbdprof.collect.gpu import cuda_driver
     from tbdprof.collect.gpu.nvml_card import open_card, shut
@@ -120,7 +121,7 @@ def subject(index: int, nvml: Any = None, cuda: Any = None) -> Subject:
 
 
 def device(index: int, nvml: Any = None, cuda: Any = None) -> Level:
-    """Say whether the driver tells about a device; `nvml` and `cuda` stand in for its libraries."""
+    """Return whether the driver reports on a device; `nvml` and `cuda` replace its libraries."""
     from tbdprof.collect.gpu.nvml_card import open_card, shut
 
     try:
@@ -137,7 +138,7 @@ def device(index: int, nvml: Any = None, cuda: Any = None) -> Level:
 
 
 def cupti(index: int, module: Any = None) -> Level:
-    """Say whether cupti-python can record here; the answer is why not, "" where it can."""
+    """Return whether cupti-python can record here; the answer says why not, and is "" if it can."""
     from tbdprof.collect.activity import collector as collector
 
     reason = collector.available(module)
@@ -145,7 +146,7 @@ def cupti(index: int, module: Any = None) -> Level:
 
 
 def activity(own: Mapping[str, str | None], reason: str | None) -> Level:
-    """Say who records kernels; `reason` is why cupti-python does not, for frameworks that do not do it themselves."""
+    """Return what records kernels; `reason` says why cupti-python cannot, for frameworks without their own records."""
     answers = [f"{name}: {refusal or 'its own profiler'}" for name, refusal in own.items()]
     answer = "; ".join([*answers, f"others: {reason or 'cupti-python'}"])
     if reason is None or None in own.values():
@@ -154,7 +155,7 @@ def activity(own: Mapping[str, str | None], reason: str | None) -> Level:
 
 
 def analytic(index: int, limits: "Callable[[int], Limits] | None" = None) -> Level:
-    """Say whether a device's peak is known; `limits` stands in for the driver's answer."""
+    """Return whether a device's peak is known; `limits` replaces the driver's answer."""
     from tbdprof.collect.gpu import cuda_driver, devices
 
     try:
@@ -167,7 +168,7 @@ def analytic(index: int, limits: "Callable[[int], Limits] | None" = None) -> Lev
 
 
 def sampled(index: int, available: Callable[[str], str | None] | None = None) -> Level:
-    """Say whether hardware counters can be sampled; `available` stands in for trying it."""
+    """Return whether hardware counters can be sampled; `available` replaces the attempt."""
     if available is None:
         from tbdprof.collect.pm.collector import available as trying
 
@@ -177,7 +178,7 @@ def sampled(index: int, available: Callable[[str], str | None] | None = None) ->
 
 
 def counted(find: "Callable[[], Path | None] | None" = None, counters: nvidia.Counters | None = None) -> Level:
-    """Say whether Nsight Compute is here and permitted; `find` and `counters` stand in for looking."""
+    """Return whether Nsight Compute is here and permitted; `find` and `counters` replace the look-up."""
     if find is None:
         from tbdprof.collect.ncu import find as looking
 
@@ -204,7 +205,7 @@ _PROBES: Mapping[str, Callable[[int], Level]] = {"device": device, "cupti": cupt
 
 
 def _apart(name: str, index: int, limit_s: float = LIMIT_S) -> Level:
-    """Return what a probe answers in a process of its own, which it may crash or hang."""
+    """Return a probe's answer from a process of its own, because a probe may crash or hang."""
     try:
         return Level(**fresh.ask(__name__, (name, index), limit_s))
     except UnavailableError as error:
@@ -216,7 +217,7 @@ def _refused(name: str, answer: str) -> Level:
 
 
 def _told(card: "Card") -> Iterator[tuple[str, str]]:
-    """Ask for each of the driver's figures once; yield its name, and "yes" or the refusal."""
+    """Read each of the driver's figures once; yield its name, and "yes" or the refusal."""
     from tbdprof.collect.gpu.nvml_card import Power, energy, sm_clock
     from tbdprof.collect.gpu.nvml_stretches import Gpm
 

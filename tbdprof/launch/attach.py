@@ -1,10 +1,10 @@
-"""Attach to a process of an unchanged script, as told by the environment variable `TBDPROF_ATTACH`.
+"""Attach to a process of an unchanged script, as ordered by the environment variable `TBDPROF_ATTACH`.
 
-Watching begins when the script imports a framework; it costs a script that imports none nothing. A training step is
-taken to end where an optimizer's step ends; where several optimizers step, the first one's steps count.
+Watching begins when the script imports a framework; a script that imports none has no overhead. A training step ends
+when an optimizer's step ends. If several optimizers step, the steps of the first one count.
 
-The order passes to the processes that a launcher starts, until one of them takes an optimizer step: that one removes
-the order's token, which only one can do, and is recorded. The others are left alone from their own first step on.
+The processes that a launcher starts inherit the order, until one of them takes an optimizer step. That process removes
+the order's token, which only one can do, and is recorded. The others detach at their own first step.
 """
 
 import atexit
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def attach() -> None:
-    """Follow the environment's order, unless a process is recorded already or another one of this node is meant."""
+    """Follow the environment's order, unless a process is recorded already or the order is for another local rank."""
     order = json.loads(os.environ[VARIABLE])
     if not Path(order["token"]).exists() or os.environ.get("LOCAL_RANK", "0") != "0":
         withdraw(order)
@@ -40,7 +40,7 @@ def attach() -> None:
 
 
 def withdraw(order: dict[str, Any]) -> None:
-    """Leave the environment as it would be without tbdprof: processes started from now on are left alone."""
+    """Restore the environment as it was without tbdprof: processes started later do not attach."""
     os.environ.pop(VARIABLE, None)
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if order["startup"] in entries:
@@ -67,7 +67,7 @@ class Attachment:
         self._hook.set_environment(self._setting)
 
     def imported(self) -> None:
-        """Begin to watch, now that the framework is there."""
+        """Begin to watch, now that the framework is imported."""
         try:
             self._hook.prepare(self._setting)
         except TbdprofError as error:
@@ -78,7 +78,7 @@ class Attachment:
         atexit.register(self._ended)
 
     def close(self) -> None:
-        """Detach, and have nothing left to do at the process's end."""
+        """Detach, and do nothing at the end of the process."""
         atexit.unregister(self._ended)
         self._hook.close()
 
@@ -101,7 +101,7 @@ class Attachment:
             self.close()
 
     def _is_first(self) -> bool:
-        """Tell whether no other process has taken an optimizer step before; from now on none is waited for."""
+        """Return whether this process is the first to take an optimizer step; later processes do not attach."""
         withdraw(self._order)
         try:
             Path(self._order["token"]).unlink()
@@ -110,12 +110,12 @@ class Attachment:
         return True
 
     def _ended(self) -> None:
-        if os.getpid() != self._pid:  # a forked child ends: ending the parent's profiler in it would hang
+        if os.getpid() != self._pid:  # a forked child ends; stopping the parent's profiler in it would hang
             return
         if self._profiler is None:
             self._hook.close()
         else:
-            failure = getattr(sys, "last_value", None)  # what the script raised, with its frames
+            failure = getattr(sys, "last_value", None)  # the script's exception, with its frames
             self._profiler.stop("the script ended first", failure)
             if isinstance(failure, KeyboardInterrupt):
                 _end_by_interrupt()
@@ -136,17 +136,17 @@ class Attachment:
 
 
 def _end_by_interrupt() -> None:
-    """Have the process still end by SIGINT, as Python does after an interrupt that nobody caught.
+    """Make the process still end by SIGINT, as Python does after an uncaught interrupt.
 
-    Python notes such an interrupt where the code of a string or file ends by it, and forgets it with the next such
-    code that runs. While a recording ends some does: `namedtuple` evaluates a string. So the note is written again.
+    Python notes an interrupt when it ends the code of a string or file, and clears the note when other such code runs.
+    Such code runs while a recording ends: `namedtuple` evaluates a string. So this function sets the note again.
     """
     with suppress(KeyboardInterrupt):
         exec("raise KeyboardInterrupt")
 
 
 class ImportWatcher(MetaPathFinder):
-    """Notices that a framework is imported: something is done before, and something after it."""
+    """Notices the import of a framework, and acts before and after it."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class ImportWatcher(MetaPathFinder):
         begin: Callable[[str], Attachment],
         imported_by: Mapping[str, str] | None = None,
     ) -> None:
-        """Watch for frameworks, and for packages that import one (`imported_by`): it is whole once they are."""
+        """Watch for frameworks, and for packages that import one (`imported_by`) and finish its import."""
         self._frameworks = frameworks
         self._imported_by = imported_by or {}
         self._begin = begin
@@ -163,7 +163,7 @@ class ImportWatcher(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a framework as ever; whether it is only looked for, its module's execution will tell."""
+        """Find a framework as usual; only the execution of its module shows that it is really imported."""
         framework = self._imported_by.get(fullname, fullname)
         if framework not in self._frameworks or framework in self._under_way:
             return None
@@ -173,7 +173,7 @@ class ImportWatcher(MetaPathFinder):
         return spec
 
     def _follow(self, framework: str, loader: Loader) -> None:
-        """Begin when the loader makes its module, not yet among the imported, and watch once it is executed."""
+        """Begin when the loader creates the module, before it is in `sys.modules`, and watch once it is executed."""
         create, execute = loader.create_module, loader.exec_module
         begun: list[Attachment] = []
 
@@ -196,14 +196,14 @@ class ImportWatcher(MetaPathFinder):
                 if framework in sys.modules and self in sys.meta_path:
                     sys.meta_path.remove(self)
                     attachment.imported()
-                else:  # one framework imported another, which is watched now, or did without the one expected
+                else:  # one framework imported another, which is now watched, or did not import the expected one
                     attachment.close()
 
         loader.create_module = begin_and_create  # type: ignore[method-assign]
         loader.exec_module = execute_and_watch  # type: ignore[method-assign]
 
     def _attachments(self, framework: str) -> list[Attachment]:
-        """Return one to a framework, none where another one is being watched or this one cannot be."""
+        """Return the attachment to a framework, or none if another one is watched or this one cannot be."""
         try:
             return [self._begin(framework)] if self in sys.meta_path else []
         except (ImportError, TbdprofError) as error:
@@ -213,7 +213,7 @@ class ImportWatcher(MetaPathFinder):
 
 @contextmanager
 def _own_packages() -> Iterator[None]:
-    """Let what tbdprof needs and the script's Python lacks be found where tbdprof is; all else is found as ever."""
+    """Let packages that tbdprof needs and the script's Python lacks be found beside tbdprof, after all others."""
     sys.path.append(str(ROOT))
     try:
         yield

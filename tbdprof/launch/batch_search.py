@@ -1,9 +1,10 @@
-"""The largest batch of a model of the suite that fits, found by fresh processes after a run ended out of memory.
+"""The largest batch of a suite's model that fits, found by fresh processes after a run ended out of memory.
 
-Each takes a few steps at one size and tells what it took of the memory there was, whoever asked for it: allocator with
-its cache and rounding, context, libraries. What two small batches took gives a line, a + c × batch; the largest batch
-on it below the room that was there, less a margin for what is not linear, is then tried itself. Where small batches
-foretell too much, for what each sample takes is hidden in what any batch takes, a smaller one gives the next line.
+Each process takes a few steps at one batch size and reports all memory it used: the allocator with its cache and
+rounding, the context, the libraries. The figures of two small batches give a line, a + c × batch. The largest batch on
+the line that fits into the room, less a margin for what is not linear, is then tried itself. Small batches may predict
+too large a batch, because the memory that any batch takes hides the memory per sample. Then a smaller batch gives the
+next line.
 """
 
 import time
@@ -17,16 +18,16 @@ from tbdprof.facts.reading import load
 from tbdprof.facts.writing import write_anew
 from tbdprof.launch.request import RunRequest
 
-MARGIN = 0.03  # of the room
-LIMIT_S = 200.0  # after which no trial begins
-TRIAL_S = 100.0  # of one
-MOST_TRIALS = 3  # after the first ones
+MARGIN = 0.03  # share of the room
+LIMIT_S = 200.0  # no trial begins later
+TRIAL_S = 100.0  # for each trial
+MOST_TRIALS = 3  # after the first sizes
 MODULE = "tbdprof.launch.batch_trial"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a trial at one batch size told: `took_bytes` is None where that did not fit."""
+    """The result of a trial at one batch size; `took_bytes` is None if it did not fit."""
 
     took_bytes: int | None
     room_bytes: int
@@ -34,7 +35,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What trials found: the largest batch that was seen to fit, None with a reason, and what each that fitted took."""
+    """The result of all trials: the largest batch that fitted, or None and why, and the bytes of each that fitted."""
 
     batch_size: int | None
     peaks: Mapping[int, int]
@@ -46,7 +47,7 @@ Attempt = Callable[[int], Trial]  # may raise UnavailableError
 
 
 def search(failed: int, attempt: Attempt, clock: Callable[[], float] = time.monotonic, limit_s: float = LIMIT_S) -> Fit:
-    """Return the largest batch below a failed one that is found to fit within some time."""
+    """Return the largest batch below a failed one that trials find to fit within `limit_s`."""
     trials = _Trials(failed, attempt, clock, clock() + limit_s)
     try:
         for size in _first_sizes(failed):
@@ -63,13 +64,13 @@ def search(failed: int, attempt: Attempt, clock: Callable[[], float] = time.mono
 
 
 def _first_sizes(failed: int) -> list[int]:
-    """Return the sizes tried first: an eighth and a quarter of the batch that failed, most below a small one."""
+    """Return the sizes tried first: an eighth and a quarter of the failed batch, or most sizes below a small one."""
     few = {1, failed // 2, min(failed - 1, 4)}
     return sorted(size for size in (few if failed < 8 else {failed // 8, failed // 4}) if 0 < size < failed)
 
 
 def _approach(trials: "_Trials") -> None:
-    """Try what a line foretells until that fits; where it cannot hold, a smaller batch gives the next line."""
+    """Try the batch that a line predicts until one fits; if a prediction fails, a smaller batch gives the next line."""
     for _ in range(MOST_TRIALS):
         foretold = trials.foretold()
         size = trials.between() if foretold is None else foretold
@@ -85,17 +86,17 @@ class _Trials:
     def __init__(self, failed: int, attempt: Attempt, clock: Callable[[], float], until: float) -> None:
         self._attempt, self._clock, self._until = attempt, clock, until
         self.peaks: dict[int, int] = {}
-        self.failed = failed  # the smallest that did not fit
+        self.failed = failed  # the smallest batch that did not fit
         self.room_bytes: int | None = None
         self.reason: str | None = None
 
     @property
     def largest(self) -> int:
-        """Return the largest batch that fitted, 0 where none did."""
+        """Return the largest batch that fitted, or 0 if none did."""
         return max(self.peaks, default=0)
 
     def run(self, size: int) -> bool:
-        """Try a batch size; tell whether it fits."""
+        """Try a batch size, and return whether it fits."""
         if self._clock() > self._until:
             raise UnavailableError("the time for trials was over")
         trial = self._attempt(size)
@@ -109,25 +110,25 @@ class _Trials:
     def foretold(self) -> int | None:
         """Return the largest batch on the line through the two largest that fitted.
 
-        None where there is no line, or where it foretells a batch that did not fit.
+        The result is None if there is no line, or if the line predicts a batch that did not fit.
         """
         if len(self.peaks) < 2 or self.room_bytes is None:
             return None
         (small, first), (large, last) = sorted(self.peaks.items())[-2:]
         if last <= first:
-            return large  # of larger ones nothing is foretold
+            return large  # the line predicts nothing for larger batches
         slope = (last - first) / (large - small)
         found = large + int((self.room_bytes * (1 - MARGIN) - last) / slope)
         return found if found < self.failed else None
 
     def between(self) -> int:
-        """Return a batch between what fits and what does not: half of that, the middle where half is known to fit."""
+        """Return half of the smallest batch that failed, or the middle between it and the largest that fits."""
         half = self.failed // 2
         return half if half > self.largest else (self.largest + self.failed) // 2
 
 
 def keep(fit: Fit, path: Path) -> None:
-    """Add to a recording what was found; raises TbdprofError where the file cannot be read or written."""
+    """Add a search's result to a recording; raise TbdprofError if the file cannot be read or written."""
     recording = load(path)
     recording.run = replace(
         recording.run,

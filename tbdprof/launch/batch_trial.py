@@ -1,4 +1,4 @@
-"""A trial of one batch size, in a process of its own: a few steps, and what they took of the memory there was."""
+"""A trial of one batch size, in a process of its own: a few steps, and the memory they used."""
 
 import json
 import resource
@@ -20,7 +20,7 @@ STATUS = Path("/proc/self/status")
 
 
 def main(order: str) -> None:
-    """Take a few steps as a request (in JSON) says; print as JSON what they took of the memory there was."""
+    """Take a few steps of a request (in JSON), and print the memory they used as JSON."""
     request = RunRequest.from_json(order)
     hook = load(request.framework)
     hook.prepare(request.setting())
@@ -29,14 +29,14 @@ def main(order: str) -> None:
     try:
         _train(hook, request)
         took = room.taken_bytes()
-    except Exception as error:  # each framework has classes of its own
+    except Exception as error:  # each framework has its own exception classes
         if hook.out_of_memory(error) is None:
             raise
     sys.stdout.write(json.dumps({"took_bytes": took, "room_bytes": room.bytes}) + "\n")
 
 
 def _train(hook: FrameworkHook, request: RunRequest) -> None:
-    """Train as a run does: a memory window has more in the host's memory than other steps."""
+    """Train as a run does, with a memory window: it takes more of the host's memory than other steps."""
     workload = suite.build(request.model, request.framework, request.config())
     hook.watch(listed(workload.model), listed(workload.optimizer), listed(workload.inputs))
     profiler = LoopProfiler(hook, new_run(request.model, request.framework, unit="samples"), PLAN)
@@ -46,7 +46,7 @@ def _train(hook: FrameworkHook, request: RunRequest) -> None:
 
 
 class _Room:
-    """The memory there is when this is made, and what was taken of it since at the most."""
+    """The memory available when this is created, and the most of it that was used since."""
 
     def __init__(self, device: str) -> None:
         self._index = None if device == "cpu" else cuda_driver.index_of(device)
@@ -55,7 +55,7 @@ class _Room:
         self.bytes = host.available_memory_bytes() if self._index is None else _free_bytes(self._index)
 
     def taken_bytes(self) -> int:
-        """Return the most that was taken; an allocator of a GPU keeps what it had."""
+        """Return the most bytes that were used; a GPU's allocator keeps what it once had."""
         if self._index is None:
             return _status_bytes(self._peak) - self._before
         return self.bytes - _free_bytes(self._index)
@@ -66,7 +66,7 @@ def _limits_addresses() -> bool:
 
 
 def _status_bytes(name: str) -> int:
-    """Return what the kernel tells of this process's memory."""
+    """Return one of the kernel's figures of this process's memory."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
     return int(line.split()[1]) * 1024
 

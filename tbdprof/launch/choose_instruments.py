@@ -1,4 +1,4 @@
-"""The instruments a run gets, by the device it runs on."""
+"""The instruments of a run, by its device."""
 
 from tbdprof.collect import Collector, threads
 from tbdprof.collect.activity.collector import ActivityCollector
@@ -20,19 +20,19 @@ def instruments_for(
     power_period_s: float = PERIOD_S,
     progress: Progress = silent,
 ) -> Instruments:
-    """Return the instruments for a device ("cpu", "cuda:0"); none of them is started, and nothing is raised.
+    """Return the instruments for a device ("cpu", "cuda:0"); start none of them, and raise nothing.
 
     `counters` are the loop's own; like the host's they grow, and are read at the edges of clean windows.
-    `power_period_s` is the time between two samples of a GPU's power. `progress` is called before what takes seconds.
+    `power_period_s` is the time between two samples of a GPU's power. `progress` is called before slow operations.
     """
     host = HostLoad({**OF_HOST, **(counters or {})})
     if not device.startswith("cuda"):
         return Instruments({CLEAN: [host]})
     driver = NvmlSampler(cuda_driver.index_of(device), period_s=power_period_s)
-    # A process has one client of CUPTI's activities, which a framework's own profiler may be.
+    # Only one client per process can use CUPTI's activities; a framework's own profiler may be that client.
     kernels = [] if about(framework).records_gpu else [ActivityCollector(number_of_thread=threads.hashed)]
     collectors: dict[str, list[Collector]] = {
-        CLEAN: [driver, host],  # the host last: what it counts is not of the time in which the other one begins
+        CLEAN: [driver, host],  # the host last, so that it does not count the other's start
         MEMORY: [driver],
         KERNELS: [*kernels, driver],
     }
@@ -40,5 +40,5 @@ def instruments_for(
     unavailable = available(device)
     if unavailable is not None:
         return Instruments(collectors, missing={SAMPLED: unavailable})
-    collectors[SAMPLED] = [CounterSampler(device), *kernels, driver]  # the first takes seconds to begin
+    collectors[SAMPLED] = [CounterSampler(device), *kernels, driver]  # the first takes seconds to start
     return Instruments(collectors, WITH_SAMPLED)

@@ -1,8 +1,8 @@
-"""`tbdprof run … --exact`: one more process of the same request has one step counted by Nsight Compute.
+"""`tbdprof run … --exact`: another process runs the same request, and Nsight Compute counts one of its steps.
 
-It comes after the ordinary run, whose recording gets the window "counted" beside its own; where nothing can be counted
-the recording stays as it is, with the reason. The module itself, `python -m tbdprof.launch.counted_step REQUEST`, is
-that process: it trains as the run did, without any profiler, and marks one step after its warm-up.
+It comes after the ordinary run, and adds the window "counted" to that run's recording. If nothing can be counted, the
+recording gets the reason instead. `python -m tbdprof.launch.counted_step REQUEST` is that process: it trains as the run
+did, without tbdprof's profiler, and switches the counting on for one step after its warm-up.
 """
 
 import dataclasses
@@ -25,13 +25,13 @@ from tbdprof.launch.prepared import prepared
 from tbdprof.launch.request import RunRequest
 from tbdprof.loop.plan import NO_STEPS, Progress, silent
 
-WARMUP_STEPS = 5  # algorithms are chosen, and gradients and the optimizer's state are there
+WARMUP_STEPS = 5  # then algorithms are chosen, and gradients and the optimizer's state exist
 
 Count = Callable[..., ncu.Counted]
 
 
 def refuse(device: str, cuda: Any = None) -> None:
-    """Raise UsageError where a device has no counters; `cuda` stands in for the driver's library."""
+    """Raise UsageError if a device has no counters; `cuda` replaces the driver's library."""
     if device == "cpu":
         raise UsageError(
             "--exact counts what a GPU does, and this run is on the CPU: leave it out, or add --device cuda"
@@ -52,11 +52,11 @@ def add(
     count: Count = ncu.count,
     tool: Path | None = None,
 ) -> Recording:
-    """Return a finished run's recording with a counted step, its file written anew; or with the reason why not."""
+    """Return a finished run's recording with a counted step or the reason why not; write its file anew."""
     progress("count under Nsight Compute", 0, NO_STEPS)
-    keeps = load_hook(request.framework).give_back_memory()  # the step is run beside what this process still has
+    keeps = load_hook(request.framework).give_back_memory()  # the other process needs this memory
     if recording.missing.get("file") is None:
-        recording = load(path)  # with ids of texts as they are in the file
+        recording = load(path)  # with the text indices of the file
     try:
         counted = _counted(recording.run, request, count, tool or ncu.find())
         tables = ncu.tables(counted, recording.strings, recording.run.device)
@@ -88,14 +88,14 @@ def _counted(run: Run, request: RunRequest, count: Count, tool: Path | None) -> 
 
 
 def request_of(run: Run, request: RunRequest) -> RunRequest:
-    """Return the request that has a run's steps taken again, where and as large as they turned out to be."""
+    """Return the request that repeats a run's steps, on the run's actual device and batch size."""
     return dataclasses.replace(request, device=run.device, batch_size=run.batch_size)
 
 
 def run_counted(request: RunRequest, cuda: Any = None) -> None:
-    """Train, and have one step profiled by whatever this process runs under; `cuda` stands in for the driver's library.
+    """Train, with the surrounding tool's profiling on for one step; `cuda` replaces the driver's library.
 
-    Raises as `suite_run.run` does.
+    Raise the errors of `suite_run.run`.
     """
     config = request.config()
     with prepared(request.framework, request.setting()) as hook:
@@ -113,7 +113,7 @@ def _append(recording: Recording, tables: Tables) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the step that the only argument tells of as JSON; a problem is one line on stderr."""
+    """Run the counted step of the request in the only argument (JSON); report a problem in one line on stderr."""
     try:
         run_counted(RunRequest.from_json(arguments[0]))
     except TbdprofError as error:

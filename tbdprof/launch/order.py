@@ -1,3 +1,3 @@
-"""How a process learns that it is to be recorded: the environment variable that holds the order."""
+"""The environment variable that orders a process to be recorded."""
 
 VARIABLE = "TBDPROF_ATTACH"

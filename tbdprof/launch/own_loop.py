@@ -1,4 +1,4 @@
-"""Profile anyone's own training loop: find the framework, attach its hook, hand out a profiler."""
+"""Profile a user's own training loop: find the framework, attach its hook, return a profiler."""
 
 import sys
 import weakref
@@ -22,14 +22,14 @@ from tbdprof.report.terminal import render
 from tbdprof.results.summary import Summary
 
 _prepared: dict[str, FrameworkHook] = {}
-unattended: "weakref.WeakSet[Profiler]" = weakref.WeakSet()  # of loops that do not say when they end by an exception
+unattended: "weakref.WeakSet[Profiler]" = weakref.WeakSet()  # their loops do not report an end by an exception
 _Extent = tuple[Run, list[tuple[str, dict[str, int]]], dict[str, str]]
 
 
 class Profiler(LoopProfiler):
-    """What `profile` returns: records the loop it encloses, and reports on it. A context manager.
+    """The profiler that `profile` returns: it records the loop it encloses, and reports on it. A context manager.
 
-    It joins the framework when the loop begins, and not before.
+    It attaches to the framework when the loop begins, not before.
     """
 
     def __init__(self, hook: FrameworkHook, run: Run, joining: "Joining", path: Path | None) -> None:
@@ -39,14 +39,14 @@ class Profiler(LoopProfiler):
 
     @property
     def summary(self) -> Summary:
-        """Return all results of what was recorded so far; they are worked out again once more was recorded."""
+        """Return all results of the recording so far; they are computed again only after new records."""
         extent = _extent(self.recording)
         if self._worked_out is None or self._worked_out[0] != extent:
             self._worked_out = extent, summarize(self.recording)
         return self._worked_out[1]
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the recording to a file; raises UsageError where that exists or cannot be written."""
+        """Write the recording to a file; raise UsageError if it exists or cannot be written."""
         save(self.recording, Path(path), force=force)
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class Profiler(LoopProfiler):
         return render(self.summary)
 
     def start(self) -> None:
-        """Join the framework and begin with the warm-up; what a loop left running is stopped."""
+        """Attach to the framework and start with the warm-up; stop profilers that other loops left running."""
         for left in list(unattended):
             left.stop()
         unattended.clear()
@@ -70,7 +70,7 @@ class DisabledProfiler(Profiler):
     """A profiler that records nothing; `step` returns at once."""
 
     def start(self) -> None:
-        """Record why there will be nothing."""
+        """Record why there are no results."""
         self._recorder.update(ended_by="profiling was disabled")
         for result in ("memory", "throughput"):
             self.recording.missing[result] = "profiling was disabled"
@@ -78,7 +78,7 @@ class DisabledProfiler(Profiler):
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """What to watch, for how long."""
+    """What to watch, and for how long."""
 
     models: list[object]
     optimizers: list[object]
@@ -86,7 +86,7 @@ class Joining:
     schedule: Schedule
 
     def __call__(self, hook: FrameworkHook, framework: str) -> tuple[Plan, Instruments]:
-        """Have the hook watch, and return the plan and the instruments for its device."""
+        """Let the hook watch, and return the plan and the instruments for its device."""
         if not self.is_prepared:
             hook.attach()
         hook.watch(self.models, self.optimizers)
@@ -98,8 +98,8 @@ class Joining:
 def prepare(framework: str) -> None:
     """Watch a framework from its first allocation on; call it before the framework is imported.
 
-    The next `profile` then knows everything that was allocated before it. Raises UnavailableError where the framework
-    is not there.
+    The next `profile` then knows everything that was allocated before it. Raise UnavailableError if the framework is
+    not installed.
     """
     hook = load(framework)
     hook.prepare(Setting())
@@ -131,22 +131,22 @@ def profile(
         print(prof)  # the report
 
     Args:
-        models: a torch module, Gluon block, Keras model or TensorFlow module, a list of them, or nothing: then
-            root modules are found as they are used. A compiled Keras model's optimizer is taken with it.
+        models: a torch module, Gluon block, Keras model or TensorFlow module, or a list of them. Without any, root
+            modules are found as they are used. A compiled Keras model brings its optimizer.
         optimizers: a torch or Keras optimizer or Gluon trainer, a list of them, or nothing.
-        framework: needed only where neither models nor the imported modules tell.
+        framework: needed only if neither the models nor the imported modules show it.
         warmup: steps before the first window; "auto" waits until the loop has settled.
         max_warmup: steps after which an "auto" warm-up gives up; by default about 22 on a CPU, 200 on a GPU.
         steps: steps of each clean window, by default 10 on a CPU, 50 (and 10 seconds) on a GPU.
         repeat: how many times the windows are recorded.
         unit: what `step` counts, in the plural.
-        batch_size: samples a step, where `step` counts something else.
+        batch_size: samples per step, if `step` counts something else.
         name: what the report calls the run; by default the model's class.
         output: a file to record into while the loop runs; `Profiler.save` writes one afterwards.
         force: overwrite that file.
         enabled: False makes this a no-op.
 
-    Raises UsageError where the framework cannot be told or the output exists.
+    Raise UsageError if the framework is ambiguous or unknown, or if the output exists.
     """
     models, optimizers = listed(models), listed(optimizers)
     _check_schedule(warmup, max_warmup, steps, repeat)
@@ -164,7 +164,7 @@ def profile(
 
 
 def _extent(recording: Recording) -> _Extent:
-    """Return what changes whenever more is recorded."""
+    """Return a value that changes whenever more is recorded."""
     windows = [
         (window.state, {kind: len(rows) for kind, rows in window.tables.items()}) for window in recording.windows
     ]
@@ -180,7 +180,7 @@ def _check_schedule(warmup: int | str, max_warmup: int | None, steps: int | None
 
 
 def _framework_of(things: Sequence[object], *, required: bool) -> str:
-    """Return the framework the things' classes come from, else the one that is imported."""
+    """Return the framework of the things' classes, otherwise the one that is imported."""
     roots = {base.__module__.partition(".")[0] for thing in things for base in type(thing).__mro__}
     found = [name for name in FRAMEWORKS if name in roots] or [name for name in FRAMEWORKS if name in sys.modules]
     if len(found) == 1 or (found and not required):

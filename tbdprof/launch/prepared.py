@@ -1,4 +1,4 @@
-"""A framework, prepared for a run: its hook, while a block lasts."""
+"""A framework prepared for a run, during a `with` block."""
 
 import traceback
 from collections.abc import Iterator
@@ -15,18 +15,18 @@ SMALLER = "try a smaller --batch-size"
 def prepared(framework: str, setting: Setting, path: Path | None = None) -> Iterator[FrameworkHook]:
     """Prepare a framework until the block ends; yield its hook.
 
-    Raises DeviceMemoryError where the block runs out of memory, which tells of the recording at `path`.
+    Raise DeviceMemoryError if the block runs out of memory; its message names the recording at `path`.
     """
     hook = load(framework)
     hook.prepare(setting)
     try:
         yield hook
-    except Exception as error:  # each framework has classes of its own
+    except Exception as error:  # each framework has its own exception classes
         asked = hook.out_of_memory(error)
         if asked is None:
             raise
         failure = DeviceMemoryError(f"out of memory ({asked}){kept_in(path)}: {SMALLER}")
-        traceback.clear_frames(error.__traceback__)  # which hold the model
+        traceback.clear_frames(error.__traceback__)  # the frames hold the model
         failure.keeps = hook.give_back_memory()
         raise failure from error
     finally:
@@ -34,5 +34,5 @@ def prepared(framework: str, setting: Setting, path: Path | None = None) -> Iter
 
 
 def kept_in(path: Path | None) -> str:
-    """Say where what was recorded is; nothing where no file is."""
+    """Return where the recording is, as the end of a message; empty if there is no file."""
     return f"; what was recorded is in {path}" if path is not None and path.exists() else ""

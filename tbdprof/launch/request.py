@@ -1,4 +1,4 @@
-"""What to run of the suite, and how: the settings of a run, typed once for all that carry one out."""
+"""What to run from the suite, and how: the settings of a run, in one type for every module that runs one."""
 
 import json
 import os
@@ -21,29 +21,29 @@ class RunRequest:
     model: str
     framework: str
     device: str = "auto"  # auto, cpu, cuda, cuda:N
-    batch_size: int | None = None  # samples a step; None: the model's, by device
+    batch_size: int | None = None  # samples per step; None: the model's, by device
     precision: str = "fp32"
-    threads: int | None = None  # None: one a core that the process may use
+    threads: int | None = None  # None: one per core that the process may use
     schedule: Schedule = field(default_factory=Schedule)
     seed: int = 0
-    options: Mapping[str, str | int] = field(default_factory=dict)  # the model's own
+    options: Mapping[str, str | int] = field(default_factory=dict)  # the model's own options
     data: Path | None = None  # folder of the model's data set; None: synthetic
     output: Path | None = None
     force: bool = False  # overwrite the output
     power_period_ms: int = 100  # between two samples of a GPU's power
 
     def path(self) -> Path:
-        """Return the file to record into; one of this second's name where none was asked for."""
+        """Return the file to record into; by default a name with the current time."""
         stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
         return self.output or Path(f"{self.model}-{self.framework}-{stamp}.tbd")
 
     def setting(self, *, follows: bool = True) -> Setting:
-        """Return what is fixed before the framework is imported."""
+        """Return the settings that are fixed before the framework is imported."""
         threads = self.threads or max(1, int(host.usable_cores()))
         return Setting(self.device, threads, self.precision, self.seed, follows)
 
     def config(self, device: str | None = None) -> Config:
-        """Return the model's configuration on a device, by default the one asked for; raises UsageError."""
+        """Return the model's configuration on a device (by default the requested one); may raise UsageError."""
         return suite.configure(
             suite.find(self.model),
             batch_size=self.batch_size,
@@ -65,13 +65,13 @@ class RunRequest:
         )
 
     def to_json(self) -> str:
-        """Return the request as text for another process, with the folder of data as it is from anywhere."""
+        """Return the request as text for another process, with an absolute path of the data."""
         data = None if self.data is None else os.fspath(self.data.absolute())
         return json.dumps(asdict(self) | {"options": dict(self.options), "data": data, "output": None})
 
     @staticmethod
     def from_json(text: str) -> "RunRequest":
-        """Return the request that a text stands for."""
+        """Return the request that a text from `to_json` holds."""
         told = json.loads(text)
         data = None if told["data"] is None else Path(told["data"])
         return RunRequest(**told | {"schedule": Schedule(**told["schedule"]), "data": data})

@@ -1,8 +1,8 @@
-"""Profile an unchanged script: start it with tbdprof attached, pass its exit code through.
+"""Profile an unchanged script: start it with tbdprof attached, and pass on its exit code.
 
-The script runs as its own process. A `sitecustomize` on its path, found before any other, lets `launch.attach` watch
-the framework from its import on; an end of an optimizer's step is an end of a step. A launcher passes this on to the
-processes it starts, and the first that takes a step is the one recorded.
+The script runs as its own process. A `sitecustomize` that is first on its path lets `launch.attach` watch the framework
+from its import on. The end of an optimizer's step is the end of a training step. A launcher passes this on to the
+processes that it starts, and the first one to take a step is recorded.
 """
 
 import json
@@ -32,11 +32,11 @@ NOTHING_RECORDED = (
     "or its Python lacks what tbdprof needs, or a launcher kept tbdprof's PYTHONPATH from it; "
     "put tbdprof.profile around the loop"
 )
-_OF_SIGNAL = 128  # what a shell adds to a signal's number
+_OF_SIGNAL = 128  # a shell adds this to a signal's number
 
 
 def default_path(script: Sequence[str]) -> Path:
-    """Return a file named after the script and this second."""
+    """Return a file named after the script and the current time."""
     named = next((Path(word).stem for word in script if word.endswith(".py")), Path(script[0]).name)
     return Path(f"{named}-{datetime.now().astimezone():%Y%m%d-%H%M%S}.tbd")
 
@@ -53,7 +53,7 @@ def run(
     """Run a command line with tbdprof attached and return its exit code (128 + n for a signal n).
 
     Without a framework, the first one that takes a step is recorded. With `quiet_stdout` the script's stdout goes to
-    stderr. Raises UsageError where the command cannot be started.
+    stderr. Raise UsageError if the command cannot be started.
     """
     if framework not in (None, *FRAMEWORKS):
         raise UsageError(f"unknown framework {framework!r}: choose {' or '.join(FRAMEWORKS)}")
@@ -73,7 +73,7 @@ def run(
 
 
 def nothing_recorded(code: int) -> str:
-    """Say why nothing may have been recorded of a script that ended with a code, by which signal if it was one."""
+    """Return why nothing may have been recorded of a script with this exit code, and the signal if there was one."""
     try:
         name = signal.Signals(code - _OF_SIGNAL).name
     except ValueError:
@@ -99,7 +99,7 @@ def _start(script: Sequence[str], order: Mapping[str, object], stdout: TextIO | 
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a process; an interrupt reaches it too, and it decides when to end."""
+    """Wait for a process; an interrupt reaches it, too, and the process decides when to end."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         return process.wait()

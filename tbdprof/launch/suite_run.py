@@ -28,11 +28,11 @@ from tbdprof.suite.workload import Concurrent, Config, Spec, Workload
 
 
 def run(request: RunRequest, path: Path, progress: Progress = silent) -> Recording:
-    """Carry out a request, recording into a file.
+    """Carry out a request, and record into a file.
 
-    Raises UsageError for what cannot be run as asked, before anything is allocated; UnavailableError for a framework or
-    device that is not there; DeviceMemoryError when the training runs out of memory, and DataError when it meets a
-    broken file, both with the recording kept.
+    Raise UsageError if the request cannot be run, before anything is allocated. Raise UnavailableError if the framework
+    or device is not there. Raise DeviceMemoryError if the training runs out of memory, and DataError if it meets a
+    broken file; both keep the recording.
     """
     spec = suite.find(request.model)
     suite.check_framework(spec, request.framework)
@@ -57,21 +57,21 @@ def run(request: RunRequest, path: Path, progress: Progress = silent) -> Recordi
 def _with_a_batch(
     error: DeviceMemoryError, request: RunRequest, config: Config, path: Path, progress: Progress
 ) -> DeviceMemoryError:
-    """Find a batch size that fits, keep what was tried in the recording, and return the error that says it."""
+    """Find a batch size that fits, keep the trials in the recording, and return the error that names the size."""
     progress("try smaller batches", 0, NO_STEPS)
     if error.keeps is None:
         attempt = batch_search.in_fresh_processes(replace(request, device=config.device))
         fit = batch_search.search(config.batch_size, attempt)
     else:
         fit = batch_search.Fit(None, {}, None, error.keeps)
-    with suppress(TbdprofError):  # of a file that could not be written before
+    with suppress(TbdprofError):  # the file could not be written before
         batch_search.keep(fit, path)
     found = SMALLER if fit.batch_size is None else f"try --batch-size {fit.batch_size}"
     return DeviceMemoryError(str(error).removesuffix(SMALLER) + found)
 
 
 def _beneath(request: RunRequest, progress: Progress) -> Taken | None:
-    """Measure what lies beneath the framework's allocator, before the framework is there; None on a CPU."""
+    """Return the memory below the framework's allocator, measured before its import, or None on a CPU."""
     kind, _, number = request.device.partition(":")
     if kind == "cpu" or not context.has_driver():
         return None
@@ -137,16 +137,16 @@ def _ended(workload: Workload) -> Iterator[None]:
 
 
 def _options(config: Config) -> dict[str, str | int]:
-    """Return the model's options, and what it read: the folder's name alone, as its path would tell of the user."""
+    """Return the model's options, and the name of its data folder without the path, which would reveal the user."""
     if config.data is None:
         return dict(config.options)
-    given = Path(os.path.abspath(config.data))  # noqa: PTH100 (resolve() would tell what a link points at)
+    given = Path(os.path.abspath(config.data))  # noqa: PTH100 (resolve() would reveal what a link points at)
     return dict(config.options) | {"data": given.name}
 
 
 def _refuse_what_cannot_fit(spec: Spec, config: Config) -> None:
     if config.device.startswith("cuda") or (config.device == "auto" and context.has_driver()):
-        return  # the card's memory is not known here; what does not fit there is told by its allocator
+        return  # the card's memory is not known here; its allocator reports what does not fit
     needed, there = suite.estimate_bytes(spec, config), host.available_memory_bytes()
     if needed > there:
         raise UsageError(

@@ -1,6 +1,6 @@
 """Show that a model of the suite learns: train it on small generated data, and judge it on held-out data.
 
-Not profiled: the framework is prepared as for a run, and nothing watches.
+Nothing is profiled: the framework is prepared as for a run, but no hook watches.
 """
 
 import importlib
@@ -16,10 +16,10 @@ from tbdprof.suite.workload import Config, Learner, Spec
 
 
 def run(request: RunRequest, progress: Progress = silent) -> Checked:
-    """Carry out a model's check; the schedule's steps are those of the training.
+    """Carry out a model's check; the schedule's steps are the training steps.
 
-    Raises UsageError for what cannot be checked as asked, UnavailableError for a framework or device that is not there,
-    DeviceMemoryError when the training runs out of memory.
+    Raise UsageError if the check cannot be run as requested, UnavailableError if the framework or device is not there,
+    DeviceMemoryError if the training runs out of memory.
     """
     spec = suite.find(request.model)
     suite.check_framework(spec, request.framework)
@@ -37,7 +37,7 @@ def run(request: RunRequest, progress: Progress = silent) -> Checked:
 
 
 def find(spec: Spec) -> Check:
-    """Return a model's check, from its folder's `learning`; raises UsageError where it has none."""
+    """Return a model's check, from its folder's `learning`; raise UsageError if it has none."""
     name = f"{suite.__name__}.{spec.name}.learning"
     if find_spec(name) is None:
         raise UsageError(f"{spec.name} has no check of its training: suite/{spec.name}/learning.py is to hold a CHECK")

@@ -1,6 +1,6 @@
-"""The instruments of a run beside its framework's hook: what is on in which window.
+"""The instruments of a run besides its framework's hook: which one is on in which window.
 
-Nothing that one of them does reaches the loop.
+No instrument affects the loop.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ class Keeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """Collectors by the window in which they are on, the windows a run has, and what it does without, and why."""
+    """The collectors of each window, the windows of a run, and the reason for each missing instrument."""
 
     collectors: Mapping[str, Sequence[Collector]] = field(default_factory=lambda: {CLEAN: [HostLoad()]})
     windows: tuple[str, ...] = WINDOWS
@@ -36,9 +36,9 @@ class Instruments:
 
     @contextmanager
     def on(self, window: Window, keeper: Keeper) -> Iterator[None]:
-        """Have a window's collectors record while the block runs, and keep what they recorded whatever ends it.
+        """Run a window's collectors during the block, and keep their records whatever ends it.
 
-        One that cannot start is left out, with its reason.
+        A collector that cannot start is left out, with its reason.
         """
         with ExitStack() as ends:
             for collector in self.collectors.get(window.name, ()):

@@ -1,4 +1,4 @@
-"""A run as it is known at its start."""
+"""The facts of a run that are known at its start."""
 
 import sys
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tbdprof.facts.version import version
 
 
 def new_run(model: str, framework: str, **facts: object) -> Run:
-    """Return a run as it is known at its start."""
+    """Return a run with the facts that are known at its start."""
     return Run(
         model=model,
         framework=framework,
@@ -24,7 +24,7 @@ def new_run(model: str, framework: str, **facts: object) -> Run:
 
 
 def script_name() -> str | None:
-    """Return the name of the running script without its path, None where there is none."""
+    """Return the name of the running script without its path, or None if there is none."""
     return Path(sys.argv[0]).name or None if sys.argv else None
 
 

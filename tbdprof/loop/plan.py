@@ -1,4 +1,4 @@
-"""How long each part of a run lasts, and who is told how far it is."""
+"""How long each part of a run lasts, and the interface for its progress."""
 
 import math
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ WINDOWS = (CLEAN, MEMORY, CLEAN, KERNELS, CLEAN)
 WITH_SAMPLED = (*WINDOWS, SAMPLED, CLEAN)
 MINIMUM_WARMUP = 3  # steps
 BLOCKS_PER_WINDOW = 5
-LEAST_BLOCKS = 3  # of a window whose data has a period: with the other windows' enough for an interval
-NO_STEPS = 0  # of a phase that is one piece of work: its name is all there is to tell
+LEAST_BLOCKS = 3  # per window if the data has a period; with the other windows' blocks enough for an interval
+NO_STEPS = 0  # number of steps of a phase without steps; only its name is reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,31 +21,31 @@ class Plan:
 
     warmup: int | None = None  # steps; None: until settled
     max_warmup: int | None = None  # steps, exactly; None: about `patience` steps
-    patience: int = 22  # steps, but at least twice the blocks that are judged
-    steps: int = 10  # of a clean window
-    clean_s: float = 0.0  # at least this long, too
-    memory_steps: int = 4  # the first one settles
-    kernel_steps: int = 4  # the first block settles
+    patience: int = 22  # steps, but at least twice the number of judged blocks
+    steps: int = 10  # per clean window
+    clean_s: float = 0.0  # a clean window also lasts at least this long
+    memory_steps: int = 4  # the first one is discarded as warm-up
+    kernel_steps: int = 4  # the first block is discarded as warm-up
     kernel_block_steps: int = 1
     windows: tuple[str, ...] = WINDOWS
     repeat: int = 1
-    period: int = 1  # steps after which the data repeats: what is compared holds whole periods
-    warmup_block_s: float = 0.01  # a block of very short steps goes on so long, but not beyond its share of patience
+    period: int = 1  # steps after which the data repeats; figures are compared over whole periods
+    warmup_block_s: float = 0.01  # blocks of very short steps last this long, within their share of `patience`
 
     @property
     def warmup_block_steps(self) -> int:
-        """Return how many steps a block of the warm-up has at most."""
+        """Return the largest number of steps in a block of the warm-up."""
         return self._whole_periods(self.patience // (2 * BLOCKS))
 
     @property
     def block_steps(self) -> int:
-        """Return how many steps of a clean window lie between two synchronizations."""
+        """Return the number of steps between two synchronizations in a clean window."""
         return self._whole_periods(self.steps // BLOCKS_PER_WINDOW)
 
     def watched(self, window: str) -> tuple[int, int]:
-        """Return how many steps a window that is no clean one has, and how many each of its blocks.
+        """Return (steps, steps per block) of a memory, kernels or sampled window.
 
-        Its first block settles; after it come whole periods.
+        The first block is discarded as warm-up; whole periods follow it.
         """
         if window == MEMORY:
             return 1 + self._whole_periods(self.memory_steps - 1), 1
@@ -55,18 +55,18 @@ class Plan:
         return block + self._whole_periods(self.kernel_steps - block), block
 
     def _whole_periods(self, steps: int) -> int:
-        """Return the least number of steps, not below this one, that is whole periods."""
+        """Return `steps` rounded up to whole periods."""
         return self.period * max(1, math.ceil(steps / self.period))
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long a run shall be, as far as its user says."""
+    """The length of a run as its user gave it."""
 
-    steps: int | None = None  # of each clean window; None: by the device
+    steps: int | None = None  # of each clean window; None: chosen by device
     warmup: int | None = None  # steps; None: until settled
-    max_warmup: int | None = None  # steps after which that gives up; None: by the device
-    repeat: int = 1  # times that the windows are recorded
+    max_warmup: int | None = None  # steps after which the warm-up gives up; None: chosen by device
+    repeat: int = 1  # how many times the windows are recorded
 
 
 def plan_for(
@@ -79,8 +79,8 @@ def plan_for(
 ) -> Plan:
     """Return the plan for a device type: a GPU's clean windows have 50 steps and last 10 s, a CPU's 10 steps.
 
-    A memory or kernels window has at least `watched_steps` after its first block, which settles. Where the data has a
-    period, a block is at least one of it, and a clean window at least three blocks.
+    A memory or kernels window has at least `watched_steps` after its first block, which is discarded as warm-up. If the
+    data has a period, a block lasts at least one period, and a clean window at least three blocks.
     """
     watched = 1 + watched_steps
     least = LEAST_BLOCKS * period if period > 1 else 0
@@ -111,10 +111,10 @@ def plan_for(
 
 
 class Progress(Protocol):
-    """Is told how far a run is."""
+    """Receives the progress of a run."""
 
     def __call__(self, phase: str, step: int, of: int | None) -> None:
-        """Take the phase, the steps done in it, and how many it will have (None: not known)."""
+        """Take the phase, the steps done in it, and its total number of steps (None if not known)."""
 
 
 def silent(phase: str, step: int, of: int | None) -> None:

@@ -1,7 +1,7 @@
-"""What a loop had in memory where it ended out of memory, recorded as a window of its own.
+"""The memory of a loop when it ran out of memory, recorded as a window of its own.
 
-The window is a memory window that no step was taken in: what exists, who owns what of it, and how much the allocator
-and the device had left. The loop's failure holds the step's frames, so that what was live then is live still.
+The window is a memory window without steps: the existing blocks, their owners, and how much memory the allocator and
+the device had left. The exception holds the step's frames, so the blocks of the failed step are still live.
 """
 
 import time
@@ -18,7 +18,7 @@ from tbdprof.hooks import FrameworkHook
 
 
 def record(error: BaseException | None, hook: FrameworkHook, recorder: Recorder) -> None:
-    """Record what there is in memory, if an error means out of memory; whatever cannot be read is left out."""
+    """Record the memory if an error means out of memory; leave out what cannot be read."""
     said = None if error is None else hook.out_of_memory(error)
     if said is None:
         return
@@ -27,7 +27,7 @@ def record(error: BaseException | None, hook: FrameworkHook, recorder: Recorder)
     try:
         with recorder.window(OUT_OF_MEMORY) as window:
             recorder.append(window, _what_is_there(hook, recording.strings))
-    except Exception as problem:  # each framework has classes of its own
+    except Exception as problem:  # each framework has its own exception classes
         if not isinstance(problem, TbdprofError | RuntimeError | MemoryError) and hook.out_of_memory(problem) is None:
             raise
         recording.missing["post_mortem.live"] = str(problem).partition("\n")[0] or type(problem).__name__
@@ -38,7 +38,7 @@ def _what_is_there(hook: FrameworkHook, strings: Strings) -> Tables:
     available = host.available_memory_bytes() if on_host else 0
     try:
         hook.start(MEMORY)
-    except UnavailableError:  # what it needs cannot be had any more
+    except UnavailableError:  # the memory window's needs can no longer be met
         hook.start(OUT_OF_MEMORY)
     hook.stop()
     tables = dict(hook.drain(strings).tables)

@@ -1,6 +1,6 @@
-"""Records any training loop: warm-up until settled, then the windows (`loop.windows`), then nothing.
+"""Record any training loop: a warm-up until it has settled, then the windows (`loop.windows`), then nothing.
 
-After the last window everything that was changed in the framework is back as it was.
+After the last window, every change to the framework is undone.
 """
 
 import math
@@ -50,8 +50,8 @@ class LoopProfiler:
     ) -> None:
         """Prepare to profile a loop.
 
-        `pause` is called at the edges of the windows in which something watches, and at each step's end in a memory
-        window: it lets threads of the loop's own end the step they are in, and returns when none computes.
+        `pause` is called at the edges of all windows except clean ones, and at each step's end in a memory window. It
+        lets the loop's own threads finish their step, and returns when none of them computes.
         """
         self._hook = hook
         self._plan = plan
@@ -67,7 +67,7 @@ class LoopProfiler:
 
     @property
     def active(self) -> bool:
-        """Tell whether there are windows left to record; never in a forked child, which has none."""
+        """Return whether any window is left to record; always False in a forked child."""
         return self._course is not None and not self._is_forked()
 
     @property
@@ -76,7 +76,7 @@ class LoopProfiler:
         return self._recorder.recording
 
     def __enter__(self: Self) -> Self:
-        """Begin with the warm-up."""
+        """Start with the warm-up."""
         self.start()
         return self
 
@@ -86,11 +86,11 @@ class LoopProfiler:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Keep what there is and detach."""
+        """Keep the records and detach."""
         self.stop("" if kind is None else kind.__name__, error)
 
     def find_peaks(self) -> None:
-        """Learn what the device can do, before there is a model where that can be had; `start` does it else."""
+        """Find the device's peak, if possible before the model exists; otherwise `start` calls this."""
         run, missing = self.recording.run, self.recording.missing
         if KERNELS not in self._plan.windows or run.peaks is not None or "peaks" in missing:
             return
@@ -102,7 +102,7 @@ class LoopProfiler:
             missing["peaks"] = str(error)
 
     def start(self) -> None:
-        """Begin with the warm-up; raises UsageError where this profiler began before."""
+        """Start with the warm-up; raise UsageError if this profiler was started before."""
         if self.recording.run.ended_by != NEVER_STARTED:
             raise UsageError("this profiler was used already: make a new one for another loop")
         self._recorder.update(ended_by=STILL_RUNNING)
@@ -123,10 +123,10 @@ class LoopProfiler:
         next(self._course)
 
     def step(self, units: float | Consumed | None = None) -> None:
-        """Say that a training step ended, and how many samples (or other units of work) it consumed.
+        """Report the end of a training step, and how many samples (or other units of work) it consumed.
 
-        Without a count, steps are counted. A `Consumed` also counts other units, padding and lengths. Raises UsageError
-        where one step has a count and another has none.
+        Without a count, the unit is steps. A `Consumed` also counts other units, padding and lengths. Raise UsageError
+        if one step has a count and another has none.
         """
         if self._course is None or self._stages is None or self._is_forked():
             return
@@ -145,7 +145,7 @@ class LoopProfiler:
             return
         try:
             self._course.close()
-        except (RuntimeError, MemoryError) as error:  # a framework tells of the loop's failure again when waited for
+        except (RuntimeError, MemoryError) as error:  # a synchronization may raise the loop's failure again
             self.recording.missing["last window"] = str(error).partition("\n")[0]
         finally:
             self._finish(complete=False, ended_by=ended_by or "the loop ended first", failure=failure)

@@ -1,6 +1,6 @@
-"""When has a training loop settled? Judged on blocks of steps while they run; the verdict is recorded, never redone.
+"""Whether a training loop has settled, judged on blocks of steps while they run; the verdict is recorded, not redone.
 
-The method is named in every report. Over the last blocks' times per step, both must hold:
+Every report names the method. For the times per step of the last blocks, both must hold:
 - no trend: the Mann-Kendall test (H. B. Mann, Econometrica 13, 1945; M. G. Kendall, Rank Correlation Methods, 1948)
   does not reject "no trend" at the 5 % level;
 - little spread: the coefficient of variation is below a bound (A. Georges, D. Buytaert, L. Eeckhout, "Statistically
@@ -19,7 +19,7 @@ METHOD = (
 
 
 def is_settled(step_times: Sequence[float]) -> bool:
-    """Tell whether the time per step of the latest blocks has neither trend nor too much spread."""
+    """Return whether the times per step of the latest blocks have neither a trend nor too much spread."""
     if len(step_times) < BLOCKS:
         return False
     latest = step_times[-BLOCKS:]

@@ -1,10 +1,10 @@
-"""The windows of a run, one after another: a generator that is sent the units of each step as it ends.
+"""The windows of a run, one after another: a generator that receives the units of each step when the step ends.
 
     warm-up → clean → memory → clean → kernels → clean
 
-Only the edges of windows and blocks wait for the device. In a clean window nothing watches; throughput comes from there
-alone. In a memory window the framework's hook reports allocations and owners, in a kernels window operators with what
-they compute.
+Only the edges of windows and blocks wait for the device. A clean window has no profiling; throughput comes from clean
+windows alone. In a memory window the framework's hook reports allocations and owners. In a kernels window it reports
+operators with what they compute.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -27,7 +27,7 @@ CountRow = tuple[int, int, int, float]
 
 
 class Stages:
-    """Takes a loop's steps through the windows of a plan, and records what is seen there."""
+    """Takes a loop's steps through the windows of a plan, and records each window."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Stages:
         self._pause = pause
         self.steps = 0  # taken so far
         self._block = 0
-        self._counts: list[CountRow] = []  # of the steps whose rows are not written yet
+        self._counts: list[CountRow] = []  # of steps whose rows are not written yet
 
     def course(self) -> Course:
         """Go from the warm-up to the last window; each step sends what it consumed."""
@@ -83,7 +83,7 @@ class Stages:
         return len(times) >= 2 * steady.BLOCKS and steps >= plan.patience
 
     def _warmup_block(self, window: Window, first: int, total: int | None) -> Generator[None, Consumed, list[StepRow]]:
-        """Take whole periods until a while has passed, at least one and never more than the total of the warm-up."""
+        """Take whole periods until the block's time has passed: at least one, and `total` warm-up steps at most."""
         plan, rows = self._plan, list[StepRow]()
         self._hook.synchronize()
         begun = self._clock()
@@ -109,7 +109,7 @@ class Stages:
                 self._end_block(window, rows)
 
     def _watched(self, name: str) -> Course:
-        """Record a window of memory or kernels, which waits at the ends of its blocks."""
+        """Record a memory, kernels or sampled window; it waits for the device at the ends of its blocks."""
         steps, block_steps = self._plan.watched(name)
         try:
             self._pause()
@@ -126,7 +126,7 @@ class Stages:
                         row = yield from self._take_step(name, first, steps)
                         ends_block = (self.steps - first) % block_steps == 0
                         if name == MEMORY:
-                            self._pause()  # owners are read while nothing changes them
+                            self._pause()  # owners are read while no thread changes them
                         if ends_block:
                             self._hook.synchronize()
                         self._hook.mark_step()
@@ -145,7 +145,7 @@ class Stages:
         self._recorder.recording.missing.update(missing)
         tables = self._step_tables(rows)
         steps = tables["step"]
-        known = min(len(steps), len(drained.marks))  # none where another profiler took the window's events
+        known = min(len(steps), len(drained.marks))  # 0 if another profiler took the window's events
         steps["last_sequence"][:known] = drained.marks[:known]
         self._recorder.append(window, {**tables, **drained.tables})
 
@@ -160,7 +160,7 @@ class Stages:
         return (self.steps - 1, self._block, begun, ended, consumed.units, -1)
 
     def _end_block(self, window: Window, rows: list[StepRow]) -> None:
-        """Wait for the block's work, and let its last step end there."""
+        """Wait for the device to finish the block, and set the end of its last step to that time."""
         self._hook.synchronize()
         tables = self._step_tables(rows)
         tables["step"]["end_ns"][-1] = self._clock()
@@ -168,7 +168,7 @@ class Stages:
         self._recorder.append(window, tables)
 
     def _step_tables(self, rows: Sequence[StepRow]) -> Tables:
-        """Return some steps with what was counted of them; counts of steps that were dropped are dropped too."""
+        """Return steps with their counts; the counts of dropped steps are dropped, too."""
         kept = {row[0] for row in rows}
         counts = [row for row in self._counts if row[0] in kept]
         self._counts.clear()
@@ -177,7 +177,7 @@ class Stages:
 
 
 def tell_facts(hook: FrameworkHook, recorder: Recorder) -> None:
-    """Record what a framework knows of the run by now."""
+    """Record the framework's facts about the run so far."""
     facts = hook.facts()
     recorder.update(
         framework_version=facts.framework_version,
@@ -194,5 +194,5 @@ def tell_facts(hook: FrameworkHook, recorder: Recorder) -> None:
 
 
 def _of_sampled(missing: Mapping[str, str]) -> dict[str, str]:
-    """Rename a hook's reasons: to it a sampled window is a kernels window more, of which they would speak else."""
+    """Rename a hook's reasons: it reports a sampled window under "kernels"; file them under "sampled"."""
     return {SAMPLED if name == "kernels" else f"{name} ({SAMPLED})": reason for name, reason in missing.items()}

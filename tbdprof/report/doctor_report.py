@@ -15,7 +15,7 @@ from tbdprof.facts.units import bytes_text
 from tbdprof.hooks import FRAMEWORKS, about
 
 WIDTH = 100
-Row = tuple[str, str, str]  # what, whether, why and what to type
+Row = tuple[str, str, str]  # subject, answer, reason and command to type
 WORDS = {True: "yes", False: "no", None: "unknown"}
 
 
@@ -37,7 +37,7 @@ def render(examination: Examination) -> Table:
     table = Table("", "here", "", box=None, pad_edge=False, show_header=False)
     table.columns[0].no_wrap = True
     for row in rows(examination):
-        table.add_row(*map(Text, row))  # as text: brackets are no markup here
+        table.add_row(*map(Text, row))  # as Text, in which brackets are not markup
     return table
 
 
@@ -61,7 +61,7 @@ def rows(examination: Examination) -> list[Row]:
 
 
 def _subject_row(looked_at: Subject | None) -> list[Row]:
-    """Return which GPU the levels are of, and how to see another one's; nothing where there is none."""
+    """Return which GPU the levels belong to and how to see those of another; empty without a GPU."""
     if looked_at is None or looked_at.name is None:
         return []
     known_as = [] if looked_at.number is None else [f"GPU {looked_at.number} above"]
@@ -71,7 +71,7 @@ def _subject_row(looked_at: Subject | None) -> list[Row]:
 
 
 def _highest_row(levels: Levels) -> Row:
-    """Return the last line: how far a GPU can be looked into here, and what would get further."""
+    """Return the last line: the highest level available here, and how to raise it."""
     verb = "ask for it" if levels.found and levels.highest == levels.found[-1].name else "to raise it"
     return "highest level", levels.highest or "none", f"{verb}: {levels.raised_by}" if levels.raised_by else ""
 

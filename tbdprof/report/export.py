@@ -1,6 +1,6 @@
-"""A recording as plain tables, for whatever reads SQLite or CSV: one table a kind, text in place of its index.
+"""A recording as plain tables in SQLite or CSV: one table per kind, with text in place of text indices.
 
-A value of the run, a shape, an optimizer's settings and parameters are JSON.
+Values of the run, shapes, and an optimizer's settings and parameters are JSON.
 """
 
 import csv
@@ -23,7 +23,7 @@ Row = tuple[object, ...]
 PARAMETER = ("name", "shape", "bytes", "trainable", "is_buffer")
 OPTIMIZER = ("kind", "settings", "parameters")
 TEXT = {"name", "device", "shape", "shapes", "counter", "work", "grid"}
-THREADS = ("kernel", "block")  # text, too; the block of a step is a number
+THREADS = ("kernel", "block")  # text, too, but the block of a step is a number
 CODES = {
     ("span", "kind"): SpanKind,
     ("span", "phase"): Phase,
@@ -56,7 +56,7 @@ def to_csv(recording: Recording, folder: Path) -> None:
 
 
 def write(recording: Recording, path: Path, form: str) -> None:
-    """Write a recording as "sqlite" or "csv"; raises UsageError where the target exists or cannot be written."""
+    """Write a recording as "sqlite" or "csv"; raise UsageError if the target exists or cannot be written."""
     if path.exists():
         raise UsageError(f"{path} exists: choose another name with -o")
     try:

@@ -1,13 +1,13 @@
-"""The machine-readable report: schema 1, a contract other tools rely on; `docs/report.md` tells every field.
+"""The machine-readable report: schema 1, a contract other tools rely on; `docs/report.md` describes every field.
 
-Fractions are 0 to 1, bytes are bytes, seconds say so in their names; kernels, layers and phases are told per step. What
-is not known is null and has an entry in `missing`, by its path or by what it is part of (`throughput`); the memory
-part's own fields stand there without `memory.`. Null in a row of a list (no layer, no count) means that there is none.
+Fractions are 0 to 1, bytes are bytes, and the names of times give the unit. Kernels, layers and phases are per step. An
+unknown value is null, and `missing` has its reason, by its path or the path of an enclosing part (`throughput`). The
+memory part's own fields appear there without `memory.`. Null in a row of a list (no layer, no count) means none.
 
-`memory.at_peak` adds up to `independent_peak_bytes`, where that is null to `allocator_peak_bytes`; the two are equal
-where reported blocks explain the framework's own total. `memory.roles_*` do not overlap: they add up to
-`memory.at_peak` without its rounding, category by category. `time.phases` add up to `time.step_s`, and the own times of
-`time_by_layer` to those of `kernels`.
+`memory.at_peak` adds up to `independent_peak_bytes`, or to `allocator_peak_bytes` if that is null. The two are equal if
+reported blocks explain the framework's own total. `memory.roles_*` do not overlap: they add up to `memory.at_peak`
+without its rounding, category by category. `time.phases` add up to `time.step_s`, and the own times of `time_by_layer`
+to those of `kernels`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a model learned: its figures on held-out data while it was trained, beside those of guessing."""
+"""What a model learned: its figures on held-out data during training, beside those of guessing."""
 
 import json
 import math

@@ -1,4 +1,7 @@
-"""The suite's models: where each can run here, and the tables II and III of seed 003 as this suite has them."""
+"""The suite's models: where each can run here, and tables like II and III of the TBD paper.
+
+The paper is Zhu et al., "Benchmarking and Analyzing Deep Neural Network Training", IISWC 2018, arXiv:1803.06905.
+"""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +25,7 @@ Where = dict[str, str | None]
 
 
 def where(name: str) -> Where:
-    """Return, for each framework, None where a model can run in it here, else why not."""
+    """Return, for each framework, None if a model can run in it here, otherwise the reason why not."""
     carried = suite.frameworks(name)
     return {
         framework: availability(framework) if framework in carried else "not written for it" for framework in FRAMEWORKS
@@ -46,14 +49,14 @@ def as_table() -> str:
 
 
 def as_json() -> str:
-    """Return the list as JSON: null where a model can run in a framework, else the reason why not."""
+    """Return the list as JSON: null if a model can run in a framework, otherwise the reason why not."""
     return json.dumps(
         {name: {"parameters": suite.find(name).parameters, **where(name)} for name in suite.names()}, indent=2
     )
 
 
 def overview_as_text() -> str:
-    """Return the models and their data sets for a terminal (seed 003, tables II and III)."""
+    """Return the models and their data sets for a terminal, like the TBD paper's tables II and III."""
     specs = _specs()
     models = filled(
         SUITE,
@@ -82,7 +85,7 @@ def overview_as_text() -> str:
 
 
 def overview_as_json() -> str:
-    """Return the models and their data sets as JSON; null is what table III does not tell."""
+    """Return the models and their data sets as JSON; null if table III does not have a value."""
     specs = _specs()
     return json.dumps(
         {"models": [_model(spec) for spec in specs], "datasets": [_data(each) for each in _datasets(specs)]}, indent=2
@@ -94,7 +97,7 @@ def _specs() -> list[Spec]:
 
 
 def _datasets(specs: Sequence[Spec]) -> list[Dataset]:
-    """Return the data sets of some models in the order of table III, then those it does not have."""
+    """Return the data sets of some models in the order of table III, then those not in that table."""
     used = dict.fromkeys(spec.dataset for spec in specs)
     known = [each for name, each in DATASETS.items() if name in used]
     return [*known, *(Dataset(name, "", "") for name in used if name not in DATASETS)]

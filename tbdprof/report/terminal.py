@@ -22,10 +22,10 @@ from tbdprof.results.summary import Summary
 
 
 class Part(Protocol):
-    """A part of the report: tables of one matter, empty where nothing is known of it."""
+    """A part of the report: the tables of one subject, empty if nothing is known about it."""
 
     def __call__(self, summary: Summary, *, full: bool = False) -> list[RenderableType]:
-        """Return its tables, the longest rows only or in full."""
+        """Return its tables, in full or with the longest rows only."""
 
 
 PARTS: Mapping[str, Part] = {
@@ -36,7 +36,7 @@ PARTS: Mapping[str, Part] = {
 
 
 def render(summary: Summary, *, width: int | None = None, color: bool = False, full: bool = False) -> str:
-    """Return the report as text for a terminal of a width in columns (None: the one there is)."""
+    """Return the report as text for a terminal, `width` columns wide (by default as wide as the terminal)."""
     return printed(view(summary, full=full), width=width, color=color)
 
 

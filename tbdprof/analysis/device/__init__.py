@@ -1,1 +1,1 @@
-"""What the device, its driver and its counters say of themselves."""
+"""What the device, its driver and its counters report."""

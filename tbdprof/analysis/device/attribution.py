@@ -1,10 +1,10 @@
-"""Shares samples of hardware counters out among the kernels that ran while they were taken.
+"""Divide samples of hardware counters among the kernels that ran while they were taken.
 
 A sample s of length L is the mean m of a counter over its time: m(s) · L = Σ u(k) · overlap(s, k) + u(idle) · idle(s).
-The u(k) of groups of kernels are the unknowns, never below 0, and found by least squares (non-negative least squares:
-C. Lawson, R. Hanson, "Solving Least Squares Problems", 1974, chapter 23). Nothing has to fit into one sample: a kernel
-shorter than one is known by the many in which it has a part. Clocks that disagree by a part of a sample spoil this, so
-the offset at which the samples agree best with when kernels ran is looked for first.
+The unknowns are the u(k) of groups of kernels. Non-negative least squares finds them (C. Lawson, R. Hanson, "Solving
+Least Squares Problems", 1974, chapter 23). A kernel need not fill a sample: many samples that overlap a short kernel
+determine its use together. Clocks that disagree by a fraction of a sample spoil this. So the first step finds the
+offset at which the samples agree best with the kernels' times.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,19 +16,19 @@ import numpy as np
 from tbdprof.facts.arrays import Floats, Ints
 from tbdprof.results.sampled import Offset
 
-REACH_NS = 500_000  # how far the clocks of kernels and of samples may be apart
+REACH_NS = 500_000  # the largest offset tried between the clocks of kernels and of samples
 _COARSE_NS = 20_000
 _FINE_NS = 2_000
-_MOST_CALIBRATED = 10_000  # samples: more tell the offset no better
-_LEAST_EXPLAINED = 0.3  # of the variance, for an offset to be told from it
-_LEAST_DEVIATION = 0.01  # of a counter whose course can tell an offset
-_RANK = 1e-9  # of the largest eigenvalue: below it, groups cannot be told apart
+_MOST_CALIBRATED = 10_000  # samples; more do not improve the offset
+_LEAST_EXPLAINED = 0.3  # of the variance; a counter explained less gives no offset
+_LEAST_DEVIATION = 0.01  # a counter with a smaller standard deviation gives no offset
+_RANK = 1e-9  # of the largest eigenvalue; below it, groups cannot be distinguished
 _APART = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Stretches of time, ordered by their starts: kernels, or samples, which do not overlap."""
+    """Intervals of time, ordered by their starts: kernels, or samples (which do not overlap)."""
 
     start_ns: Ints
     end_ns: Ints
@@ -39,24 +39,25 @@ class Intervals:
 
     @property
     def lengths(self) -> Floats:
-        """Return how long each is."""
+        """Return the length of each."""
         long: Floats = (self.end_ns - self.start_ns).astype(float)
         return long
 
     def shifted(self, shift_ns: int) -> "Intervals":
-        """Return the same stretches at another time."""
+        """Return the same intervals, shifted in time."""
         return Intervals(self.start_ns + shift_ns, self.end_ns + shift_ns)
 
     def first(self, count: int) -> "Intervals":
-        """Return so many of them, at most."""
+        """Return the first `count` of them, or all if there are fewer."""
         return Intervals(self.start_ns[:count], self.end_ns[:count])
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The use of each group, its standard error (infinite where it cannot be told), and how far samples are from it.
+    """The use of each group, its standard error (infinite if the samples do not determine it), and the residuals.
 
-    Residuals are roots of mean squares: of all samples, and for each group of those it has a part in, by that part.
+    Residuals are root mean squares: `residual` over all samples, `residuals` over the samples that overlap each group,
+    weighted by the overlap.
     """
 
     use: Floats
@@ -66,12 +67,12 @@ class Solution:
 
 
 def covered(samples: Intervals, kernels: Intervals) -> Floats:
-    """Return the fraction of each sample in which a kernel ran, whatever their number."""
+    """Return the fraction of each sample in which at least one kernel ran."""
     return _fraction(samples, _busy_until(kernels)) if len(kernels) else np.zeros(len(samples))
 
 
 def _busy_until(kernels: Intervals) -> tuple[Ints, Floats]:
-    """Return the edges of the times in which kernels ran, and how long any had run until each."""
+    """Return the edges of the busy intervals, and the busy time up to each edge."""
     reached = np.maximum.accumulate(kernels.end_ns)
     begins = np.concatenate([[True], kernels.start_ns[1:] > reached[:-1]])
     start, end = kernels.start_ns[begins], reached[np.concatenate([np.flatnonzero(begins)[1:] - 1, [-1]])]
@@ -82,16 +83,16 @@ def _busy_until(kernels: Intervals) -> tuple[Ints, Floats]:
 
 def _fraction(samples: Intervals, busy_until: tuple[Ints, Floats]) -> Floats:
     edges, busy = busy_until
-    origin = edges[0]  # a float holds the nanoseconds since then, not those since the machine began
+    origin = edges[0]  # a float is exact for nanoseconds since this origin, not for those since boot
     begun, ended = (np.interp(each - origin, edges - origin, busy) for each in (samples.start_ns, samples.end_ns))
     fraction: Floats = (ended - begun) / samples.lengths
     return fraction
 
 
 def shares(samples: Intervals, kernels: Intervals, group: Ints, groups: int) -> Any:
-    """Return the fraction of each sample that each group's kernels took, and in the last column what none took.
+    """Return the fraction of each sample in which each group's kernels ran; the last column is the idle fraction.
 
-    A sparse matrix of samples × (groups + 1); where kernels run side by side a row adds up to more than 1.
+    The result is a sparse matrix of samples × (groups + 1). A row adds up to more than 1 if kernels run concurrently.
     """
     from scipy import sparse
 
@@ -111,7 +112,7 @@ def shares(samples: Intervals, kernels: Intervals, group: Ints, groups: int) -> 
 
 
 def solve(matrix: Any, values: Floats) -> Solution:
-    """Return the uses that explain some values best, none of them below 0."""
+    """Return the non-negative uses that fit the values best, by least squares."""
     from scipy.optimize import nnls
 
     normal, right = (matrix.T @ matrix).toarray(), matrix.T @ values
@@ -131,10 +132,11 @@ def solve(matrix: Any, values: Floats) -> Solution:
 def calibrated(
     samples: Intervals, kernels: Intervals, group: Ints, groups: int, courses: Sequence[tuple[str, Floats]], busy: str
 ) -> Offset:
-    """Return the offset at which samples agree best with the kernels, by the first course that tells one.
+    """Return the offset at which samples agree best with the kernels, from the first counter that determines one.
 
-    `courses` are counters by name with their samples. That of the name `busy` is compared with whether any kernel ran:
-    where they follow each other without a gap it has no course. Any other is compared with what groups of kernels use.
+    `courses` holds pairs of a counter's name and its samples. The counter named `busy` is compared with the fraction of
+    time in which any kernel ran. It is constant, and gives no offset, if kernels follow each other without a gap. Any
+    other counter is compared with the use by groups of kernels.
     """
     from scipy import sparse
 
@@ -160,7 +162,7 @@ def calibrated(
 
 
 def _best(columns_at: Callable[[int], Any], values: Floats) -> int | None:
-    """Return the shift with the least residual, None where no shift explains the values, or the one at the edge."""
+    """Return the shift with the least residual, or None if no shift explains the values or the best is at the edge."""
     if not len(values) or values.std() < _LEAST_DEVIATION:
         return None
     total = float(((values - values.mean()) ** 2).sum())

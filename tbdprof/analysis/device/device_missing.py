@@ -1,4 +1,4 @@
-"""Why something of the device's account and of its energy is not there, by the path it has in the report."""
+"""Reasons for missing results of the device and its energy, by their paths in the report."""
 
 from tbdprof.analysis.device.driver import COMPARED
 from tbdprof.analysis.device.energy import LEAST_SECONDS
@@ -30,7 +30,7 @@ def device_reasons(
     utilization: Utilization | None,
     throughput: Throughput | None,
 ) -> dict[str, str]:
-    """Return the reasons for what is null of the device's account, its energy and the utilization at its clock."""
+    """Return the reason for each null field of the device, its energy and the utilization at its clock."""
     on_cpu = recording.run.device == "cpu"
     nothing = GPU_ONLY if on_cpu else recording.missing.get("device", NOT_SAMPLED)
     found = _of_utilization(recording, utilization, on_cpu=on_cpu)

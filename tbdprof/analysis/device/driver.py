@@ -1,8 +1,9 @@
-"""The driver's account of the device, by window: how busy, at which clock and why not a higher one, how hot.
+"""The driver's figures for each window: busy fraction, clock, reasons for a lower clock, temperature.
 
-Busy is told three ways: the kernels' own times (equation 1 of seed 003, in the kernels window), the driver's samples,
-and GPM's. The last two are of all processes; they are compared where they were measured together. GPM's FP32 figure is
-over elapsed time: divided by GPM's own busy it compares with figures over active time.
+Three sources give the busy fraction: the kernels' times (equation 1 of the TBD paper, Zhu et al., IISWC 2018,
+arXiv:1803.06905), the driver's samples, and GPM. The last two cover all processes. The three are compared in the
+kernels windows, where all are measured. GPM's FP32 figure is over elapsed time; divided by GPM's busy fraction, it
+compares with figures over active time.
 """
 
 from collections.abc import Sequence
@@ -32,11 +33,11 @@ REASONS = {
     0x200: "board limit",
     0x400: "reliability limit",
 }
-CHOSEN = 0x1 | 0x2 | 0x100  # nothing to do, or as somebody set it: not throttled
+CHOSEN = 0x1 | 0x2 | 0x100  # idle, or a clock that somebody set: not throttled
 
 
 def device(recording: Recording, kernels_busy: float | None) -> Device | None:
-    """Return what the driver told, None where it told nothing; `kernels_busy` is that of the kernels windows."""
+    """Return the driver's figures, or None if there are none; `kernels_busy` is the busy fraction by kernels' times."""
     windows = tuple(dict.fromkeys(window.name for window in recording.windows if bounds_of(window) is not None))
     clocked = tuple(name for name in windows if name != WARMUP)
     found = Device(
@@ -57,7 +58,7 @@ def device(recording: Recording, kernels_busy: float | None) -> Device | None:
 
 
 def clock(recording: Recording, name: str) -> Clock | None:
-    """Return the clock of the multiprocessors in the windows of a name, None where it was not sampled."""
+    """Return the multiprocessors' clock in the windows of this name, or None if it was not sampled."""
     values, weights = gathered(recording, name, counters.SM_CLOCK)
     if not len(values):
         return None
@@ -97,7 +98,7 @@ def _reasons(recording: Recording, name: str) -> Reasons | None:
 
 
 def _most(recording: Recording, names: Sequence[str], counter: str) -> float | None:
-    """Return the largest value at any time of the windows, their edges with them; None: there is none."""
+    """Return the largest value at any time of the windows, their edges included, or None if there is none."""
     windows = [window for name in names for window in recording.named(name)]
     values = np.concatenate([np.zeros(0), *(samples_of(recording, window, counter).value for window in windows)])
     return float(values.max()) if len(values) else None

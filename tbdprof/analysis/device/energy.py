@@ -1,8 +1,9 @@
-"""What training costs in energy, from the clean windows: by the device's counter, and by its power over time.
+"""The energy of training in the clean windows: from the device's energy counter, and from its power over time.
 
-The counter is the figure where there is one; it moves on in steps of 20 to 100 ms, so a short window tells none. Power
-integrated over time (trapezoid) is beside it as a check. Seed 002's figure (section 3.3, table 6) is the average of the
-samples of power, divided by the units of work in a second.
+The counter gives the figure where there is one. It advances only every 20 to 100 ms, so a short window has no figure.
+The integral of power over time (trapezoids) is a check beside it. A third figure is that of Wang et al.,
+"Benchmarking the Performance and Power of AI Accelerators for AI Training" (section 3.3, table 6): the average of the
+power samples, divided by the units of work per second.
 """
 
 from collections.abc import Sequence
@@ -17,16 +18,16 @@ from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.windows import CLEAN
 from tbdprof.results.device import THE_GPU, THE_MODULE, Energy, Power, WindowEnergy
 
-LEAST_SECONDS = 2.0  # a window shorter than this tells no energy
-COVERED = 0.99  # share of a window that samples must reach over
+LEAST_SECONDS = 2.0  # a shorter window gives no energy
+COVERED = 0.99  # share of a window that samples must cover
 STEADY_SECONDS = 60.0
 CUT_SECONDS = 5.0
-_MODULES = ("GH200", "GB200", "GB300")  # a GPU and a CPU in one; seen on a GH200 (zeus, pull request 172)
+_MODULES = ("GH200", "GB200", "GB300")  # modules with a GPU and a CPU; seen on a GH200 (zeus, pull request 172)
 INSTANT, AVERAGED, MIXED = "of an instant", "averages of the second before", "partly averages of the second before"
 
 
 def energy(recording: Recording) -> Energy | None:
-    """Return the energy of the clean windows, None where neither power nor energy was sampled in any."""
+    """Return the energy of the clean windows, or None if none of them has a sample of power or energy."""
     clean = [window for window in recording.named(CLEAN) if bounds_of(window) is not None]
     power = _power(recording, clean)
     if power is None and not any(len(samples_of(recording, window, ENERGY)) for window in clean):
@@ -49,7 +50,7 @@ def energy(recording: Recording) -> Energy | None:
 def counter_against_power(
     recording: Recording, window: Window, *, cut_s: float = CUT_SECONDS, least_s: float = STEADY_SECONDS
 ) -> WindowEnergy | None:
-    """Return both energies of a long steady window without its two ends; None: less than `least_s` is left."""
+    """Return both energies of a long window without `cut_s` at each end, or None if less than `least_s` is left."""
     bounds = bounds_of(window)
     if bounds is None:
         return None
@@ -58,7 +59,7 @@ def counter_against_power(
 
 
 def grown(samples: Samples, bounds: Bounds) -> float | None:
-    """Return how much a growing counter grew between two times; None: its samples do not reach so far, or it fell."""
+    """Return the growth of a counter between two times, or None if its samples do not cover them or it fell."""
     if not _reach(samples, bounds) or (np.diff(samples.value) < 0).any():
         return None
     begun, ended = np.interp(bounds, samples.time_ns, samples.value)
@@ -66,7 +67,7 @@ def grown(samples: Samples, bounds: Bounds) -> float | None:
 
 
 def integrated(samples: Samples, bounds: Bounds) -> float | None:
-    """Return a value's integral over the seconds between two times, by trapezoids; None: not sampled so far."""
+    """Return a value's integral over seconds (trapezoids) between two times, or None if samples do not cover them."""
     if not _reach(samples, bounds):
         return None
     inside = samples.time_ns[samples.within(bounds)]
@@ -76,7 +77,7 @@ def integrated(samples: Samples, bounds: Bounds) -> float | None:
 
 
 def _reach(samples: Samples, bounds: Bounds) -> bool:
-    """Tell whether samples reach over a stretch, but for a hundredth of it."""
+    """Return whether samples cover an interval, except for a hundredth of it."""
     if len(samples) < 2:
         return False
     covered = min(int(samples.time_ns[-1]), bounds[1]) - max(int(samples.time_ns[0]), bounds[0])
@@ -102,7 +103,7 @@ def _between(recording: Recording, window: Window, bounds: Bounds) -> WindowEner
 
 
 def _told(measured: Sequence[WindowEnergy]) -> tuple[str | None, Floats, Floats, Floats]:
-    """Return where the energy is from, and joules, units and seconds of the windows that tell it."""
+    """Return the energy's source, and the joules, units and seconds of the windows that have it."""
     by_counter = [(each.counter_joules, each.units, each.seconds) for each in measured]
     by_power = [(each.power_joules, each.units, each.seconds) for each in measured]
     for source, rows in (("counter", by_counter), ("power", by_power)):
@@ -113,14 +114,14 @@ def _told(measured: Sequence[WindowEnergy]) -> tuple[str | None, Floats, Floats,
 
 
 def _covers(source: str | None, device_name: str) -> str | None:
-    """Return what the energy is of: the counter of a GPU that shares its module with a CPU counts both."""
+    """Return what the energy covers; the counter of a GPU that shares its module with a CPU counts both."""
     if source is None:
         return None
     return THE_MODULE if source == "counter" and any(name in device_name for name in _MODULES) else THE_GPU
 
 
 def _power(recording: Recording, windows: Sequence[Window]) -> Power | None:
-    """Return what the samples of power between the first and the last step of each window tell."""
+    """Return the power sampled between the first and the last step of each window."""
     pieces = [_within(recording, window) for window in windows]
     values = np.concatenate([np.zeros(0), *(piece.value for piece in pieces)])
     if not len(values):

@@ -1,9 +1,9 @@
-"""The levels at which use of the floating-point units is known, side by side, each judged by the one beneath it.
+"""The use of the floating-point units at each level of measurement, side by side; exact counts check the others.
 
-Two quantities that are not one: FLOPs over peak (analytic from the operators' definitions, counted from instructions)
-and the fraction of time a pipe was active (sampled, counted, and the device's own). Only the same are compared.
-Differences are in points: 0.02 is two percentage points. The sampled FP32 pipe is the FMA pipe, an upper bound like the
-counted one.
+There are two different quantities: FLOPs over peak (analytic from the operators' definitions, counted from
+instructions), and the fraction of time in which a pipe was active (sampled, counted, and the device's own). Only
+figures of the same quantity are compared. A difference of 0.02 is two percentage points. The sampled FP32 pipe is the
+FMA pipe, an upper bound like the counted one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ FLOP_BOUND = 0.05
 def judged(
     recording: Recording, timing: Timing | None, sampled: Mapping[Key, Pipes], device: Pipes
 ) -> tuple[Counted | None, Levels | None]:
-    """Return what was counted of a run's step, and all levels of its longest kernels beside each other."""
+    """Return the exact counts of a run's step, and all levels of its longest kernels side by side."""
     if timing is None or not (sampled or recording.named(COUNTED)):
         return None, None
     kernels, spent, use = gather(recording), timing.step_time, timing.utilization.flop
@@ -49,7 +49,7 @@ def levels(
     device: Pipes,
     analytic_flop: float | None = None,
 ) -> Levels | None:
-    """Return what is known at each level of the longest kernels; None: neither counted nor sampled is there."""
+    """Return each level's figures for the longest kernels, or None if there are neither counts nor samples."""
     if kernels is None or not len(kernels) or (exact is None and not sampled):
         return None
     groups = by_launch(kernels)
@@ -69,7 +69,7 @@ def levels(
 
 
 def of_device(device: Device | None) -> Pipes:
-    """Return the driver's figures of the kernels windows, which are over elapsed time, over the time it was busy."""
+    """Return the driver's figures for the kernels windows, converted from elapsed time to busy time."""
     gpm = None if device is None else device.gpm.get("kernels")
     if gpm is None or not gpm.busy:
         return Pipes()
@@ -77,7 +77,7 @@ def of_device(device: Device | None) -> Pipes:
 
 
 def pipe_use(found: Sampled | None, device: Pipes) -> tuple[PipeUse | None, PipeUse | None]:
-    """Return the use of the FP32 and of the tensor pipe: as sampled, or else as the driver has it."""
+    """Return the use of the FP32 and of the tensor pipe: the sampled one, otherwise the driver's."""
     use = {} if found is None else found.while_busy
 
     def of(counter: str, own: float | None) -> PipeUse | None:

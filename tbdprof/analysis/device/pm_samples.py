@@ -12,20 +12,20 @@ from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import SAMPLE, Table
 from tbdprof.facts.windows import SAMPLED
 
-_PREFIX = "pm_"  # of the names of these counters
+_PREFIX = "pm_"  # begins the names of these counters
 _NOWHERE = -2  # no text has this index
 
 
 @dataclass(frozen=True, slots=True)
 class PmSamples:
-    """One entry a sample, in the order of time; they do not overlap."""
+    """One entry per sample, in the order of time; samples do not overlap."""
 
     times: Intervals
-    columns: Mapping[str, Floats]  # by counter; nan: not told
+    columns: Mapping[str, Floats]  # by counter; nan if not reported
 
 
 def pm_samples(recording: Recording) -> PmSamples | None:
-    """Return the samples that lie within the counted steps of the sampled windows, None where there is none."""
+    """Return the samples that lie within the counted steps of the sampled windows, or None if there are none."""
     places = {recording.strings[index]: index for index in range(len(recording.strings))}
     counters = {name: index for name, index in places.items() if name.startswith(_PREFIX)}
     device = places.get(recording.run.device, _NOWHERE)
@@ -40,7 +40,7 @@ def pm_samples(recording: Recording) -> PmSamples | None:
 
 
 def told(recording: Recording, counter: str) -> list[float]:
-    """Return what the sampler tells of itself in each sampled window."""
+    """Return the values that the sampler reports about itself in each sampled window."""
     return [
         float(row["value"])
         for window in recording.named(SAMPLED)

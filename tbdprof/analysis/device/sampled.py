@@ -1,8 +1,8 @@
 """The sampled level: hardware counters sampled beside a kernels window, by kernel and over the whole window.
 
-Fractions are of a pipe's active cycles over elapsed ones, not of FLOPs over the peak's: code that adds and never
-multiplies keeps the FP32 pipe busy and reaches half its FLOPs. That pipe takes integer arithmetic too, so its use is an
-upper bound; the half of it that takes FP32 alone gives the lower one (`LITE_PART` of what that half did).
+A fraction is a pipe's active cycles over elapsed cycles, not FLOPs over peak: code that only adds keeps the FP32 pipe
+busy, but reaches half of its peak FLOPs. The FP32 pipe executes integer arithmetic too, so its use is an upper bound.
+Half of the pipe executes FP32 alone and gives the lower bound (`LITE_PART` of that half's use).
 """
 
 import math
@@ -38,11 +38,11 @@ from tbdprof.results.levels import Pipes
 from tbdprof.results.sampled import LITE_PART, Estimate, NamedUse, Sampled, SampledKernels, Use
 
 ATTRIBUTED = (PM_FP32, PM_FP32_LITE, PM_TENSOR, PM_DRAM, PM_SM_ACTIVE)
-COURSES = (PM_BUSY, PM_FP32, PM_TENSOR, PM_DRAM)  # in the order in which the clocks' offset is looked for
+COURSES = (PM_BUSY, PM_FP32, PM_TENSOR, PM_DRAM)  # in the order in which they are tried for the clocks' offset
 LEAST_SAMPLES = 10
-MOST_ERROR = 0.05  # a use whose standard error is larger is not told
-MOST_GROUPS = 400  # the longest; what is left is one group, and has no use of its own
-NOISE = 3.0  # standard errors that a use above 1 may be due to
+MOST_ERROR = 0.05  # a use with a larger standard error is not reported
+MOST_GROUPS = 400  # the longest; all others form one more group, without a use of its own
+NOISE = 3.0  # standard errors by which a use may exceed 1
 NO_KERNELS = (
     "the counters were sampled, but no kernel was recorded beside them: "
     "PM sampling may silence the records of the framework's profiler on this driver"
@@ -50,7 +50,7 @@ NO_KERNELS = (
 
 
 def measure(recording: Recording) -> Sampled | None:
-    """Return what was sampled in the counted steps of the sampled windows, None where nothing was."""
+    """Return the sampled figures for the counted steps of the sampled windows, or None without samples."""
     found = pm_samples(recording)
     if found is None:
         return None
@@ -61,7 +61,7 @@ def measure(recording: Recording) -> Sampled | None:
 
 
 def pipes(found: Sampled | None) -> dict[Key, Pipes]:
-    """Return the use of the pipes by name, grid and block, of the kernels that have one."""
+    """Return the pipes' use by kernel name, grid and block, for the kernels that have one."""
     kernels = () if found is None else found.kernels
     return {
         each.key: Pipes(_value(each.use.fp32), _value(each.use.tensor), _value(each.use.fp32_low))
@@ -75,7 +75,7 @@ def _value(found: Estimate | None) -> float | None:
 
 
 def _whole(recording: Recording, found: PmSamples, ran: Floats | None, reason: str | None = None) -> Sampled:
-    """Return the means over the whole window; `ran` is the fraction of each sample in which it was busy."""
+    """Return the means over the whole window; `ran` is the fraction of each sample in which the device was busy."""
     length, lost = found.times.lengths, told(recording, PM_LOST)
     elapsed, while_busy = dict[str, float](), dict[str, float]()
     for name, column in found.columns.items():
@@ -125,7 +125,7 @@ def _attributed(recording: Recording, found: PmSamples, kernels: Kernels) -> Sam
 
 
 def _grouped(launches: Launches) -> tuple[Ints, Ints]:
-    """Return each kernel's group, the longest first, and which launches have one; the rest share the last group."""
+    """Return each kernel's group (longest first), and the launches with their own group; the rest share the last."""
     order = np.argsort(-launches.seconds, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -167,7 +167,7 @@ def _use(solved: Mapping[str, Solution], place: int) -> Use:
 
 
 def _reason(samples: int, place: int, solved: Mapping[str, Solution]) -> str:
-    """Say why no use is told."""
+    """Return why no use of a kernel is reported."""
     least = min((float(solution.error[place]) for solution in solved.values()), default=np.inf)
     if samples < LEAST_SAMPLES:
         return f"too short or too rare: it has a part in {samples} samples"
@@ -177,7 +177,7 @@ def _reason(samples: int, place: int, solved: Mapping[str, Solution]) -> str:
 
 
 def _by_name(kernels: Kernels, group: Ints, rows: Sequence[SampledKernels]) -> dict[tuple[str, str], NamedUse]:
-    """Return the uses by name and phase, each kernel counting by its time."""
+    """Return the uses by name and phase, each kernel weighted by its time."""
     codes, code = np.unique(kernels.name.astype(np.int64) * len(Phase) + kernels.phase, return_inverse=True)
     width = len(rows) + 1
     spent = np.bincount(code * width + np.minimum(group, len(rows)), kernels.own_ns, len(codes) * width)
@@ -193,7 +193,7 @@ def _by_name(kernels: Kernels, group: Ints, rows: Sequence[SampledKernels]) -> d
 
 
 def _mean(parts: Sequence[tuple[SampledKernels, float]]) -> Use:
-    """Return the mean of several uses over their time."""
+    """Return the mean of several uses, weighted by time."""
 
     def mean(name: str) -> Estimate | None:
         known = [(each, time) for row, time in parts if (each := getattr(row.use, name)) is not None]
@@ -208,7 +208,7 @@ def _mean(parts: Sequence[tuple[SampledKernels, float]]) -> Use:
 
 
 def _violations(rows: Sequence[SampledKernels]) -> Iterator[str]:
-    """Yield what cannot be: a use above all there is, by more than its error explains."""
+    """Yield a message for each impossible use: above 1 by more than its error explains."""
     for row in rows:
         for each in fields(Use):
             told = getattr(row.use, each.name)

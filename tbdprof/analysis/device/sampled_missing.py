@@ -1,4 +1,4 @@
-"""Why nothing of the sampled level is told, or not all of it."""
+"""Reasons for missing results of the sampled level."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ _NEIGHBOURS = "needs a sampled window with more than the block that settles, bes
 def without_sampled(
     recording: Recording, found: Sampled | None, overhead: Overhead | None, pipes: Sequence[PipeUse | None]
 ) -> dict[str, str]:
-    """Return the reason for what the sampled windows do not tell; `pipes`: the use of the FP32 and the tensor pipe."""
+    """Return the reason for each missing sampled result; `pipes` is the use of the FP32 and of the tensor pipe."""
     untold = [path for path, known in zip(PIPES, pipes, strict=True) if known is None]
     if recording.run.device == "cpu":
         return dict.fromkeys((SAMPLED, "overhead.sampled_window", *untold), GPU_ONLY)
@@ -44,7 +44,7 @@ def without_sampled(
 
 
 def _not_all(found: Sampled) -> dict[str, str]:
-    """Return the reason for what is null of what was sampled."""
+    """Return the reason for each null field of a sampled result."""
     means = {f"elapsed.{name}": _UNTOLD for name, counter in ELAPSED.items() if counter not in found.elapsed}
     for name, counter in (*WHILE_BUSY.items(), ("fp32_pipe_low", PM_FP32_LITE)):
         if counter not in found.while_busy:

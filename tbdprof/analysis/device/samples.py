@@ -1,4 +1,4 @@
-"""The samples of a counter in a window, and their mean over a stretch of time."""
+"""The samples of a counter in a window, and their mean over an interval."""
 
 from dataclasses import dataclass
 
@@ -9,16 +9,16 @@ from tbdprof.facts.arrays import Bools, Floats, Ints
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.windows import KERNELS, SAMPLED
 
-SETTLING = (KERNELS, SAMPLED)  # windows whose first block settles
+SETTLING = (KERNELS, SAMPLED)  # windows whose first block is discarded as warm-up
 
 Bounds = tuple[int, int]  # in nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """One entry a sample of the run's device, in the order of time."""
+    """One entry per sample of the run's device, in the order of time."""
 
-    start_ns: Ints  # -1: the value is of the instant `time_ns`
+    start_ns: Ints  # -1 if the value belongs to the instant `time_ns`
     time_ns: Ints
     value: Floats
 
@@ -27,13 +27,13 @@ class Samples:
         return len(self.time_ns)
 
     def within(self, bounds: Bounds) -> Bools:
-        """Tell which were taken between two times."""
+        """Return which samples were taken between two times."""
         return (self.time_ns >= bounds[0]) & (self.time_ns <= bounds[1])
 
     def weights(self, bounds: Bounds) -> Floats:
-        """Return what each tells of the time between two: nanoseconds of its stretch; instants count alike.
+        """Return each sample's weight between two times: the nanoseconds of its interval, or 1 for an instant.
 
-        Where a counter has stretches, its instants (from an instrument that took another's place) count nothing.
+        If any sample covers an interval, instants weigh 0: they come from an instrument that replaced another.
         """
         if not (self.start_ns >= 0).any():
             return self.within(bounds).astype(np.float64)
@@ -52,14 +52,14 @@ def samples_of(recording: Recording, window: Window, counter: str) -> Samples:
 
 
 def bounds_of(window: Window) -> Bounds | None:
-    """Return when a window's counted steps began and ended, None where there are none."""
+    """Return when a window's counted steps began and ended, or None if there are none."""
     steps = window.table("step")
     steps = settled(steps) if window.name in SETTLING else steps
     return (int(steps["start_ns"].min()), int(steps["end_ns"].max())) if len(steps) else None
 
 
 def gathered(recording: Recording, name: str, counter: str) -> tuple[Floats, Floats]:
-    """Return the values of a counter in all windows of a name and their weights, without those that weigh nothing."""
+    """Return a counter's values and weights in all windows of this name, without values of weight 0."""
     values, weights = [np.zeros(0)], [np.zeros(0)]
     for window in recording.named(name):
         bounds = bounds_of(window)
@@ -72,6 +72,6 @@ def gathered(recording: Recording, name: str, counter: str) -> tuple[Floats, Flo
 
 
 def mean(recording: Recording, name: str, counter: str) -> float | None:
-    """Return the mean of a counter over the counted steps of all windows of a name, None without a sample in them."""
+    """Return a counter's mean over the counted steps of all windows of this name, or None without a sample there."""
     values, weights = gathered(recording, name, counter)
     return float(np.average(values, weights=weights)) if len(values) else None

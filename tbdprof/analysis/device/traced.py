@@ -1,4 +1,4 @@
-"""What the instrument that told of a GPU's kernels tells of itself: records lost, and how far its clock may be off."""
+"""What the tracer of a GPU's kernels reports about itself: lost records, and how far its clock may be off."""
 
 from collections.abc import Iterator
 
@@ -15,13 +15,13 @@ UNTOLD = "no kernel was told in the kernels windows"
 
 
 def traced(recording: Recording) -> Traced | None:
-    """Return it, None where no instrument told of a GPU's kernels."""
+    """Return the lost records and the clock's residual, or None if nothing traced a GPU's kernels."""
     lost, residuals = (list(_values(recording, counter)) for counter in (LOST, CLOCK_RESIDUAL))
     return Traced(int(sum(lost)), max(residuals)) if lost and residuals else None
 
 
 def without_traced(recording: Recording, found: Traced | None) -> dict[str, str]:
-    """Return the reason why it is not there."""
+    """Return the reason if `found` is None."""
     if found is not None:
         return {}
     if recording.run.device == "cpu":

@@ -1,1 +1,1 @@
-"""What ran, how many FLOPs it did, and how well it used the device."""
+"""The kernels that ran, their FLOP counts, and how well they used the device."""

@@ -1,9 +1,9 @@
-"""What Nsight Compute counted of one step, told of the kernels of the kernels windows.
+"""Nsight Compute's exact counts of one step, assigned to the kernels of the kernels windows.
 
-A counted launch belongs to kernels as `analysis.kernels.matching` says. Counts are exact, but durations under the tool
-are not those of training: utilization is counted FLOPs over the kernels windows' time × peak. FLOPs of FP32 are
-2 × fused multiply-adds + additions + multiplications (`flop_count_sp` of NVIDIA's table of metrics); fractions of the
-pipes are of the launch's time under the tool, where it ran alone.
+`analysis.kernels.matching` assigns the counted launches to kernels. Counts are exact, but kernels run at another speed
+under the tool. So utilization is the counted FLOPs over peak × time in the kernels windows. FP32 FLOPs are 2 × fused
+multiply-adds + additions + multiplications (`flop_count_sp` of NVIDIA's table of metrics). A pipe's fraction is
+relative to the launch's time under the tool, where it ran alone.
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ from tbdprof.facts.windows import COUNTED
 from tbdprof.results.kernels import Counted, CountedKernels, Key
 
 MOST = 1.001  # the tool rounds percentages; a count above 1 is an error
-AT_REST = 0.0005  # of a pipe's time; the tool rounds to 0.0001
+AT_REST = 0.0005  # of its time; a pipe active for less is idle (the tool rounds to 0.0001)
 _TENSOR_OPS = counters.counted_tensor_ops("")
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The counted launches in order: their keys and their values by counter, nan where one was not told."""
+    """The counted launches in order: their keys, and their values by counter (nan if not reported)."""
 
     keys: tuple[Key, ...]
     of_launch: Ints
@@ -47,20 +47,20 @@ class _Told:
     @property
     def products_pipe(self) -> Floats:
         """Return the fraction of each launch's time in which the tensor pipe multiplied matrices."""
-        pairs = np.nan_to_num(self.of(counters.COUNTED_PAIRS_PIPE))  # where it is not told, the pipe does none
+        pairs = np.nan_to_num(self.of(counters.COUNTED_PAIRS_PIPE))  # if not reported, there are none
         return self.of(counters.COUNTED_TENSOR_PIPE) - pairs
 
     @property
     def tensor_flops(self) -> dict[str, Floats]:
-        """Return each launch's floating-point operations of tensor cores, by the type of the operands."""
+        """Return each launch's floating-point operations on tensor cores, by the type of the operands."""
         names = [name for name in self.values if name.startswith(_TENSOR_OPS)]
         return {name.removeprefix(_TENSOR_OPS): self.values[name] for name in names}
 
 
 def counted(recording: Recording, kernels: Kernels | None, active_seconds: float) -> Counted | None:
-    """Return what was counted of a step in which kernels ran for `active_seconds`; None: nothing was.
+    """Return the counts of a step in which kernels ran for `active_seconds`, or None if nothing was counted.
 
-    Of several counted steps the last one is taken.
+    The last of several counted steps is used.
     """
     windows = [window for window in recording.named(COUNTED) if len(window.table("kernel"))]
     if not windows or kernels is None or not len(kernels):
@@ -116,7 +116,7 @@ def _told(window: Window, strings: Strings) -> _Told:
 
 
 def _kernels(groups: Launches, place: int, told: _Told, rows: Ints, peaks: Peaks | None) -> CountedKernels:
-    """Return the counts of a group: the mean of its launches' times its calls, fractions weighted by their time."""
+    """Return a group's counts: the mean of its launches × its calls, with fractions weighted by time."""
     calls, seconds = float(groups.calls[place]), float(groups.seconds[place])
     fp32 = _mean(told.fp32_flops[rows], calls)
     each = {kind: _mean(values[rows], calls) for kind, values in told.tensor_flops.items()}
@@ -145,7 +145,7 @@ def _fp32(flops: float | None, seconds: float, peaks: Peaks | None) -> float | N
 
 
 def _tensor(flops: Mapping[str, float], seconds: float, peaks: Peaks | None) -> float | None:
-    """Return the share of the time in which the FLOPs of each type could have been done; None: a peak is not known."""
+    """Return the time that the FLOPs take at peak, over `seconds`, or None if a peak is not known."""
     told = {} if peaks is None else peaks.flops_per_s
     if not flops or not seconds or any(kind not in told for kind, count in flops.items() if count):
         return None
@@ -153,7 +153,7 @@ def _tensor(flops: Mapping[str, float], seconds: float, peaks: Peaks | None) -> 
 
 
 def _both(fp32: float | None, tensor: float | None, flops: Mapping[str, float], used: float | None) -> float | None:
-    """Return the use by FLOPs of all kinds; tensor cores whose FLOPs are 0 or untold must have been idle."""
+    """Return the FLOP utilization of all types, or None if tensor cores ran but their FLOPs are 0 or unknown."""
     idle = used is not None and used < AT_REST
     if fp32 is None or not (idle or any(flops.values())):
         return None
@@ -166,7 +166,7 @@ def _of(each: CountedKernels) -> list[str]:
 
 
 def _violations(what: str, *fractions: float | None) -> list[str]:
-    """Say what was counted above what can be."""
+    """Return a message for each counted fraction above 1."""
     return [f"counted above 1 of {what}: {each:.3f}" for each in fractions if each is not None and each > MOST]
 
 

@@ -1,11 +1,12 @@
-"""The kernels of a run's kernels windows: what ran when, in which layer and phase, and how many FLOPs it did.
+"""The kernels of a run's kernels windows: when each ran, in which layer and phase, and its FLOP count.
 
-On a GPU a kernel is what the device reported. On the CPU it is an operator's own time: its span without the operators
-inside it on the same thread (a phase or a layer inside an operator, as checkpointing has, is walked through).
+On a GPU a kernel is what the device reported. On the CPU a kernel is an operator's own time: its span minus the
+operators inside it on the same thread. A phase or a layer inside an operator (checkpointing makes them) does not hide
+the operators inside that phase or layer.
 
-A work counts where nothing around it has one. The kernels beneath share its FLOPs and bytes by own time, equally where
-none took any; what copies or keeps books within a work of another kind has no part in it, and no count. Of each window
-the first block settles and is left out.
+FLOPs belong to the outermost operator that has a `Work`. The kernels below it share its FLOPs and bytes in proportion
+to their own time, or equally if none took any time. Copies and bookkeeping inside another kind of operation get no
+share and no count. The first block of each window is discarded as warm-up.
 """
 
 import re
@@ -28,13 +29,13 @@ from tbdprof.facts.records import Operation, Phase, SpanKind, Strings, Table
 from tbdprof.facts.windows import KERNELS
 from tbdprof.facts.work import parse
 
-DOING_NOTHING = (Operation.BOOKKEEPING, Operation.COPY, Operation.CAST)  # of what an operator around it computes
-_WITHIN = re.compile(r"[DA](to|2)[DA]\b")  # "Memcpy DtoD (Device -> Device)", "MemcpyD2D"; A: an array
+DOING_NOTHING = (Operation.BOOKKEEPING, Operation.COPY, Operation.CAST)  # no part of what an operator around computes
+_WITHIN = re.compile(r"[DA](to|2)[DA]\b")  # "Memcpy DtoD (Device -> Device)", "MemcpyD2D"; A is an array
 
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """What each kernel does of the work it is part of."""
+    """Each kernel's share of the `Work` that it is part of."""
 
     flops: Floats
     model_flops: Floats
@@ -45,9 +46,9 @@ class _Shares:
 
 
 def gather(recording: Recording, window_name: str = KERNELS) -> Kernels | None:
-    """Return the kernels of the run's device; None: no window of that name has a counted step, or none told of kernels.
+    """Return the kernels of the run's device, or None if no window of that name has counted steps and kernels.
 
-    Several windows follow each other as one.
+    Several windows are joined into one.
     """
     strings = Strings(tuple(recording.strings.since(0)))
     pieces = [_piece(recording, window, strings) for window in recording.named(window_name)]
@@ -56,7 +57,7 @@ def gather(recording: Recording, window_name: str = KERNELS) -> Kernels | None:
 
 
 def told(recording: Recording, window: Window) -> bool:
-    """Tell whether a window tells of the kernels of the run's device."""
+    """Return whether a window has kernels of the run's device."""
     return len(_device_rows(recording, window)) > 0 or (
         recording.run.device == "cpu" and bool((window.table("span")["kind"] == SpanKind.OPERATOR).any())
     )
@@ -112,7 +113,7 @@ def _waits(window: Window, strings: Strings) -> Table:
 
 
 def _beside_the_model(phase: Codes) -> tuple[Phase, ...]:
-    """Return the phases whose products the model does not ask for; outside is where a forward pass nobody saw is."""
+    """Return the phases whose FLOPs are not the model's; OUTSIDE is one of them if a forward pass was seen."""
     aside = (Phase.RECOMPUTE, Phase.UPDATE, Phase.DATA)
     return (*aside, Phase.OUTSIDE) if (phase == Phase.FORWARD).any() else aside
 
@@ -143,7 +144,7 @@ def _device_rows(recording: Recording, window: Window) -> Table:
 
 
 def _shared(places: Places, tree: SpanTree, strings: Strings) -> _Shares:
-    """Divide the outermost works among the kernels beneath them."""
+    """Divide each outermost `Work` among the kernels below it."""
     top = tree.topmost(places.span, tree.rows["work"] >= 0)
     does_nothing = np.isin(tree.rows["operation"], DOING_NOTHING)
     apart = (top >= 0) & (places.moves | does_nothing[places.span]) & ~does_nothing[top]
@@ -166,7 +167,7 @@ def _shared(places: Places, tree: SpanTree, strings: Strings) -> _Shares:
 
 
 def _operations(places: Places, tree: SpanTree, of_work: Texts) -> Codes:
-    """Return what each kernel does: its span says it, where that says nothing its work."""
+    """Return each kernel's operation: its span's, or its `Work`'s if the span says nothing."""
     own = np.where(places.span >= 0, tree.rows["operation"][places.span], Operation.OTHER)
     kind = np.where(own == Operation.OTHER, of_work, own)
     copied = places.moves & (kind != Operation.COMMUNICATION)
@@ -174,14 +175,14 @@ def _operations(places: Places, tree: SpanTree, of_work: Texts) -> Codes:
 
 
 def _crosses(places: Places, strings: Strings) -> Bools:
-    """Tell which copies are from the device or to it, by the directions that CUPTI's clients put into their names."""
+    """Return which copies enter or leave the device, by the direction that clients of CUPTI put into their names."""
     names, name = np.unique(places.name, return_inverse=True)
     stays = np.array([_WITHIN.search(strings[int(each)]) is not None for each in names], bool)
     return places.copies & ~stays[name]
 
 
 def _counted(text: int, strings: Strings) -> tuple[float, float, float, int, int]:
-    """Return a work's FLOPs, those of the model's products, its bytes, its precision's text and its operation."""
+    """Return a `Work`'s FLOPs, the model's FLOPs among them, its bytes, the text of its precision and its operation."""
     if text < 0:
         return np.nan, 0.0, np.nan, -1, int(Operation.OTHER)
     work = parse(strings[text])

@@ -1,9 +1,10 @@
-"""The floating-point operations of a `tbdprof.facts.work.Work`: every formula once, for all frameworks. FLOP = 2 × MAC.
+"""The FLOP count of a `tbdprof.facts.work.Work`: every formula once, for all frameworks. FLOP = 2 × MAC.
 
-Products are exact; the rest has a documented count for each element, in which every arithmetic operation, comparison
-and function value (exp, tanh, square root, …) counts one, and what is done once a row, channel or tensor nothing.
+The counts of matmuls and convolutions are exact. Every other operator has a documented count per element. Each
+arithmetic operation, comparison and function value (exp, tanh, square root, …) counts 1. An operation done once per
+row, channel or tensor counts 0.
 
-The names that have a count, with what `elements` are where that is not the larger of input and output:
+These names have a count; parentheses say what `elements` are if they are not the larger of input and output:
 
     normalization  batch_norm, batch_norm_inference, layer_norm, group_norm, rms_norm
     activation     relu, leaky_relu, elu, gelu, silu, tanh, sigmoid, hardtanh, hardsigmoid, hardswish, softplus,
@@ -11,15 +12,15 @@ The names that have a count, with what `elements` are where that is not the larg
     softmax        softmax, log_softmax
     loss           cross_entropy (logits), nll_loss (samples), mse, smooth_l1_loss, huber_loss, binary_cross_entropy
     pooling        max_pool, avg_pool (elements of the forward's output; window: elements of its window)
-    element-wise   add (any arithmetic of one operation an element), multiply, scale, addcmul, addcdiv, lerp, dropout
+    element-wise   add (any arithmetic of one operation per element), multiply, scale, addcmul, addcdiv, lerp, dropout
     reduction      sum, mean, norm (elements read)
     embedding      embedding (elements looked up)
     optimizer      sgd, sgd_momentum, adagrad, adam, adamw, rmsprop (elements of the parameters)
-    copy           copy, fill; all of the operations COPY and CAST whatever their name
+    copy           copy, fill; every operator of the kind COPY or CAST, whatever its name
 
-`backward` means the operator that *is* the gradient of the named one, not the phase: an addition that runs in the
-backward pass is an `add` forward. A recurrent operator's count has its products and biases alone: the cell's own
-arithmetic, 19 operations a unit of an LSTM, is below 1 % of them from 128 units on.
+`backward` means that the operator *is* the gradient of the named one, not that it runs in the backward pass: an
+addition that runs in the backward pass is a forward `add`. The count of a recurrent operator covers its matmuls and
+biases alone. The cell's own arithmetic (19 operations per unit of an LSTM) is below 1 % of them from 128 units on.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,17 +31,17 @@ from tbdprof.facts.work import Work
 
 Sizes = Mapping[str, int]
 
-# FLOPs an element: of the forward operator, of its gradient.
+# FLOPs per element: of the forward operator, of its gradient.
 _PER_ELEMENT: Mapping[str, tuple[int, int]] = {
-    # Forward: mean 1 (add); variance 3 (subtract, square, add); scale and shift, a channel's folded into one pair, 2.
+    # Forward: mean 1 (add); variance 3 (subtract, square, add); scale and shift 2 (folded into one pair per channel).
     # Backward: sum of dy 1; sum of dy·(x − mean) 3; dx = (dy − mean(dy) − (x − mean)·k)·a 5.
     "batch_norm": (6, 9),
     # Forward: scale and shift 2. Backward: dy·a 1; sum of dy 1; sum of dy·(x − mean) 3.
     "batch_norm_inference": (2, 5),
-    # Forward: mean 1; variance 3; (x − mean)·r·γ + β 4, for γ differs along a row.
+    # Forward: mean 1; variance 3; (x − mean)·r·γ + β 4, because γ differs along a row.
     # Backward: x̂ 2; dγ 2; dβ 1; dy·γ 1; its sum 1; sum of its product with x̂ 2; dx = r·(dy·γ − m1 − x̂·m2) 4.
     "layer_norm": (8, 13),
-    # Forward: as batch_norm, folded for a sample and a channel. Backward: sums of dy and dy·x 3; dx = a·dy + b·x + c 4.
+    # Forward: as batch_norm, folded per sample and channel. Backward: sums of dy and dy·x 3; dx = a·dy + b·x + c 4.
     "group_norm": (6, 7),
     # Forward: square, add, x·r·γ. Backward: x̂ 1; dγ 2; dy·γ 1; sum of its product with x̂ 2; r·(dy·γ − x̂·m) 3.
     "rms_norm": (4, 9),
@@ -59,13 +60,13 @@ _PER_ELEMENT: Mapping[str, tuple[int, int]] = {
     "log_sigmoid": (3, 4),
     "mish": (5, 13),  # x·tanh(softplus x); softplus, its tanh and sigmoid 7, (t + x·s·(1 − t²))·dy 6
     "softmax": (5, 4),  # maximum, subtract, exp, sum, divide; dy·y, its sum, subtract, ·y
-    "log_softmax": (5, 4),  # maximum, subtract, exp, sum, subtract; sum of dy, exp y, product, subtract
+    "log_softmax": (5, 4),  # maximum, subtract, exp, sum, subtract; sum of dy, exp y, multiply, subtract
     "cross_entropy": (5, 2),  # as log_softmax; softmax − target, ·scale
     "nll_loss": (2, 1),  # negate or weigh, add; ·scale
     "mse": (3, 2),  # subtract, square, add; subtract, ·scale
     "smooth_l1_loss": (6, 4),  # subtract, absolute value, compare, square, scale, add; subtract, compare, scale, ·dy
     "huber_loss": (6, 4),
-    "binary_cross_entropy": (8, 5),  # two logarithms, 1 − x, 1 − t, two products, two adds; (x − t)/(x·(1 − x))·dy
+    "binary_cross_entropy": (8, 5),  # two logarithms, 1 − x, 1 − t, two multiplies, two adds; (x − t)/(x·(1 − x))·dy
     "max_pool": (0, 1),  # backward: one add into the largest element's gradient
     "avg_pool": (0, 0),
     "add": (1, 0),  # the gradient passes on as it is
@@ -79,7 +80,7 @@ _PER_ELEMENT: Mapping[str, tuple[int, int]] = {
     "mean": (1, 0),
     "norm": (2, 0),  # square, add
     "embedding": (0, 1),  # a lookup; backward an add into the row
-    # Without weight decay (adamw apart), clipping and rescaling, which the sizes do not tell.
+    # Without weight decay (except adamw), clipping and rescaling: the sizes do not show them.
     "sgd": (2, 0),  # p − lr·g
     "sgd_momentum": (4, 0),  # m = μ·m + g; p − lr·m
     "adagrad": (7, 0),  # s + g·g 2; √s + ε 2; p − lr·g/that 3
@@ -89,18 +90,19 @@ _PER_ELEMENT: Mapping[str, tuple[int, int]] = {
     "copy": (0, 0),
     "fill": (0, 0),
 }
-# FLOPs an element of the output and of its window.
+# FLOPs per element of the output and of its window.
 _PER_WINDOW_ELEMENT: Mapping[str, tuple[int, int]] = {
     "max_pool": (1, 0),  # compare
-    "avg_pool": (1, 1),  # add, the last of them the division; the same in the other direction
+    "avg_pool": (1, 1),  # add (the last one stands for the division); the same backward
 }
-# Of each score, a pair of query and key: scale and softmax; scale, softmax again from its kept sums (3), its gradient.
+# FLOPs per score (a pair of query and key). Forward: scale and softmax. Backward: scale, softmax again from its kept
+# sums (3), its gradient.
 _PER_SCORE = (6, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Flops:
-    """The FLOPs of a work: what the model asks for in products, what of them is done again, and all the rest."""
+    """The FLOPs of a `Work`: matmuls and convolutions of the model, those computed again, and all other arithmetic."""
 
     model: int
     recomputed: int = 0
@@ -108,12 +110,12 @@ class Flops:
 
     @property
     def total(self) -> int:
-        """What the device computes."""
+        """Return all FLOPs that the device computes."""
         return self.model + self.recomputed + self.elementwise
 
 
 def count(work: Work) -> Flops | None:
-    """Return the FLOPs of a work; None: its name has no count, or a size it takes was not told."""
+    """Return the FLOPs of a `Work`, or None if its name has no count or a needed size is unknown."""
     try:
         return _PRODUCTS.get(work.operation, _elementwise)(work)
     except KeyError:
@@ -121,7 +123,7 @@ def count(work: Work) -> Flops | None:
 
 
 def _kernel_positions(work: Work) -> Flops:
-    """Every weight is multiplied and added once at each position."""
+    """Count one multiply-add per weight and position."""
     sizes = work.sizes
     return Flops(2 * sizes["weight"] * sizes["positions"] * work.products, elementwise=sizes.get("bias", 0))
 
@@ -133,9 +135,9 @@ def _matmul(work: Work) -> Flops:
 
 
 def _attention(work: Work) -> Flops:
-    """Two products forward; their four gradients backward, for which the scores are computed again.
+    """Count two matmuls forward; backward, their four gradients and the scores' matmul again.
 
-    A mask takes nothing off: a causal one's half counts like the other.
+    A mask does not lower the count: the masked half of a causal mask counts too.
     """
     sizes = work.sizes
     scores = sizes["batch"] * sizes["queries"] * sizes["keys"]

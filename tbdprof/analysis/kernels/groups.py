@@ -1,8 +1,8 @@
-"""Kernels of one name and phase together: their time, FLOPs, utilization, and which ceiling of the roofline is nearer.
+"""Kernels grouped by name and phase: their time, FLOPs, utilization, and the nearer ceiling of the roofline.
 
-The roofline is S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009: below the ridge, the FLOPs a byte
-at which a device's peaks meet, memory bounds what can be reached, above it arithmetic does. The bytes are those every
-operand and result has, each once; caches and repeated reading are not seen.
+The roofline is from S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009. The ridge is the number of
+FLOPs per byte at which a device's two peaks meet: memory limits kernels below it, arithmetic limits kernels above it.
+The bytes are those of all operands and results, each counted once; caches and repeated reads are not seen.
 """
 
 import numpy as np
@@ -60,7 +60,7 @@ def _group(
 
 
 def _by_time(kernels: Kernels, key: Ints, column: Texts) -> list[list[int]]:
-    """Return the values a column has among the kernels of each key, those with the most own time first."""
+    """Return each key's values of a column, the value with the most own time first."""
     width = int(column.max(initial=-1)) + 2
     pairs, pair = np.unique(key * width + column + 1, return_inverse=True)
     order = np.lexsort((-np.bincount(pair, kernels.own_ns), pairs // width))

@@ -1,8 +1,8 @@
-"""One spelling for a kernel's name, which profilers write in ways of their own.
+"""One spelling for kernel names, which profilers write differently.
 
-Most demangle as C++'s runtime does (`f<4, true, {lambda(float)#1}>`), NVIDIA's tools in another way
-(`f<(int)4, (bool)1, [lambda(float) (instance 1)]>`), and these name arguments by the template's parameters (`T1`),
-which no rule puts back: what holds such a name in its template's arguments has a `bare` name in common alone.
+Most profilers demangle as the C++ runtime does (`f<4, true, {lambda(float)#1}>`). NVIDIA's tools write
+`f<(int)4, (bool)1, [lambda(float) (instance 1)]>` instead. They also name some template arguments by their parameters
+(`T1`), which no rule can undo: two spellings of such a kernel agree only in their `bare` name.
 """
 
 import re
@@ -15,7 +15,7 @@ _TRUTH = {"true": "1", "false": "0"}
 
 
 def canonical(name: str) -> str:
-    """Return a name without its return type, arguments and spaces, its template's numbers plain."""
+    """Return a name without return type, arguments and spaces, and with plain numbers in its template arguments."""
     text = _ANONYMOUS.sub("", name.strip()).replace("operator ()", "operator()")
     text = _LAMBDA.sub(r"{\1#\2}", text)
     text = _SUFFIX.sub(r"\1", _CAST.sub("", text))
@@ -24,7 +24,7 @@ def canonical(name: str) -> str:
 
 
 def bare(name: str) -> str:
-    """Return the function's qualified name alone, without its template's arguments."""
+    """Return the function's qualified name without its template arguments."""
     return canonical(name).partition("<")[0]
 
 
@@ -42,7 +42,7 @@ def _without_arguments(text: str) -> str:
 
 
 def _without_type(text: str) -> str:
-    """Return a name without what stands before it: `void `, `std::enable_if<(…), void>::type `."""
+    """Return a name without the return type before it: `void `, `std::enable_if<(…), void>::type `."""
     depth, begin = 0, 0
     for place, letter in enumerate(text):
         depth += (letter in "<({[") - (letter in ">)}]")

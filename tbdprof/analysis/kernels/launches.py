@@ -1,4 +1,4 @@
-"""The kernels of one name and launch geometry together: what exact and sampled counters are told of."""
+"""Kernels grouped by name and launch geometry, the groups that exact and sampled counters describe."""
 
 from dataclasses import dataclass
 
@@ -13,17 +13,17 @@ from tbdprof.results.kernels import Key
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """One entry a name, grid and block; figures are per step."""
+    """One entry per name, grid and block; figures are per step."""
 
     keys: tuple[Key, ...]
     of_kernel: Ints  # the entry of each kernel
     calls: Floats
     seconds: Floats
-    flops: Floats  # analytic, per-element counts included; nan: none of its kernels has a count
-    counted_seconds: Floats  # of the kernels that have one
-    precision: tuple[str, ...]  # of its first kernel with one, "": not told
-    is_product: NDArray[np.bool_]  # convolutions, matrix products and the like, most of its time
-    of_product: NDArray[np.bool_]  # part of such an operator, most of its time: tensor cores can do its arithmetic
+    flops: Floats  # analytic, with element-wise arithmetic; nan if none of its kernels has a count
+    counted_seconds: Floats  # seconds of the kernels that have a count
+    precision: tuple[str, ...]  # of its first kernel with one, "" if not reported
+    is_product: NDArray[np.bool_]  # matmuls and convolutions are most of its time
+    of_product: NDArray[np.bool_]  # parts of such operators are most of its time: tensor cores can do its arithmetic
     is_transfer: NDArray[np.bool_]  # a copy or fill by the driver, not a kernel
 
     @property
@@ -62,7 +62,7 @@ def by_launch(kernels: Kernels) -> Launches:
 
 
 def _first_told(column: Texts, of: Ints, size: int) -> Texts:
-    """Return the first text of each entry, -1 where none was told."""
+    """Return the first known text of each entry, or -1 if there is none."""
     told, found = np.flatnonzero(column >= 0), np.full(size, -1, np.int32)
     entries, first = np.unique(of[told], return_index=True)
     found[entries] = column[told][first]

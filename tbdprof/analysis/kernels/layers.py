@@ -35,5 +35,5 @@ def layers(kernels: Kernels, peaks: Peaks | None) -> tuple[LayerTime, ...]:
 
 
 def _seconds(kernels: Kernels, key: Ints, size: int, chosen: Bools) -> Floats:
-    """Return the seconds a step of the chosen kernels of each layer."""
+    """Return the seconds per step of the chosen kernels, by layer."""
     return np.bincount(key[chosen], kernels.own_ns[chosen], size) / 1e9 / kernels.steps

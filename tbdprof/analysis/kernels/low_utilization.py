@@ -1,4 +1,7 @@
-"""The kernels to look at first: long ones whose utilization is below the average (tables V and VI of seed 003)."""
+"""Long kernels whose utilization is below the average.
+
+The source is the TBD paper (Zhu et al., IISWC 2018, arXiv:1803.06905), tables V and VI.
+"""
 
 from collections.abc import Sequence
 
@@ -11,7 +14,7 @@ from tbdprof.results.kernels import Group, LowUtilization
 
 
 def low_utilization(kernels: Kernels, found: Sequence[Group], peaks: Peaks | None) -> LowUtilization | None:
-    """Return the groups below the average; None: no kernel has both a count and a peak."""
+    """Return the groups below the average, or None if no kernel has both a count and a peak."""
     every = sums(kernels, np.zeros(len(kernels), np.int64), 1, peaks)
     possible = float(every.possible_flops[0])
     if not possible:

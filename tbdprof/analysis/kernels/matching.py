@@ -1,7 +1,8 @@
-"""Which counted launches are of which kernels of a run: the same name, grid and block, else the same place in a step.
+"""Match counted launches with a run's kernels: by name, grid and block, otherwise by their place in a step.
 
-Names are compared as `kernel_names.canonical` spells them. Where that differs, kernels of one function, grid and block
-are put side by side in the order of a step, if there are as many of them in both; else they stay unmatched.
+Names are compared as `kernel_names.canonical` spells them. If those spellings differ, kernels of the same function,
+grid and block are paired in the order of a step, provided that both sides have equally many. Otherwise they stay
+unmatched.
 """
 
 import re
@@ -18,9 +19,10 @@ Spelling = Callable[[str], str]
 
 
 def matched(ours: Sequence[Key], in_step: Ints, theirs: Sequence[Key], counted: Ints) -> dict[int, Ints]:
-    """Return the counted launches of each of our groups that has any.
+    """Return the counted launches of each of our groups that have any.
 
-    `in_step` has the group of each kernel of one step of ours in order, `counted` of each of their launches.
+    `in_step` holds the group of each of our kernels in one step, in order. `counted` holds the group of each of their
+    launches.
     """
     exact = _by(theirs, canonical)
     same = {place: exact.get(_spelled(key, canonical), []) for place, key in enumerate(ours)}

@@ -1,4 +1,4 @@
-"""The kernels that count, each with the span it lies in: what a GPU reported, or operators of the CPU."""
+"""The kernels of counted steps, each with its span: kernels that a GPU reported, or operators of the CPU."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ from tbdprof.facts.records import KernelKind, SpanKind, Table
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The kernels of counted steps, ordered by start; `span` is a row of the tree, -1: none."""
+    """The kernels of counted steps, ordered by start; `span` is a row of the tree, -1 if none."""
 
     name: Texts
     span: Ints
-    step: NDArray[np.int32]  # place among the counted steps
-    moves: Bools  # copies and sets, by no kernel
+    step: NDArray[np.int32]  # index among the counted steps
+    moves: Bools  # copies and memsets, which are no kernels
     copies: Bools
     grid: Texts
     block: Texts
@@ -29,22 +29,23 @@ class Places:
 
 
 def _steps_of(time_ns: Ints, begins: Ints, ends: Ints) -> NDArray[np.int32]:
-    """Return the place of the step in which each time lies, -1: in none."""
+    """Return the index of the step that contains each time, or -1 if there is none."""
     place = np.searchsorted(begins, time_ns, side="right") - 1
     return np.where((place >= 0) & (time_ns < ends[place]), place, -1).astype(np.int32)
 
 
 def _counted(start_ns: Ints, step: NDArray[np.int32]) -> Ints:
-    """Return the places of those that are of a step, ordered by start."""
+    """Return the indices of the kernels that belong to a step, ordered by start."""
     kept = np.flatnonzero(step >= 0)
     ordered: Ints = kept[np.argsort(start_ns[kept], kind="stable")]
     return ordered
 
 
 def of_device(rows: Table, tree: SpanTree, steps: Table) -> Places:
-    """Return the kernels of a GPU that were asked for in counted steps, or between two of them.
+    """Return the kernels of a GPU that were launched in counted steps, or between two of them.
 
-    A GPU runs behind the host by several steps; where the call is not told, a kernel counts where it starts.
+    A GPU runs several steps behind the host, so the launch decides. A kernel without a reported launch belongs to the
+    step in which it starts.
     """
     begins, ends = steps["start_ns"], steps["end_ns"]
     asked_ns = np.where(rows["launch_ns"] >= 0, rows["launch_ns"], rows["start_ns"])
@@ -68,9 +69,10 @@ def of_device(rows: Table, tree: SpanTree, steps: Table) -> Places:
 
 
 def _spans_of(rows: Table, tree: SpanTree) -> Ints:
-    """Return the row of each kernel's span; where none was told, the innermost open on its thread at its launch.
+    """Return the row of each kernel's span; if none was reported, the innermost one open on its thread at its launch.
 
-    Where no launch is of a thread that has spans, threads are numbered otherwise: it is the only operator open then.
+    If no launch comes from a thread with spans, launches and spans number threads differently. Then the span is the
+    only operator open at the launch.
     """
     found = tree.index(rows["span"])
     asks = (rows["span"] < 0) & (rows["launch_ns"] >= 0) & (rows["thread"] != -1)
@@ -82,7 +84,7 @@ def _spans_of(rows: Table, tree: SpanTree) -> Ints:
 
 
 def _only_open_at(time_ns: Ints, tree: SpanTree) -> Ints:
-    """Return the innermost operator open at each time where no other thread has one open, else -1."""
+    """Return the innermost operator open at each time, or -1 if none or several threads have one open."""
     is_operator = tree.rows["kind"] == SpanKind.OPERATOR
     found, several = np.full(len(time_ns), -1, np.int64), np.zeros(len(time_ns), bool)
     for thread in np.unique(tree.rows["thread"][is_operator]) if len(time_ns) else ():
@@ -117,7 +119,7 @@ def of_operators(tree: SpanTree, steps: Table) -> Places:
 
 
 def _own(tree: SpanTree, spans: Ints, start: Ints, end: Ints, thread: Ints) -> Ints:
-    """Return the duration of operators without what lies within them of the operators inside, on the same thread."""
+    """Return each operator's duration minus the time of the operators inside it on the same thread."""
     place = np.full(len(tree.rows), -1)
     place[spans] = np.arange(len(spans))
     around = tree.nearest(tree.above(spans), tree.rows["kind"] == SpanKind.OPERATOR)

@@ -4,7 +4,7 @@ from tbdprof.facts.records import Peaks
 
 
 def ridge(peaks: Peaks | None, precision: str | None, *, product: bool) -> float | None:
-    """Return the FLOPs a byte at which the peaks of arithmetic and memory meet, None: one of them is not known."""
+    """Return the FLOPs per byte at which the peaks of arithmetic and memory meet, or None if one is not known."""
     if peaks is None or precision is None or not peaks.bytes_per_s:
         return None
     flops_per_s = peaks.of(precision, product=product)
@@ -12,7 +12,7 @@ def ridge(peaks: Peaks | None, precision: str | None, *, product: bool) -> float
 
 
 def nearer_ceiling(intensity: float | None, meeting: float | None) -> str | None:
-    """Return which ceiling bounds what has an intensity in FLOP a byte, where the two meet at another."""
+    """Return which ceiling limits a kernel; its intensity and the meeting point are in FLOPs per byte."""
     if intensity is None or meeting is None:
         return None
     return "compute" if intensity >= meeting else "memory"

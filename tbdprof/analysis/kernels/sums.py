@@ -1,4 +1,4 @@
-"""Sums over kernels: FLOPs, bytes and the time they took, each over those of which it is known."""
+"""Sums over kernels: FLOPs, bytes and time, each over the kernels for which it is known."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from tbdprof.facts.records import Peaks
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """One entry a key, over all counted steps."""
+    """One entry per key, over all counted steps."""
 
     calls: Floats
     seconds: Floats  # own time
-    counted: Floats  # how many have a count of FLOPs
+    counted: Floats  # number of kernels with a FLOP count
     flops: Floats
     counted_seconds: Floats  # of those with a count
-    reached_flops: Floats  # of those with a count and a peak, and
-    possible_flops: Floats  # what the peak would have been in their time
+    reached_flops: Floats  # of those with a count and a peak
+    possible_flops: Floats  # the FLOPs at peak in the time of those
     reached_seconds: Floats
-    moved: Floats  # how many were told what they move
+    moved: Floats  # number of kernels whose bytes were reported
     moved_bytes: Floats
     moved_seconds: Floats  # of those
     both_flops: Floats  # of those with a count and bytes
@@ -30,7 +30,7 @@ class Sums:
 
 
 def sums(kernels: Kernels, key: Ints, size: int, peaks: Peaks | None) -> Sums:
-    """Return the sums over the kernels of each key below a size."""
+    """Return the sums over the kernels of each key; keys are below `size`."""
 
     def add(values: Floats, known: Bools) -> Floats:
         total: Floats = np.bincount(key[known], values[known], size).astype(np.float64)
@@ -58,19 +58,19 @@ def sums(kernels: Kernels, key: Ints, size: int, peaks: Peaks | None) -> Sums:
 
 
 def by_precision(kernels: Kernels, figure: Callable[[str, bool], float | None]) -> Floats:
-    """Return for each kernel a figure of its precision and of whether it computes a product; nan: not known."""
+    """Return, for each kernel, a figure by its precision and whether it is `of_product`; nan if not known."""
     keys, key = np.unique(2 * kernels.precision + kernels.of_product, return_inverse=True)
     found = [figure(kernels.strings[int(each) // 2], bool(each % 2)) for each in keys]
     return np.array([np.nan if each is None else each for each in found], np.float64)[key]
 
 
 def _peak_of(kernels: Kernels, peaks: Peaks | None) -> Floats:
-    """Return the peak of each kernel in FLOP/s, nan: not known."""
+    """Return the peak of each kernel in FLOP/s, or nan if not known."""
     if peaks is None:
         return np.full(len(kernels), np.nan)
     return by_precision(kernels, lambda precision, product: peaks.of(precision, product=product))
 
 
 def ratio(above: float, below: float) -> float | None:
-    """Return a quotient, None where nothing is below."""
+    """Return the quotient, or None if the divisor is 0."""
     return float(above / below) if below else None

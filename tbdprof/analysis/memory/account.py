@@ -1,6 +1,6 @@
-"""A memory window worked out: its blocks, what each is for, and the levels after each event.
+"""The account of a memory window: its blocks, their roles, and the bytes live after each event.
 
-Only what the run's device reported counts; what other devices did is told apart by `left_out`.
+It covers the run's device alone; `accounting.left_out` reports the events of other devices.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Roles = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """Which owner record names each block: its role (UNKNOWN: none) and the record's index (-1: none)."""
+    """The owner record that names each block: its role (UNKNOWN if none) and the record's index (-1 if none)."""
 
     role: Roles
     record: Ints
@@ -31,7 +31,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A memory window worked out: its blocks, their roles, and the levels after each event."""
+    """The account of a memory window: its blocks, their roles, and the bytes live after each event."""
 
     window: Window
     strings: Strings
@@ -40,11 +40,11 @@ class Account:
     owned: Owned
     tree: SpanTree
     roles: Roles
-    scratch_bytes: Ints  # after each event: no reported block, but it came and went within one operator
-    unknown_bytes: Ints  # after each event: of the framework's total, what else no reported block explains
-    counted: Bools  # the events within the steps that count
-    marks: Ints  # ends of steps, from that of what settles on
-    seen_from: int  # where what every thread does is seen
+    scratch_bytes: Ints  # after each event: bytes without a reported block that came and went within one operator
+    unknown_bytes: Ints  # after each event: other bytes of the framework's total without a reported block
+    counted: Bools  # the events within the counted steps
+    marks: Ints  # ends of steps, from the end of the warm-up on
+    seen_from: int  # sequence number from which every thread has ended a turn
 
     def series(self, role: Role) -> Ints:
         """Return the bytes of a role after each event."""
@@ -55,6 +55,6 @@ class Account:
         return series + np.maximum(self.unknown_bytes, 0) if role == Role.UNKNOWN else series
 
     def live(self, row: int) -> Ints:
-        """Return the blocks that lived after an event."""
+        """Return the blocks that are live after an event."""
         at = self.levels.sequence[row]
         return np.flatnonzero((self.blocks.start <= at) & (at < self.blocks.end))

@@ -1,4 +1,4 @@
-"""Works a memory window out: its blocks, what each is for, and the levels after each event."""
+"""Build the account of a memory window: its blocks, their roles, and the bytes live after each event."""
 
 from collections import Counter
 from dataclasses import replace
@@ -36,12 +36,12 @@ def _device_rows(recording: Recording, rows: Table) -> Table:
 
 
 def has_events(window: Window) -> bool:
-    """Tell whether memory came or went in a window."""
+    """Return whether a window has any allocation or free."""
     return bool((window.table("allocation")["kind"] != AllocationKind.EXISTING).any())
 
 
 def left_out(recording: Recording) -> str | None:
-    """Say which other devices had events in the memory windows, and how many; None where none had."""
+    """Return a sentence about other devices' events in the memory windows, or None if there were none."""
     counts: Counter[str] = Counter()
     for window in recording.named(MEMORY):
         rows = window.table("allocation")
@@ -54,7 +54,7 @@ def left_out(recording: Recording) -> str | None:
 
 
 def account(recording: Recording, window: Window) -> Account:
-    """Work out the blocks of a memory window of one device and what each is for."""
+    """Return the account of a memory window of one device."""
     blocks, levels = lifetimes(window.table("allocation"))
     tree = SpanTree(window.table("span"))
     marks = np.sort(window.table("step")["last_sequence"])
@@ -80,7 +80,8 @@ def account(recording: Recording, window: Window) -> Account:
 def _unexplained(levels: Levels, recording: Recording) -> Ints:
     """Return the framework's total minus the known blocks, after each event.
 
-    Where the framework has counted since before the model, all of it; where it began later, what has come since.
+    If the framework has counted since before the model, the result covers everything. If it began later, the result
+    covers only what changed since the window began.
     """
     if levels.base_total_bytes < 0:
         return np.zeros(len(levels.sequence), np.int64)
@@ -92,10 +93,10 @@ def _unexplained(levels: Levels, recording: Recording) -> Ints:
 
 
 def _scratch(unexplained: Ints, allocations: Table, blocks: Blocks, tree: SpanTree) -> Ints:
-    """Return what only the total tells, and tells no more of before and after the operator in which it did.
+    """Return the bytes that only the framework's total shows, and only during one operator.
 
-    So the memory of an operator's worker threads looks where a framework reports none of it. A free that nobody
-    reported the allocation of speaks of a lost report instead: there nothing is claimed.
+    The memory of an operator's worker threads looks like this if a framework does not report it. A free without a
+    reported allocation means that a report was lost instead. An operator with such a free claims nothing.
     """
     rows = in_order(allocations)
     operator = tree.outermost(tree.index(allocations["span"][rows]), SpanKind.OPERATOR)
@@ -107,12 +108,12 @@ def _scratch(unexplained: Ints, allocations: Table, blocks: Blocks, tree: SpanTr
     around = np.maximum(unexplained[begins - 1], unexplained[ends % len(rows)])
     level = np.where(sure, np.maximum(around, 0), NEVER)
     claimed = np.repeat(level, ends - begins)
-    scratch: Ints = np.maximum(unexplained, claimed) - claimed  # NEVER is the largest number there is
+    scratch: Ints = np.maximum(unexplained, claimed) - claimed  # NEVER is the largest integer
     return scratch
 
 
 def _counted(levels: Levels, marks: Ints) -> Bools:
-    """Leave out the first step of a window, which settles, where there is another."""
+    """Return the events after a window's first step (discarded as warm-up), or all if no later step has any."""
     everything = np.ones(len(levels.sequence), bool)
     if len(marks) < 2:
         return everything

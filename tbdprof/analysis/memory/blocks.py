@@ -1,7 +1,7 @@
 """Blocks of memory with their lifetimes, from the order in which they were allocated and freed.
 
-A block lives from the event that made it to the event that freed it; owners are joined by address *and* lifetime, both
-told in the one order of the window (`sequence`), because an address is used again as soon as it is free.
+A block lives from its allocation to its free. Owners are joined with blocks by address *and* lifetime, because an
+address is reused as soon as it is free. `sequence` is the one order of all events in a window.
 """
 
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.records import AllocationKind, Table
 
-BEFORE = -1  # sequence of what was there when the window began
-NEVER = np.iinfo(np.int64).max  # sequence of the end of what was still there when the window ended
+BEFORE = -1  # sequence of a block that existed when the window began
+NEVER = np.iinfo(np.int64).max  # sequence of the end of a block that was still live when the window ended
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """One entry a block, in the order of (address, start)."""
+    """One entry per block, in the order of (address, start)."""
 
     address: NDArray[np.uint64]
     start: Ints  # sequence, BEFORE for an existing block
     end: Ints  # sequence, NEVER for one that outlives the window
-    size_bytes: Ints  # requested where that is told, else allocated
-    rounding_bytes: Ints  # allocated minus requested, 0 where either is not told
-    span: Ints  # id of the span it was made in, -1: none
-    thread: Ints  # in which it was made, -1: before
+    size_bytes: Ints  # requested if reported, otherwise allocated
+    rounding_bytes: Ints  # allocated minus requested, 0 if either is not reported
+    span: Ints  # id of the span that allocated it, -1 if none
+    thread: Ints  # the thread that allocated it, -1 if before the window
     free_span: Ints
     free_thread: Ints
     was_tensor: NDArray[np.int8]
@@ -37,7 +37,7 @@ class Blocks:
         return len(self.address)
 
     def find(self, address: NDArray[np.uint64], sequence: Ints) -> Ints:
-        """Return, for each address at a point of the order, the index of the block living there, -1: none."""
+        """Return, for each address and sequence number, the index of the block that lives there, or -1."""
         if not len(self):
             return np.full(len(address), -1, np.int64)
         known, rank = np.unique(self.address, return_inverse=True)
@@ -54,23 +54,23 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The bytes live after each allocation or free: what the blocks add up to, and what the framework says."""
+    """The bytes live after each allocation or free: the sum of the blocks, and the framework's own total."""
 
     sequence: Ints
     time_ns: Ints
     known_bytes: Ints  # requested bytes of the blocks
     rounding_bytes: Ints
-    total_bytes: Ints  # the framework's running total, -1 where it keeps none
-    base_bytes: int  # requested bytes there before the first event
+    total_bytes: Ints  # the framework's running total, -1 if it keeps none
+    base_bytes: int  # requested bytes live before the first event
     base_rounding_bytes: int
-    base_total_bytes: int  # the framework's total before the first event, -1: not told
+    base_total_bytes: int  # the framework's total before the first event, -1 if not reported
 
 
 def lifetimes(allocations: Table) -> tuple[Blocks, Levels]:
     """Pair the allocations and frees of one device.
 
-    A free at an address where nothing is known to live leaves the blocks alone (it belongs to memory nobody reported);
-    an allocation at an address still in use ends the earlier block there.
+    A free at an address without a known block changes nothing: its allocation was not reported. An allocation at an
+    address still in use ends the earlier block there.
     """
     order = np.lexsort((allocations["sequence"], allocations["address"]))
     kind, address = allocations["kind"][order], allocations["address"][order]
@@ -106,7 +106,7 @@ def _sizes(allocations: Table, rows: Ints) -> tuple[Ints, Ints]:
 
 
 def in_order(allocations: Table) -> Ints:
-    """Return the rows of what happened in the window, without what was there before, in the order of events."""
+    """Return the rows of a window's allocations and frees in order, without the blocks that existed before it."""
     rows = np.flatnonzero(allocations["kind"] != AllocationKind.EXISTING)
     return rows[np.argsort(allocations["sequence"][rows], kind="stable")]
 
@@ -132,7 +132,7 @@ def _levels(allocations: Table, blocks: Blocks) -> Levels:
 
 
 def _base_total(first: Table) -> int:
-    """Return the framework's total before its first event, -1: not told."""
+    """Return the framework's total before its first event, or -1 if not reported."""
     if not len(first) or first["total_bytes"][0] < 0:
         return -1
     size = int(first["allocated_bytes"][0])
@@ -141,7 +141,7 @@ def _base_total(first: Table) -> int:
 
 
 def running(sequence: Ints, blocks: Blocks, amount: Ints, chosen: Bools | None = None) -> Ints:
-    """Return the sum of an amount over the (chosen) blocks that live, after each event of an ordered sequence."""
+    """Return the sum of an amount over the (chosen) live blocks after each event of an ordered sequence."""
     pick = slice(None) if chosen is None else chosen
     start, end, amount = blocks.start[pick], blocks.end[pick], amount[pick]
     change = np.zeros(len(sequence), np.int64)

@@ -1,9 +1,10 @@
-"""Where memory goes: the breakdown at the peak, the largest each category ever was, and what holds it.
+"""Where memory goes: the breakdown at the peak, the largest size of each category, and the largest blocks.
 
-The five categories are those of seed 003, section III-D-3, whose figure 8 shows the largest size each ever had. The
-breakdown is taken at the peak of the framework's own total where it keeps one, and adds up to that total: what the
-reported blocks leave of it is unknown. Elsewhere it is taken at the peak of the blocks. Only steps after a window's
-first count, which settles. Of several memory windows the one with the highest peak gives the breakdown.
+The five categories are those of the TBD paper (Zhu et al., IISWC 2018, arXiv:1803.06905), section III-D-3. Its figure 8
+shows the largest size of each category. If the framework keeps its own total, the breakdown is taken at the peak of
+that total and adds up to it: bytes without a reported block are unknown. Otherwise the breakdown is taken at the peak
+of the blocks. The first step of a window is discarded as warm-up. The window with the highest peak gives the breakdown
+if there are several memory windows.
 """
 
 from collections import defaultdict
@@ -26,7 +27,7 @@ TIMELINE_POINTS = 400
 
 
 def measure(recording: Recording) -> Memory | None:
-    """Return the memory of the memory windows that saw any event, None where none did."""
+    """Return the result of the memory windows that have events, or None if none has any."""
     windows = [of_device(recording, window) for window in recording.named(MEMORY)]
     windows = [window for window in windows if has_events(window)]
     measured = [_measure(recording, window) for window in windows]
@@ -35,7 +36,7 @@ def measure(recording: Recording) -> Memory | None:
 
 
 def _together(measured: Sequence[Memory], telling: Sequence[Memory]) -> Memory:
-    """Return all windows as one: the breakdown of the highest peak, the maxima of those telling, the sums of all."""
+    """Return all windows as one: the breakdown of the highest peak, the maxima over `telling`, the sums over all."""
     highest = max(telling, key=lambda memory: memory.peak_bytes)
     rounding = [memory.rounding_max_bytes for memory in telling if memory.rounding_max_bytes is not None]
     updates = [memory.at_optimizer_step for memory in telling if memory.at_optimizer_step is not None]
@@ -55,12 +56,12 @@ def _together(measured: Sequence[Memory], telling: Sequence[Memory]) -> Memory:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What is kept of a role's bytes after each event: one series at a time, for there may be millions of events."""
+    """The values kept from the series of a role's bytes; there may be millions of events, so the series is dropped."""
 
     at_peak: int
     highest: int
-    when_read: Ints  # where the owners were read
-    at_updates: Ints  # where an optimizer's step began
+    when_read: Ints  # each time the owners were read
+    at_updates: Ints  # each time an optimizer's step began
 
 
 def _measure(recording: Recording, window: Window) -> Memory:
@@ -78,7 +79,7 @@ def _measure(recording: Recording, window: Window) -> Memory:
     held = {role: int(roles[role].when_read.max(initial=0)) for role in (Role.WEIGHT, Role.BUFFER)}
     found = identities.check(recording, window, worked.blocks, worked.unknown_bytes, held, highest)
     sizes = window.table("allocation")
-    # Of the others it is in their category.
+    # The rounding of allocations without both sizes is part of their category.
     told = bool(((sizes["requested_bytes"] >= 0) & (sizes["allocated_bytes"] >= 0)).any())
     live = holdings(worked, peak)
     return Memory(
@@ -103,7 +104,7 @@ def _measure(recording: Recording, window: Window) -> Memory:
 
 
 def _told(worked: Account, peak: int, kept: Ints) -> tuple[dict[Role, _Told], dict[str, Ints], dict[str, int]]:
-    """Return what is kept of each role; the bytes of each category after the kept events; and its largest."""
+    """Return the values kept of each role, the bytes of each category after the kept events, and its largest size."""
     read, updates = _readings(worked), _updates(worked)
     roles, categories, category_max = dict[Role, _Told](), dict[str, Ints](), dict[str, int]()
     for name, members in CATEGORIES.items():
@@ -123,7 +124,7 @@ def _steps(worked: Account) -> int:
 def _readings(worked: Account) -> Ints:
     """Return the events after which the owners of weights and buffers were read.
 
-    Between two readings there may be more: where an update copies a weight, both copies are the weight's.
+    Between two readings there may be more bytes: while an update copies a weight, both copies count as the weight.
     """
     owners = worked.window.table("owner")
     sequences = np.unique(owners["sequence"][np.isin(owners["role"], (Role.WEIGHT, Role.BUFFER))])
@@ -132,7 +133,7 @@ def _readings(worked: Account) -> Ints:
 
 
 def _updates(worked: Account) -> Ints:
-    """Return the events after which an optimizer's step began, without those of the step that settles."""
+    """Return the events after which an optimizer's step began, except in the step discarded as warm-up."""
     rows = worked.tree.rows
     updates = (rows["kind"] == SpanKind.PHASE) & (rows["phase"] == Phase.UPDATE)
     begins = np.sort(rows["first_sequence"][updates])
@@ -143,7 +144,7 @@ def _updates(worked: Account) -> Ints:
 
 
 def _at_optimizer_step(roles: Mapping[Role, _Told]) -> Mapping[Role, int] | None:
-    """Return the breakdown where an optimizer's step began, at the one with the most gradient; None without a step."""
+    """Return the breakdown at the start of the optimizer's step with the most gradients, or None without a step."""
     if not len(roles[Role.GRADIENT].at_updates):
         return None
     best = int(np.argmax(roles[Role.GRADIENT].at_updates))
@@ -151,14 +152,14 @@ def _at_optimizer_step(roles: Mapping[Role, _Told]) -> Mapping[Role, int] | None
 
 
 def _kept(counted: Bools, total: Ints) -> Ints:
-    """Return the largest event of each of some equal stretches, so that the peak is always among them."""
+    """Return the event with the largest total in each of several equal parts, so that the peak is among them."""
     rows = np.flatnonzero(counted)
     stretches = np.array_split(rows, min(len(rows), TIMELINE_POINTS)) if len(rows) else []
     return np.array([stretch[np.argmax(total[stretch])] for stretch in stretches], np.int64)
 
 
 def _outside_allocator(worked: Account) -> int:
-    """Return the most that owners held at one reading in memory no block stands for."""
+    """Return the most bytes that owners held at one reading in memory without a block."""
     owners = worked.window.table("owner")
     owners = owners[owners["sequence"] >= worked.seen_from]
     lost = owners[worked.blocks.find(owners["address"], owners["sequence"]) < 0]

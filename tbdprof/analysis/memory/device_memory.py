@@ -1,9 +1,9 @@
-"""Where a GPU's memory goes as a whole: from the driver and other processes up to what training holds.
+"""All of a GPU's memory: from the driver and other processes up to the categories of training.
 
-A stack from the bottom, each layer with where its figure is from: the driver with other processes, the context and the
-framework's libraries (measured by processes that make nothing else), the categories of memory at the peak, and what
-the framework's allocator keeps besides. Its sum is compared with what the driver (NVML) says is in use at the same
-time; what is left over is unexplained, and below 0 where the layers say more than the driver.
+The result is a stack of layers, and each layer names its source. From the bottom: the driver with other processes; the
+context and the framework's libraries (measured by processes that make nothing else); the categories of memory at the
+peak; and the cache of the framework's allocator. The sum is compared with the memory in use that the driver (NVML)
+reports at the same time. The difference is unexplained memory. It is below 0 if the layers exceed the driver's figure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ NOT_HERE = "neither what this process uses nor what was in use before it is told
 
 
 def measure(recording: Recording, memory: Memory | None) -> DeviceMemory | None:
-    """Return the memory of the device as a whole, None on a CPU and where no memory was measured."""
+    """Return the memory of the whole device, or None on a CPU or if no memory was measured."""
     run = recording.run
     if memory is None or run.device == "cpu":
         return None
@@ -94,7 +94,7 @@ def reasons(recording: Recording, memory: Memory | None) -> Mapping[str, str]:
 
 
 def _beneath(run: Run, others: int | None, process: int | None, held: int) -> Iterator[Layer]:
-    """Yield what lies beneath the framework's allocator, which holds so much."""
+    """Yield the layers below the framework's allocator, which holds `held` bytes."""
     before, others_before = run.used_before_bytes, run.others_before_bytes
     if others is not None:
         if before is not None and others_before is not None:
@@ -113,7 +113,7 @@ def _beneath(run: Run, others: int | None, process: int | None, held: int) -> It
 
 
 def _in_this_process(run: Run, process: int | None, used: int | None, reserved: int | None) -> Layer | None:
-    """Return what this process takes beneath its allocator, which reserves so much; None where that is not told."""
+    """Return the memory of this process below its allocator, which holds `reserved` bytes, or None if not known."""
     if reserved is None:
         return None
     if process is not None:
@@ -139,7 +139,7 @@ def _difference(one: int | None, other: int | None) -> int | None:
 
 
 def _last(recording: Recording) -> dict[str, int]:
-    """Return the counters of the memory windows: those of the last step's end, and the driver's nearest to it."""
+    """Return the counters of the memory windows at the end of the last step; the driver's are the nearest samples."""
     samples = _samples(recording)
     ends = samples.get(ALLOCATOR_RESERVED)
     at = int(ends["time_ns"].max()) if ends is not None else None

@@ -1,4 +1,4 @@
-"""What was live at the peak: each block with its name, layer, operator and shape, and the sum by layer."""
+"""The blocks live at the peak, each with its name, layer, operator and shape, and their sum by layer."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ TOP = 20
 
 
 def holdings(worked: Account, row: int) -> list[Holding]:
-    """Return the blocks that lived after an event, the largest first."""
+    """Return the blocks that are live after an event, the largest first."""
     live = worked.live(row)
     live = live[np.argsort(-worked.blocks.size_bytes[live], kind="stable")]
     outer = worked.tree.outermost(worked.tree.index(worked.blocks.span[live]), SpanKind.OPERATOR)
@@ -40,7 +40,7 @@ def _holding(worked: Account, block: int, layer: str | None, operator: int) -> H
 
 
 def by_layer(held: Sequence[Holding], unreported_bytes: int) -> tuple[tuple[str | None, int], ...]:
-    """Return the bytes of each layer, the largest first; None stands for what is in no layer or nobody reported."""
+    """Return the bytes of each layer, the largest first; None stands for bytes in no layer or in no reported block."""
     sums: dict[str | None, int] = defaultdict(int)
     for holding in held:
         sums[holding.layer] += holding.size_bytes

@@ -1,9 +1,9 @@
-"""What must hold in every memory window; whatever does not is a violation, said in one line each.
+"""The identities that must hold in every memory window; each violation is reported in one line.
 
-1. After every event the known blocks do not exceed the framework's own running total (what they fall short of it is
-   the unknown category, never hidden). No address is given twice at a time, and what is freed is what was allocated.
+1. After every event the known blocks do not exceed the framework's own running total. (The difference is the unknown
+   category; it is never hidden.) No address is allocated twice at a time. A free has the size of its allocation.
 2. Each owned tensor is as large as its shape and item size say, and lies within its block; weights and buffers hold no
-   more than the parameter list; optimizer state is what the optimizer's definition is.
+   more than the parameter list; optimizer state has the size that the optimizer's definition gives.
 3. The peak is not above the framework's own peak over the whole run.
 """
 
@@ -18,7 +18,7 @@ from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import AllocationKind, Optimizer, Parameter, Role
 
-# State arrays a parameter that each optimizer keeps, by its definition; others are not checked.
+# The number of state arrays per parameter of each optimizer, by its definition; other optimizers are not checked.
 STATE_ARRAYS = {"adam": 2, "adamw": 2, "rmsprop": 1, "sgd": 0}
 
 
@@ -38,7 +38,7 @@ def check(
     held_bytes: Mapping[Role, int],
     peak_bytes: int,
 ) -> Findings:
-    """Return what does not hold in a memory window; `held_bytes` is the most a role held when owners were read."""
+    """Return the violations in a memory window; `held_bytes` is the most that a role held when owners were read."""
     negative = unknown_bytes[unknown_bytes < 0]
     lines = []
     if len(negative):
@@ -60,7 +60,7 @@ def check(
 
 
 def _reports(recording: Recording, window: Window) -> Iterator[str]:
-    """Yield what cannot be in a complete account of allocations and frees."""
+    """Yield a message for each contradiction among the reported allocations and frees."""
     rows = window.table("allocation")
     order = np.lexsort((rows["sequence"], rows["address"], rows["device"]))
 
@@ -100,7 +100,7 @@ def _sums(recording: Recording, held_bytes: Mapping[Role, int]) -> Iterator[str]
 
 
 def _tensor_sizes(recording: Recording, window: Window) -> Iterator[str]:
-    """Yield the tensors of the wrong size; where parameters share a storage (as in cuDNN), their sum must be right."""
+    """Yield the tensors of the wrong size, unless their sum is right: parameters may share a storage (as in cuDNN)."""
     expected = {item.name: _bytes(item) for item in recording.run.parameters}
     owners = window.table("owner")
     for role in (Role.WEIGHT, Role.BUFFER, Role.GRADIENT):
@@ -142,7 +142,7 @@ def _optimizer_states(recording: Recording, window: Window) -> Iterator[str]:
 
 
 def state_arrays(optimizer: Optimizer) -> int | None:
-    """Return how many arrays of a parameter's size an optimizer keeps for it, None for one not in the table."""
+    """Return how many arrays of a parameter's size an optimizer keeps for it, or None if not in the table."""
     if optimizer.kind not in STATE_ARRAYS:
         return None
     extra = sum(bool(optimizer.settings.get(setting, 0)) for setting in ("momentum", "amsgrad", "centered"))

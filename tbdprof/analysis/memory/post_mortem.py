@@ -1,8 +1,8 @@
-"""What a run that ended out of memory had, what was asked for, what could be let go, and the largest batch that fits.
+"""A run that ended out of memory: what was live, requested and releasable, and the largest batch that fits.
 
-Where the memory window was open, its account tells all of it by category. Elsewhere owners name weights, gradients,
-optimizer state and inputs, and a library's workspaces are what was let go when they were cleared; the rest, feature
-maps for the most part, is told as one sum: nothing recorded says what it was for.
+If the memory window was open, its account gives all memory by category. Otherwise owners name weights, gradients,
+optimizer state and inputs, and library workspaces are the memory that was freed when they were cleared. The rest,
+mostly activations, is one sum, because nothing recorded says what it was for.
 """
 
 import math
@@ -24,7 +24,7 @@ from tbdprof.facts.windows import MEMORY, OUT_OF_MEMORY
 from tbdprof.results.memory import CATEGORIES, ESTIMATED, TRIED, PostMortem
 from tbdprof.results.reasons import GPU_ONLY, NOT_OUT_OF_MEMORY
 
-FIXED = ("weights", "weight_gradients", "dynamic")  # whatever the batch
+FIXED = ("weights", "weight_gradients", "dynamic")  # the same for every batch size
 NOT_SAID = "the allocator does not say how much there is"
 NO_BATCH = "the loop did not tell how many samples a step has"
 NONE_FITS = "no batch that was tried fits"
@@ -37,12 +37,12 @@ _SHAPED = re.compile(r"allocating tensor with shape\[([\d,]*)\] and type (\w+)")
 _OF_DEVICE = re.compile(r"total capacity of (\d+(?:\.\d+)? \w+) of which (\d+(?:\.\d+)? \w+) is free", re.I)
 _OF_HOST = re.compile(r"DefaultCPUAllocator|device:CPU:\d+ by allocator")  # PyTorch's and TensorFlow's
 _ALLOCATED = re.compile(r"of the allocated memory (\d+(?:\.\d+)?) (\w+) is allocated by PyTorch", re.I)
-_HALF_A_DIGIT = "0.005"  # of what is told to two decimals
+_HALF_A_DIGIT = "0.005"  # of a number with two decimals
 _ITEM_BYTES = {"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1, "bool": 1}
 
 
 def examine(recording: Recording) -> PostMortem | None:
-    """Return what is known of the end of a run that ended out of memory, None of another run."""
+    """Return what is known about the end of a run that ran out of memory, or None for another run."""
     run = recording.run
     if not run.asked_for:
         return None
@@ -68,13 +68,13 @@ def examine(recording: Recording) -> PostMortem | None:
         peaks={int(size): took for size, took in run.batch_peaks.items()},
         room_bytes=run.batch_room_bytes,
     )
-    # Where none of the batches that were tried fits, no estimate may say that one does.
+    # If none of the tried batches fits, no estimate may say that one does.
     was_tried = run.fitting_batch is not None or run.batch_room_bytes is not None
     return found if was_tried else _with_estimate(found, run)
 
 
 def reasons(recording: Recording, found: PostMortem | None) -> Mapping[str, str]:
-    """Return why parts of it are not known, by their paths in the report."""
+    """Return why parts of the post-mortem are not known, by their paths in the report."""
     if found is None:
         return {"post_mortem": NOT_OUT_OF_MEMORY}
     run = recording.run
@@ -97,7 +97,7 @@ def reasons(recording: Recording, found: PostMortem | None) -> Mapping[str, str]
 
 
 def asked_bytes(said: str) -> int | None:
-    """Return how many bytes an allocator says it was asked for, None where it does not."""
+    """Return how many bytes were requested according to an allocator's message, or None if it does not say."""
     told = _ASKED.search(said)
     if told:
         return _size(told[1], told[2] or "")
@@ -108,7 +108,7 @@ def asked_bytes(said: str) -> int | None:
 
 
 def _of_device(said: str) -> tuple[int | None, int | None]:
-    """Return the device's memory and what of it was free, where the allocator says so, to its two decimals."""
+    """Return the device's total and free memory if the allocator's message has them (to two decimals)."""
     told = _OF_DEVICE.search(said)
     return (None, None) if told is None else (_size(*told[1].split()), _size(*told[2].split()))
 
@@ -122,13 +122,13 @@ def _is_of_host(run: Run) -> bool:
 
 
 def _left(recording: Recording) -> dict[str, int]:
-    """Return the counters read where the run ended."""
+    """Return the counters that were read when the run ended."""
     rows = [window.table("sample") for window in recording.named(OUT_OF_MEMORY)]
     return {recording.strings[int(row["counter"])]: int(row["value"]) for row in rows[-1]} if rows else {}
 
 
 def _live(recording: Recording, left: Mapping[str, int]) -> tuple[Mapping[str, int] | None, int | None, bool]:
-    """Return what was live by category, what is not told apart, and whether the memory window told all of it."""
+    """Return the live bytes by category, the live bytes without one, and whether the memory window gave all of it."""
     window = _open_window(recording)
     if window is not None:
         return _by_category(recording, of_device(recording, window)), 0, True
@@ -139,7 +139,7 @@ def _live(recording: Recording, left: Mapping[str, int]) -> tuple[Mapping[str, i
 
 
 def _open_window(recording: Recording) -> Window | None:
-    """Return the memory window in which the run ended, None where it ended in another one."""
+    """Return the memory window in which the run ended, or None if it ended in another window."""
     others = [window for window in recording.windows if window.name != OUT_OF_MEMORY]
     if not others or others[-1].name != MEMORY or others[-1].state != "cut short" or not has_events(others[-1]):
         return None
@@ -147,7 +147,7 @@ def _open_window(recording: Recording) -> Window | None:
 
 
 def _by_category(recording: Recording, window: Window) -> dict[str, int]:
-    """Return the categories as they were when the allocation failed; what the failure frees comes after it."""
+    """Return the categories' bytes when the allocation failed, before the failure itself freed anything."""
     worked = account(recording, _with_last_owners(recording, window))
     row = _row_of_failure(worked, recording.run.asked_for)
     sizes = {category: sum(int(worked.series(role)[row]) for role in roles) for category, roles in CATEGORIES.items()}
@@ -155,9 +155,10 @@ def _by_category(recording: Recording, window: Window) -> dict[str, int]:
 
 
 def _row_of_failure(worked: Account, said: str) -> int:
-    """Return the last event before the failure: where the allocator says what it had, that many bytes were live.
+    """Return the last event before the failure.
 
-    Else it is the last allocation that succeeded, and what was freed between it and the failure counts as live.
+    If the allocator says how many bytes it had allocated, it is the event after which as many bytes were live.
+    Otherwise it is the last successful allocation, and blocks freed between it and the failure count as live.
     """
     levels = worked.levels
     last = int(np.searchsorted(levels.sequence, worked.blocks.start).max(initial=0))
@@ -170,7 +171,7 @@ def _row_of_failure(worked: Account, said: str) -> int:
 
 
 def _with_last_owners(recording: Recording, window: Window) -> Window:
-    """Return a memory window with the owners read after it: of the step that failed it has none."""
+    """Return a memory window with the owners read after it; the window has none from the failed step."""
     last = [of_device(recording, each).table("owner").copy() for each in recording.named(OUT_OF_MEMORY)][-1:]
     for rows in last:
         rows["sequence"] = 1 + max(
@@ -181,7 +182,7 @@ def _with_last_owners(recording: Recording, window: Window) -> Window:
 
 
 def _by_owner(recording: Recording, window: Window, left: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """Return what owners name of what exists, by category, and the rest of what the allocator counts."""
+    """Return the existing bytes that owners name, by category, and the rest of the allocator's total."""
     blocks, _ = lifetimes(window.table("allocation"))
     named = owned(blocks, window.table("owner"))
     sizes = {
@@ -193,12 +194,12 @@ def _by_owner(recording: Recording, window: Window, left: Mapping[str, int]) -> 
     listed = int(blocks.size_bytes.sum()) + sizes["rounding"]
     total = max(listed, left.get(ALLOCATOR_ALLOCATED, listed))
     if recording.run.device != "cpu":
-        sizes["workspace"] += total - listed  # of libraries, which are cleared before the blocks are listed
+        sizes["workspace"] += total - listed  # library workspaces: they are cleared before the blocks are listed
     return sizes, total - sum(sizes.values())
 
 
 def _batch_size(recording: Recording) -> int | None:
-    """Return the samples of a step: as told, else what the last step consumed."""
+    """Return the samples per step: as given, otherwise those of the last step."""
     run = recording.run
     if run.batch_size is not None or run.unit != "samples":
         return run.batch_size
@@ -212,9 +213,9 @@ def _with_estimate(found: PostMortem, run: Run) -> PostMortem:
 
 
 def _estimate(found: PostMortem, run: Run) -> int | None:
-    """Return the largest batch by proportion: what grows with the batch, in what is left beside what does not.
+    """Return the largest batch by proportion: memory that grows with the batch must fit beside the fixed memory.
 
-    What was live when it failed is not all a step needs: no larger batch fits.
+    The failed step needed even more than was live, so the result is smaller than the batch that failed.
     """
     if not found.batch_size or found.live is None or found.live_bytes is None or found.asked_bytes is None:
         return None
@@ -228,7 +229,7 @@ def _estimate(found: PostMortem, run: Run) -> int | None:
 
 
 def _fixed_bytes(run: Run) -> int:
-    """Return what weights, their gradients and the known optimizers' state take once all of it is there."""
+    """Return the bytes of weights, gradients and the known optimizers' state once all of them exist."""
     sizes = {item.name: _bytes(item) for item in run.parameters}
     gradients = sum(_bytes(item) for item in run.parameters if item.trainable)
     states = sum(

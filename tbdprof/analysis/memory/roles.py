@@ -1,24 +1,26 @@
-"""What each block of memory is for: the one place where memory is classified, for every framework.
+"""The role of each block of memory: the one place that classifies memory, for every framework.
 
-Every rule is positive, it names what it saw; no rule is "otherwise". What no rule claims is unknown. In order:
+Every rule is positive: it names what it saw, and no rule is "everything else". A block that no rule claims is unknown.
+The rules in order:
 
-1.  An owner named the block while it lived: weight, buffer, gradient, optimizer state, library workspace, input (an
-    input only if it was not made inside the forward pass: what one network hands to the next is a feature map).
+1.  An owner named the block while it lived: weight, buffer, gradient, optimizer state, library workspace, input. (A
+    block made inside the forward pass is no input: a tensor that one network passes to the next is a feature map.)
 2.  It was made by a memory planner: planned.
-3.  It was there before the window, and is a tensor: kept from step to step, dynamic.
-4.  It lived through two ends of steps: dynamic if it was a tensor, workspace if it never was (a library keeps it).
+3.  It existed before the window, and is a tensor: dynamic, because it is kept from step to step.
+4.  It lived through two ends of steps: dynamic if it was a tensor, workspace if it never was one (a library keeps it).
 5.  It was made and freed within one innermost operator: workspace (temporary if it was a tensor, compiled if a
     compiler made the operator).
 6.  By the phase it was made in. Update: dynamic. Recomputation: recomputed. Backward: gradient if the accumulation
-    into a gradient freed it, compiled inside a compiled region, else gradient map. Forward: cast if it is a weight in
-    another data type, else feature map. Outside: input if it was there when the next forward pass began and
-    was not made between an update and the end of its step, else dynamic.
-    Where several threads train at once, the ends of steps in 4 are those of the turns of the thread that made it
-    (`turns`), the forward pass in 6 is that thread's, and what it makes after its update is for its next turn.
-7.  No block was reported, but on more than one thread the framework's own total rose within one outermost operator and
-    was back after it: workspace, of the operator's worker threads. (What stays in the total is unknown.)
+    into a gradient freed it, compiled inside a compiled region, otherwise gradient map. Forward: cast if it is a weight
+    in another data type, otherwise feature map. Outside: input if it was live when the next forward pass began and was
+    not made between an update and the end of its step, otherwise dynamic.
+    If several threads train at once, rule 4 counts the ends of the turns of the thread that made the block (`turns`),
+    and rule 6 uses that thread's forward pass. A block that the thread makes after its update is for its next turn.
+7.  No block was reported, but the framework's own total rose within one outermost operator and fell back after it, in a
+    run on more than one thread: workspace, of the operator's worker threads. (Bytes that stay are unknown.)
 
-Source of the categories: seed 003, section III-D-3; what that leaves open is decided in the README.
+The categories are those of the TBD paper (Zhu et al., IISWC 2018, arXiv:1803.06905), section III-D-3. The README
+decides the cases that the paper leaves open.
 """
 
 import numpy as np
@@ -31,7 +33,7 @@ from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.records import Operation, Phase, Role, SpanKind, Table
 
-# Where several owners name one block, the later in this order wins: a tied or aliased storage counts once.
+# If several owners name one block, the later one in this order wins: a tied or aliased storage counts once.
 PRECEDENCE = (
     Role.INPUT,
     Role.WORKSPACE,
@@ -44,7 +46,7 @@ KEPT_MARKS = 2  # ends of steps a block must live through to count as kept; a lo
 
 
 def owned(blocks: Blocks, owners: Table) -> Owned:
-    """Join owners with the blocks that lived at their address when they were read."""
+    """Join owners with the blocks that were live at their address when they were read."""
     role = np.full(len(blocks), Role.UNKNOWN, np.uint8)
     record = np.full(len(blocks), -1, np.int64)
     place = blocks.find(owners["address"], owners["sequence"])
@@ -56,10 +58,10 @@ def owned(blocks: Blocks, owners: Table) -> Owned:
 
 
 def classify(blocks: Blocks, named: Owned, tree: SpanTree, marks: Ints, own: Turns = NO_TURNS) -> Roles:
-    """Return the role of every block; `marks` are the sequences at which steps ended, `own` the turns of threads."""
+    """Return the role of every block; `marks` are the sequence numbers at which steps end, `own` the threads' turns."""
     made = tree.index(blocks.span)
     phase = tree.phase(made)
-    # A framework with workers of its own allocates in these: a phase is of the thread that asked.
+    # A framework may allocate in its own worker threads; the thread of the span is the one that trains.
     maker = np.where(made >= 0, tree.rows["thread"][made], blocks.thread)
     role = _by_phase(blocks, named, tree, made, phase, _outside(blocks, maker, tree, marks, own))
     common = _common_operator(blocks, tree, made, phase)
@@ -79,7 +81,7 @@ def _is(tree: SpanTree, rows: Ints, column: str, value: int) -> Bools:
 
 
 def _made_inside(tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Bools:
-    """Tell which blocks a network made itself; between networks only where layers are told can one be sure."""
+    """Return which blocks a network made itself; only recorded layers show which were made between networks."""
     layers = tree.rows["kind"] == SpanKind.LAYER
     inside: Bools = ~np.isin(phase, (Phase.OUTSIDE, Phase.DATA))
     if layers.any():
@@ -93,7 +95,7 @@ def _crossings(blocks: Blocks, maker: Ints, marks: Ints, own: Turns) -> Ints:
 
 
 def _common_operator(blocks: Blocks, tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Ints:
-    """Return the innermost operator a block was both made and freed in; recomputed maps do not belong to backward."""
+    """Return the innermost operator of its phase that both made and freed a block; backward excludes recomputation."""
     operators = tree.rows["kind"] == SpanKind.OPERATOR
     found = tree.nearest(made, operators, inside=blocks.end, thread=blocks.free_thread)
     return np.where((found >= 0) & (tree.phase(found) == phase), found, -1)
@@ -130,7 +132,7 @@ def _by_phase(
 
 
 def _outside(blocks: Blocks, maker: Ints, tree: SpanTree, marks: Ints, own: Turns) -> Roles:
-    """Return the role of each block if it was made outside training."""
+    """Return the role that each block has if it was made outside of all training phases."""
     apart = own.of(maker)
     given = _there_at_forward(blocks, tree)
     for thread in own.ends:
@@ -150,7 +152,7 @@ def _casts_weight(blocks: Blocks, named: Owned, tree: SpanTree, made: Ints) -> B
 
 
 def _made_after_update(blocks: Blocks, tree: SpanTree, marks: Ints) -> Bools:
-    """Tell which blocks were made between a step's update and its end, as an averaged copy of the weights is."""
+    """Return which blocks were made between a step's update and its end, such as an averaged copy of the weights."""
     updates = (tree.rows["kind"] == SpanKind.PHASE) & (tree.rows["phase"] == Phase.UPDATE)
     begins = np.append(BEFORE, np.sort(tree.rows["first_sequence"][updates]))
     ends = np.append(BEFORE, marks)
@@ -160,7 +162,7 @@ def _made_after_update(blocks: Blocks, tree: SpanTree, marks: Ints) -> Bools:
 
 
 def _there_at_forward(blocks: Blocks, tree: SpanTree, thread: int | None = None) -> Bools:
-    """Tell which blocks were there when the next forward pass began, of one thread or of any."""
+    """Return which blocks were live when the next forward pass began, on one thread or on any."""
     begins = (tree.rows["kind"] == SpanKind.PHASE) & (tree.rows["phase"] == Phase.FORWARD)
     if thread is not None:
         begins &= tree.rows["thread"] == thread

@@ -1,4 +1,4 @@
-"""What steps consumed beside the run's own units: other units, padding, and the lengths of their sequences."""
+"""What steps consumed besides the run's own units: other units, padding, and the lengths of their sequences."""
 
 from collections.abc import Mapping
 
@@ -31,7 +31,7 @@ def counted_in(window: Window, strings: Strings, unit: str) -> Table:
 
 
 def padding_shares(recording: Recording) -> Mapping[str, float]:
-    """Return which share of what the clean windows computed was padding, by the unit that it would have been."""
+    """Return the share of padding in the units that the clean windows computed, by unit."""
     padding, units = dict[str, float](), dict[str, float]()
     for window in recording.named(CLEAN):
         own = {recording.run.unit: float(window.table("step")["units"].sum())}
@@ -43,7 +43,7 @@ def padding_shares(recording: Recording) -> Mapping[str, float]:
 
 
 def lengths(recording: Recording) -> tuple[Lengths, ...]:
-    """Return the lengths that the memory windows saw beside those of the whole run; none where none were counted."""
+    """Return the sequence lengths of the memory windows and of the whole run; empty if none were counted."""
     everywhere = _lengths(recording, recording.windows)
     seen = _lengths(recording, recording.named(MEMORY))
     return tuple(

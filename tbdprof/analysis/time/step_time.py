@@ -1,4 +1,4 @@
-"""Where the time of a step goes: a partition of its wall time by phase, and why the device idles (DESIGN section 6)."""
+"""Where the time of a step goes: a partition of its wall time by phase, and why the device idles."""
 
 import numpy as np
 
@@ -51,9 +51,9 @@ def _idle(kernels: Kernels, course: Timeline, wall: int) -> Idle:
 
 
 def _told_twice_ns(kernels: Kernels) -> int:
-    """Return by how much own times exceed the time in which their thread or stream was busy.
+    """Return by how much own times exceed the busy time of their thread or stream.
 
-    One thread or stream does one thing at a time, so that is 0 unless a kernel was told twice.
+    One thread or stream does one thing at a time, so the result is 0 unless a kernel was double counted.
     """
     threads, counts = np.unique(kernels.thread_or_stream, return_counts=True)
     beyond = 0

@@ -1,7 +1,8 @@
-"""How fast training goes once it is steady, what the host does meanwhile, and what watching it costs.
+"""Throughput of steady training, the host's load meanwhile, and the overhead of profiling.
 
-Throughput is seed 003's: units of work (its section III-D-3 counts samples, for speech seconds of audio) over elapsed
-time, from the clean windows alone, with a bootstrap interval over their blocks.
+Throughput is that of the TBD paper (Zhu et al., IISWC 2018, arXiv:1803.06905): units of work over elapsed time. (Its
+section III-D-3 counts samples, or seconds of audio for speech.) Throughput comes from the clean windows alone, with a
+bootstrap interval over their blocks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,11 +18,11 @@ from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
 from tbdprof.results.time import CpuUtilization, OtherUnit, Overhead, Rate, Throughput
 
-DRIFT = 0.05  # clean windows whose intervals are apart and whose rates differ by more than this disagree
+DRIFT = 0.05  # clean windows disagree if their intervals are disjoint and their rates differ by more
 
 
 def throughput(recording: Recording) -> Throughput | None:
-    """Return the throughput of the clean windows, None where none has a block."""
+    """Return the throughput of the clean windows, or None if none has a block."""
     windows = [window for window in recording.named(CLEAN) if len(window.table("step"))]
     if not windows:
         return None
@@ -58,9 +59,9 @@ def _drifted(rates: Sequence[Rate]) -> bool:
 
 
 def overhead(recording: Recording, name: str) -> Overhead | None:
-    """Return what the windows of a name cost against the clean windows beside them, None without both.
+    """Return the overhead of the windows of this name over the clean windows beside them, or None without both.
 
-    What settles does not count: a memory window's first step, a kernels or sampled window's first block.
+    The warm-up does not count: a memory window's first step, a kernels or sampled window's first block.
     """
     watched = [window for window in recording.named(name) if len(window.table("step")) > 1]
     beside = [neighbour for window in watched for neighbour in _neighbours(recording, window)]
@@ -83,7 +84,7 @@ def _neighbours(recording: Recording, window: Window) -> list[Window]:
 
 
 def cpu_utilization(recording: Recording) -> CpuUtilization | None:
-    """Return the load on the cores during the clean windows, None where it was not sampled or the cores are unknown."""
+    """Return the load on the cores in the clean windows, or None if it was not sampled or the cores are unknown."""
     process = machine = elapsed = 0.0
     for window in recording.named(CLEAN):
         spent, seconds = _growth(recording, window, PROCESS_CPU)
@@ -98,7 +99,7 @@ def cpu_utilization(recording: Recording) -> CpuUtilization | None:
 
 
 def data_wait(recording: Recording) -> float | None:
-    """Return the share of the clean windows in which the loop waited for batches, None where it did not tell."""
+    """Return the share of the clean windows in which the loop waited for batches, or None if not reported."""
     told = [_growth(recording, window, DATA_WAIT) for window in recording.named(CLEAN)]
     elapsed = sum(seconds for _, seconds in told)
     return sum(waited for waited, _ in told) / elapsed if elapsed else None

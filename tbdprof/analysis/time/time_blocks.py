@@ -1,6 +1,6 @@
-"""Blocks of steps as measured pieces of time: what throughput, overhead and the host's load are computed from.
+"""Blocks of steps as measured intervals: the basis of throughput, overhead and the host's load.
 
-Inside a block nothing waits for the device; only a block's edges synchronize, so its time is that of work done.
+Only the edges of a block synchronize with the device, so a block's time is that of finished work.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ SEED = 20180917
 
 @dataclass(frozen=True, slots=True)
 class TimeBlocks:
-    """One entry a block."""
+    """One entry per block."""
 
     steps: Floats
     units: Floats
@@ -32,7 +32,7 @@ class TimeBlocks:
 
 
 def settled(steps: Table) -> Table:
-    """Return the steps of a kernels window without its first block, which settles."""
+    """Return the steps of a kernels window without its first block, which is discarded as warm-up."""
     later: Table = steps[steps["block"] > steps["block"].min(initial=np.iinfo(np.int64).max)]
     return np.sort(later, order="start_ns")
 
@@ -40,7 +40,7 @@ def settled(steps: Table) -> Table:
 def of_windows(
     windows: Sequence[Window], *, skip_first_step: bool = False, skip_first_block: bool = False
 ) -> TimeBlocks:
-    """Return the blocks of some windows, optionally without the step or the block that settles each window."""
+    """Return the blocks of some windows, optionally without each window's first step or first block (warm-up)."""
     tables = [window.table("step") for window in windows]
     return of_steps([settled(each) if skip_first_block else each for each in tables], skip_first_step=skip_first_step)
 
@@ -66,7 +66,7 @@ def _pieces(steps: Table, skip_first_step: bool) -> Floats:
 def ratio_interval(above: Floats, below: Floats) -> tuple[float, float] | None:
     """Return the 95 % interval of sum(above) / sum(below) over paired blocks: percentile bootstrap, seeded.
 
-    None where fewer than two blocks leave nothing to resample.
+    The result is None for fewer than two blocks: there is nothing to resample.
     """
     if len(above) < 2:
         return None
@@ -75,12 +75,12 @@ def ratio_interval(above: Floats, below: Floats) -> tuple[float, float] | None:
 
 
 def mean_interval(values: Floats) -> tuple[float, float] | None:
-    """Return the 95 % interval of the mean of some values, None of fewer than two."""
+    """Return the 95 % interval of the mean of some values, or None for fewer than two."""
     return ratio_interval(values, np.ones(len(values)))
 
 
 def mean_ratio_interval(above: Floats, below: Floats) -> tuple[float, float] | None:
-    """Return the 95 % interval of mean(above) / mean(below) of two independent groups, resampled apart."""
+    """Return the 95 % interval of mean(above) / mean(below) of two independent groups, resampled separately."""
     if len(above) < 2 or len(below) < 2:
         return None
     generator = np.random.Generator(np.random.PCG64(SEED))

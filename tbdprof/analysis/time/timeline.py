@@ -1,14 +1,14 @@
-"""The wall time of the counted steps, cut wherever anything begins or ends, and each piece given to one phase.
+"""The wall time of the counted steps, cut wherever anything begins or ends; each piece belongs to one phase.
 
-A piece belongs to the phase of the kernel that runs, where none does of the one that ran last; where kernels of two
-phases run at once, to a phase of training before loading and outside, and else to the one that began last. Where
-threads of a CPU are in several phases of training at once, these share the piece by how many are in each: so the phases
-of several threads that train add up to the step, too. Then:
+A piece belongs to the phase of the kernel that runs, or of the last kernel if none runs. If kernels of two phases run
+at once, a training phase goes before loading and outside; otherwise the kernel that began last decides. If threads of a
+CPU are in several training phases at once, these phases share the piece by their numbers of threads. So the phases of
+several training threads add up to the step, too. Two more rules:
 
 - "data" is the time before a step's first forward kernel, and from the end of an update, of a backward pass or of
-  something outside to the next forward kernel: loading data and whatever else precedes forward. So is time in the
-  framework's data loader while nothing else runs.
-- "other" is what ran outside and was not followed by a forward pass, and what comes after a step's last kernel.
+  something outside to the next forward kernel: loading data and whatever else precedes forward. Time in the framework's
+  data loader while nothing else runs is "data", too.
+- "other" is what ran outside without a forward pass after it, and the time after a step's last kernel.
 """
 
 from dataclasses import dataclass
@@ -30,18 +30,18 @@ _PLACE_OF = {phase: PHASES.index(phase.name.lower()) for phase in _TRAINING}
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """One entry a piece of the steps' wall time; the pieces add up to it."""
+    """One entry per piece of the steps' wall time; the pieces add up to it."""
 
     length_ns: Ints
     phase: NDArray[np.uint8]  # index in PHASES
     busy: Bools  # at least one kernel runs
-    waiting: Bools  # in a call of the host that waits for the device
-    loading: Bools  # in the framework's data loader, or one of its operators: nothing of training runs
-    only_copies: Bools  # copies from the device or to it run and nothing else
+    waiting: Bools  # the host is in a call that waits for the device
+    loading: Bools  # in the framework's data loader or one of its operators, and no training kernel runs
+    only_copies: Bools  # copies that enter or leave the device run, and nothing else
     only_communication: Bools
 
     def total_ns(self, chosen: Bools) -> int:
-        """Return the length of the chosen pieces together."""
+        """Return the total length of the chosen pieces."""
         return int(self.length_ns[chosen].sum())
 
 
@@ -71,7 +71,7 @@ def timeline(kernels: Kernels) -> Timeline:
 
 
 def _divided(kernels: Kernels, edges: Ints, phase: NDArray[np.uint8]) -> tuple[Ints, NDArray[np.uint8], Ints]:
-    """Return the pieces, one that threads in several phases share once for each; the phases; and the lengths."""
+    """Return the pieces, their phases and lengths; a piece that several phases share appears once per phase."""
     length = np.diff(edges)
     trains = np.isin(kernels.phase, _TRAINING)
     threads = np.unique(kernels.thread_or_stream[trains]) if kernels.device == "cpu" else ()
@@ -84,7 +84,7 @@ def _divided(kernels: Kernels, edges: Ints, phase: NDArray[np.uint8]) -> tuple[I
             count[:, place] += label == each
     several = (count > 0).sum(axis=1) > 1
     count[~several] = 0
-    count[~several, 0] = 1  # stays as it is
+    count[~several, 0] = 1  # the piece stays whole
     upto = length[:, None] * np.cumsum(count, axis=1) // count.sum(axis=1, keepdims=True)
     part = np.diff(upto, axis=1, prepend=0)
     piece, column = np.nonzero(count)
@@ -104,7 +104,7 @@ def _edges(kernels: Kernels) -> Ints:
 
 
 def _running(edges: Ints, start_ns: Ints, end_ns: Ints) -> Bools:
-    """Tell in which pieces at least one of some intervals runs."""
+    """Return in which pieces at least one of the intervals runs."""
     size = len(edges)
     change = np.bincount(np.searchsorted(edges, start_ns), minlength=size + 1)
     change -= np.bincount(np.searchsorted(edges, np.maximum(end_ns, start_ns)), minlength=size + 1)
@@ -113,11 +113,11 @@ def _running(edges: Ints, start_ns: Ints, end_ns: Ints) -> Bools:
 
 
 def _labels(kernels: Kernels, edges: Ints, of: Bools | None = None) -> NDArray[np.uint8]:
-    """Return the phase of what runs in each piece, of some kernels or of all, _NOTHING where nothing does."""
+    """Return the phase of the kernels (all, or those in `of`) that run in each piece, or _NOTHING if none runs."""
     label = np.full(len(edges) - 1, _NOTHING, np.uint8)
-    inside = kernels.start_ns < edges[-1]  # by a clock that is off, a GPU can begin when the last step is over
+    inside = kernels.start_ns < edges[-1]  # with an inexact clock, a GPU's kernel can begin after the last step
     inside = inside if of is None else inside & of
-    for phases in ((Phase.OUTSIDE, Phase.DATA), _TRAINING):  # the later goes before the earlier
+    for phases in ((Phase.OUTSIDE, Phase.DATA), _TRAINING):  # the second group overrides the first
         began_last = np.full(len(label), -1)
         for phase in phases:
             chosen = (kernels.phase == phase) & (kernels.end_ns > kernels.start_ns) & inside
@@ -134,7 +134,7 @@ def _labels(kernels: Kernels, edges: Ints, of: Bools | None = None) -> NDArray[n
 
 
 def _only(kernels: Kernels, edges: Ints, chosen: Bools) -> Bools:
-    """Tell in which pieces chosen kernels run and no others do."""
+    """Return in which pieces only chosen kernels run."""
     if not chosen.any():
         return np.zeros(len(edges) - 1, bool)
     mine, others = (_running(edges, kernels.start_ns[each], kernels.end_ns[each]) for each in (chosen, ~chosen))
@@ -157,12 +157,12 @@ def _phases(label: NDArray[np.uint8], step: Ints, asking: Bools) -> NDArray[np.u
 
 
 def _last_at(chosen: Bools) -> Ints:
-    """Return the place of the last chosen one at or before each."""
+    """Return, for each index, the last chosen index at or before it."""
     return np.maximum.accumulate(np.where(chosen, np.arange(len(chosen)), 0))
 
 
 def _ahead(label: NDArray[np.uint8], chosen: Bools, step: Ints) -> NDArray[np.uint8]:
-    """Return the label of the first chosen piece at or after each within its step, _NOTHING: none."""
+    """Return the label of the first chosen piece at or after each piece within its step, or _NOTHING."""
     last = len(label) - 1
     place = last - _last_at(chosen[::-1])[::-1]
     return np.where(chosen[place] & (step[place] == step), label[place], _NOTHING).astype(np.uint8)

@@ -1,11 +1,13 @@
-"""How busy the device is and how much of its peak it reaches: equations 1 and 2 of seed 003.
+"""How busy the device is and how much of its peak it reaches.
 
-The FLOPs are analytic: the model's products (bias and per-element arithmetic left out, nothing that is recomputed),
-counted from what the operators were given, over the time in which any kernel ran. A value above 1 is possible and told
-as it is: an algorithm may do fewer operations than the definition (Winograd's), or the peak's probe was disturbed.
+The definitions are equations 1 and 2 of the TBD paper (Zhu et al., IISWC 2018, arXiv:1803.06905). The FLOPs are
+analytic: the model's matmuls and convolutions, counted from the operators' inputs, without bias, element-wise
+arithmetic and recomputation. The time is that in which any kernel ran. A value above 1 is possible and is reported as
+it is: an algorithm may do fewer operations than the definition (Winograd's does), or the probe of the peak was
+disturbed.
 
-A GPU's peak holds at its highest clock. Where the clock was sampled in the kernels windows, the utilization of the peak
-at that clock is told beside it: of what the device could have done at the speed it really ran.
+A GPU's peak holds at its highest clock. If the clock was sampled in the kernels windows, the report also gives the
+utilization of the peak at that clock, the speed at which the device really ran.
 """
 
 from dataclasses import replace
@@ -22,7 +24,7 @@ FP32 = "fp32"
 
 def utilization(kernels: Kernels, spent: StepTime, throughput: Throughput | None, run: Run) -> Utilization:
     """Return the utilization of the device over the counted steps."""
-    total = float(round(kernels.model_flops.sum()))  # whole, what kernels share of it is not
+    total = float(round(kernels.model_flops.sum()))  # an integer; the kernels' shares of it are fractions
     flop = _flop(kernels, total, spent.busy, run)
     busy_seconds = spent.busy * spent.step_seconds
     samples = samples_counted(kernels, run)
@@ -39,7 +41,7 @@ def utilization(kernels: Kernels, spent: StepTime, throughput: Throughput | None
 
 
 def at_clock(found: Utilization, run: Run, clock_hz: float | None) -> Utilization:
-    """Return the utilization with what it is at a clock, where the peak's own is known."""
+    """Return the utilization with its value at a clock added, if the clock of the peak is known."""
     peak_clock_hz = None if run.peaks is None else run.peaks.clock_hz
     flop = found.flop
     if flop is None or flop.value is None or not clock_hz or not peak_clock_hz:
@@ -49,7 +51,7 @@ def at_clock(found: Utilization, run: Run, clock_hz: float | None) -> Utilizatio
 
 
 def precision_of(kernels: Kernels, run: Run) -> str | None:
-    """Return the precision of most of the products, without any the run's; None: nobody told."""
+    """Return the precision of most FLOPs of matmuls and convolutions, otherwise the run's, or None if unknown."""
     told = kernels.precision >= 0
     if not (kernels.model_flops[told] > 0).any():
         return run.precision
@@ -57,13 +59,13 @@ def precision_of(kernels: Kernels, run: Run) -> str | None:
 
 
 def flops_per_unit(total: float, kernels: Kernels, run: Run) -> dict[str, float]:
-    """Return the FLOPs of each unit of work that was counted; padding is no work, but its FLOPs are in them."""
+    """Return the FLOPs per counted unit of work; padding is not counted as work, but its FLOPs are included."""
     counted = {run.unit: kernels.units, **kernels.other_units}
     return {unit: total / units for unit, units in counted.items() if units and total}
 
 
 def samples_counted(kernels: Kernels, run: Run) -> float | None:
-    """Return how many samples the counted steps consumed, None: no samples were counted, and no batch size is known."""
+    """Return how many samples the counted steps consumed, or None without counted samples or a batch size."""
     if run.unit in ("samples", run.sample_unit):
         return kernels.units
     if run.sample_unit in kernels.other_units:

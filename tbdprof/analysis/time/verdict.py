@@ -1,16 +1,16 @@
-"""What bounds the run: the largest share of a step, said in one sentence with its number, and what to try first.
+"""What limits the run: the largest share of a step, in one sentence with its number, and what to try first.
 
 Every instant of a step has one share:
 
-- communication, copies (of a GPU, from it or to it): they run while nothing else does;
-- data: the framework's data loader, and what of the time before forward no kernel runs in; where the loop told that its
-  clean steps wait longer for batches, that (a watched step is slower, and its batch was made meanwhile);
-- launching: no kernel runs though forward, backward or update has begun; and kernels so short that what they take is
-  the cost of asking for them;
-- compute, memory: kernels above and below the ridge of the roofline; where the bytes or the peaks are not known, by
-  operation: products are bound by arithmetic, all that is done element by element by memory;
-- uncounted: kernels of which none of this is known;
-- other: what runs before forward and after the last of training's kernels, and the time after that.
+- communication, copies (to or from a GPU): they run while nothing else does;
+- data: the framework's data loader, and the time before forward in which no kernel runs. If the loop reports a longer
+  wait for batches in its clean steps, that wait counts (a profiled step is slower, so its batch is ready earlier);
+- launching: no kernel runs although forward, backward or update has begun; and kernels so short that their time is the
+  cost of launching them;
+- compute, memory: kernels above and below the ridge of the roofline. If bytes or peaks are not known, the operation
+  decides: arithmetic limits matmuls and convolutions, memory limits element-wise operations;
+- uncounted: kernels for which none of this is known;
+- other: kernels before forward and after the last training kernel, and the time after that.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ from tbdprof.facts.arrays import Bools
 from tbdprof.facts.records import Operation, Peaks, Phase
 from tbdprof.results.time import Verdict
 
-# A kernel shorter than this is bound by its launch. A GPU takes some 5 µs to be asked for one; an operator on the CPU
-# that has nothing to do takes 2 to 13 µs under torch's profiler (tried), so at this length half of it is not the work.
+# The launch limits a kernel that is shorter than this. A launch on a GPU takes about 5 µs. An operator on the CPU that
+# does nothing takes 2 to 13 µs under torch's profiler (tried), so half of an operator of this length is overhead.
 SHORT_NS = {"gpu": 10_000, "cpu": 20_000}
 
 BY_ELEMENT = (
@@ -35,7 +35,7 @@ BY_ELEMENT = (
     *(Operation.OPTIMIZER, Operation.COPY),
 )
 BOUNDS = ("data", "launching", "copies", "communication", "compute", "memory", "uncounted", "other")
-ALWAYS = ("data", "launching", "compute", "memory")  # shown even where they are 0
+ALWAYS = ("data", "launching", "compute", "memory")  # shown even if they are 0
 TRAINING = tuple(PHASES.index(name) for name in ("forward", "backward", "recompute", "update"))
 
 SENTENCES = {
@@ -88,7 +88,7 @@ def verdict(kernels: Kernels, course: Timeline, peaks: Peaks | None, starved: fl
 
 
 def _with_waiting(shares: Mapping[str, float], starved: float) -> dict[str, float]:
-    """Return the shares of a clean step: beside its waiting all else shrinks alike."""
+    """Return the shares of a clean step: waiting gets its share, and all others shrink in proportion."""
     left = (1 - starved) / (1 - shares["data"])
     return {name: starved if name == "data" else share * left for name, share in shares.items()}
 
@@ -99,7 +99,7 @@ def short_ns(kernels: Kernels) -> int:
 
 
 def _shares(kernels: Kernels, course: Timeline, peaks: Peaks | None) -> dict[str, float]:
-    """Divide the steps; kernels that run at once divide the time in which any runs by their own times."""
+    """Return the shares of the steps; concurrent kernels share their time in proportion to their own times."""
     wall = int(course.length_ns.sum())
     apart = {"communication": course.only_communication}
     if kernels.device != "cpu":
@@ -119,7 +119,7 @@ def _shares(kernels: Kernels, course: Timeline, peaks: Peaks | None) -> dict[str
 
 
 def _kinds(kernels: Kernels, peaks: Peaks | None) -> dict[str, float]:
-    """Return the shares of the own time of training's kernels by what limits each, without what is told apart."""
+    """Return training kernels' shares of own time by what limits each, without communication and copies."""
     told_apart = (kernels.operation == Operation.COMMUNICATION) | kernels.crosses
     chosen = ~np.isin(kernels.phase, (Phase.OUTSIDE, Phase.DATA)) & ~told_apart
     own = np.where(chosen, kernels.own_ns, 0)
@@ -136,7 +136,7 @@ def _kinds(kernels: Kernels, peaks: Peaks | None) -> dict[str, float]:
 
 
 def is_limited_by_compute(kernels: Kernels, peaks: Peaks | None) -> Bools:
-    """Tell which kernels are above the ridge; where that is not known, which compute products."""
+    """Return which kernels are above the ridge; if that is unknown, which compute matmuls or convolutions."""
     ridges = by_precision(kernels, lambda precision, product: ridge(peaks, precision, product=product))
     least_flops = ridges * kernels.moved_bytes
     above: Bools = kernels.flops >= least_flops

@@ -1,4 +1,4 @@
-"""Found by a profiled script's Python at its start: attach tbdprof, then do what this file stands in front of."""
+"""Attach tbdprof when a profiled script's Python starts, then run the `sitecustomize` that this file hides."""
 
 import importlib.util
 import json
@@ -12,7 +12,7 @@ ORDER = os.environ.get("TBDPROF_ATTACH")
 
 
 def _run(spec: ModuleSpec | None) -> ModuleType | None:
-    """Run a module, known under its name where it is a package."""
+    """Run a module; register it under its name if it is a package."""
     if spec is None or spec.loader is None:
         return None
     module = importlib.util.module_from_spec(spec)
@@ -25,7 +25,7 @@ def _run(spec: ModuleSpec | None) -> ModuleType | None:
 sys.path[:] = [entry for entry in sys.path if entry != HERE]
 try:
     if ORDER is not None:
-        # By its place: a folder on the path would offer everything else that lies there to the script as well.
+        # By its location: a folder on the path would also offer its other modules to the script.
         _run(importlib.util.spec_from_file_location("tbdprof", json.loads(ORDER)["package"]))
         from tbdprof.launch.attach import attach
 

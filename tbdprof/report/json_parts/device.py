@@ -1,4 +1,4 @@
-"""The part of the machine-readable report that holds the driver's account of the device, and the energy."""
+"""The part of the machine-readable report that holds the driver's figures for the device, and the energy."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 def device(found: Device | None) -> Json | None:
-    """Return what the driver told of the device, each figure by the name of the window."""
+    """Return the driver's figures for the device, each by the name of its window."""
     if found is None:
         return None
     return {
@@ -39,7 +39,7 @@ def device(found: Device | None) -> Json | None:
 
 
 def energy(summary: Summary) -> Json | None:
-    """Return what the clean windows took, and how that was obtained."""
+    """Return the energy of the clean windows, and how it was measured."""
     found = summary.energy
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""The device's memory as a whole, and the end of a run that ended out of memory, as plain values."""
+"""All of a device's memory, and the end of a run that ran out of memory, as plain values."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ Json = dict[str, Any]
 
 
 def beneath(found: DeviceMemory | None) -> Json:
-    """Return what lies beneath and beside what the framework's allocator has in use, in bytes."""
+    """Return the bytes below and beside those that the framework's allocator has in use."""
     return {
         "allocator_cache": None if found is None else found.allocator_cache_bytes,
         "driver_context": None if found is None else found.context_bytes,
@@ -18,7 +18,7 @@ def beneath(found: DeviceMemory | None) -> Json:
 
 
 def device_memory(found: DeviceMemory | None) -> Json | None:
-    """Return the layers of the device's memory, from the bottom, beside what the driver says is in use."""
+    """Return the layers of the device's memory, from the bottom, and the memory in use by the driver's figure."""
     if found is None:
         return None
     return {
@@ -41,7 +41,7 @@ def device_memory(found: DeviceMemory | None) -> Json | None:
 
 
 def post_mortem(found: PostMortem | None) -> Json | None:
-    """Return what was live, asked for and left where the run ended out of memory."""
+    """Return what was live, requested and left when the run ended out of memory."""
     if found is None:
         return None
     return {

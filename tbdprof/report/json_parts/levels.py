@@ -9,7 +9,7 @@ Json = dict[str, Any]
 
 
 def counted(found: Counted | None) -> Json | None:
-    """Return what Nsight Compute counted of one step."""
+    """Return Nsight Compute's counts of one step."""
     if found is None:
         return None
     return {

@@ -45,12 +45,12 @@ def time(found: StepTime | None) -> Json | None:
 
 
 def records(found: Traced | None) -> Json | None:
-    """Return how well a GPU's kernels were told of."""
+    """Return how many records of a GPU's kernels were lost, and how far its clock may be off."""
     return None if found is None else {"lost": found.lost, "clock_residual_s": found.residual_ns / 1e9}
 
 
 def layers(found: tuple[LayerTime, ...] | None) -> list[Json] | None:
-    """Return own times of each layer, per step; the layer null is what ran in none."""
+    """Return the own times of each layer, per step; kernels in no layer have the layer null."""
     if found is None:
         return None
     return [
@@ -74,7 +74,7 @@ def kernels(found: tuple[Group, ...] | None, peaks: Peaks | None) -> list[Json] 
 
 
 def low_utilization(found: LowUtilization | None, peaks: Peaks | None) -> Json | None:
-    """Return the kernels below the average utilization (tables V and VI of seed 003), and those without a count."""
+    """Return the kernels below the average utilization, and those without a count."""
     if found is None:
         return None
     return {
@@ -86,7 +86,7 @@ def low_utilization(found: LowUtilization | None, peaks: Peaks | None) -> Json |
 
 
 def verdict(found: Verdict | None) -> Json | None:
-    """Return what binds the run, the number that says so, and what to try."""
+    """Return what limits the run, its share of the step, and what to try."""
     if found is None:
         return None
     return {

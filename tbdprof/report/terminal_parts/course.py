@@ -1,4 +1,4 @@
-"""How the run was measured, what does not hold, and what is missing: whether to believe the rest."""
+"""How the run was measured, what is violated, and what is missing: whether to trust the rest."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,12 +16,12 @@ SETTLED = {True: "settled after", False: "NEVER SETTLED after", None: "not judge
 
 
 def view(summary: Summary) -> RenderableType:
-    """Return the lines on warm-up and on the cost of watching."""
+    """Return the lines on warm-up and on the cost of profiling."""
     return sheet((label, Text(line)) for label, line in _rows(summary))
 
 
 def notes(summary: Summary) -> list[RenderableType]:
-    """Return what is wrong with the run, and what is missing and was not mentioned above; a reason is given once."""
+    """Return what is wrong with the run, and what else is missing; a reason already given is not repeated."""
     run = summary.recording.run
     broken = [] if run.complete else [f"incomplete: {run.ended_by}"]
     broken += [f"lost: {window}" for window in summary.lost_windows]

@@ -1,4 +1,4 @@
-"""The device's memory from the driver up, and what a run had where it ended out of memory."""
+"""The device's memory from the driver up, and what was live when a run ended out of memory."""
 
 from collections.abc import Iterator
 
@@ -17,13 +17,13 @@ EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
 
 def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
-    """Return the table of the device's memory, nothing on a CPU; it is the same in full."""
+    """Return the table of the device's memory, empty on a CPU; `full` makes no difference."""
     found = summary.device_memory
     return [] if found is None else [_stack(found)]
 
 
 def post_mortem(summary: Summary) -> list[RenderableType]:
-    """Return what a run had where it ended out of memory, nothing for another run."""
+    """Return the tables about a run that ended out of memory; empty for another run."""
     found = summary.post_mortem
     if found is None:
         return []
@@ -59,7 +59,7 @@ def _below(found: DeviceMemory) -> Iterator[Text]:
 
 
 def _beneath(found: DeviceMemory, here: Layer) -> str:
-    """Tell context and libraries as measured in the process that trained, beside those measured apart."""
+    """Return a line on context and libraries as measured in the training process and in separate processes."""
     told = f"{here.name}, as measured in this process: {bytes_text(here.size_bytes)} ({here.source})"
     if found.context_bytes is None:
         return told

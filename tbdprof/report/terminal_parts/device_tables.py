@@ -1,4 +1,4 @@
-"""The device as its driver sees it: energy, power, clocks and what holds them down, how busy by each instrument."""
+"""The device as its driver sees it: energy, power, clocks and what limits them, busy fraction by each instrument."""
 
 from collections.abc import Iterator, Mapping
 
@@ -23,7 +23,7 @@ WARM = "yellow"
 
 
 def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
-    """Return the section, nothing where the driver told nothing; in full it has what the average power gives, too."""
+    """Return the section, empty without the driver's figures; `full` adds the energy by average power."""
     rows: list[tuple[str, RenderableType]] = []
     if summary.energy is not None:
         rows += _energy(summary.energy, summary.recording.run.unit, full=full)
@@ -51,7 +51,7 @@ def _joules(value: float, unit: str) -> str:
 
 
 def _source(found: Energy) -> str:
-    """Say where the energy is from, and how it compares with the other way to tell it."""
+    """Return where the energy is from, and how it compares with the other way to measure it."""
     source = "by the energy counter" if found.source == "counter" else "by power over time"
     if found.covers == THE_MODULE:
         source += f" of {THE_MODULE}"
@@ -82,7 +82,7 @@ def _device(found: Device) -> Iterator[tuple[str, Text]]:
 
 
 def _clocks(clocks: Mapping[str, Clock], most_hz: float | None) -> str:
-    """Return the mean clock of each window, the range where it moved, and the highest there is."""
+    """Return the mean clock of each window, its range if it changed, and the highest possible clock."""
     parts = []
     for window, clock in clocks.items():
         moved = clock.most_hz - clock.least_hz >= 1e6

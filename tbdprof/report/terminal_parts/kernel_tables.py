@@ -1,4 +1,7 @@
-"""The kernels of a step: those that waste the device (tables V and VI of seed 003), and each against the roofline."""
+"""The kernels of a step: those below the average utilization, and each against the roofline.
+
+The table of the former follows tables V and VI of the TBD paper (Zhu et al., IISWC 2018, arXiv:1803.06905).
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,11 +24,11 @@ from tbdprof.results.kernels import Group, LowUtilization, headroom, peak_of
 from tbdprof.results.sampled import NamedUse
 from tbdprof.results.summary import Summary
 
-Uses = Mapping[tuple[str, str], NamedUse]  # sampled, by name and phase
+Uses = Mapping[tuple[str, str], NamedUse]  # sampled use, by name and phase
 
 ROWS = 10
 UNCOUNTED_ROWS = 5
-LEAST_UNCOUNTED = 0.005  # of busy time: less is told in one line
+LEAST_UNCOUNTED = 0.005  # of busy time; a smaller share gets one line instead of a table
 NO_SOURCE = "source not told"
 WITHOUT = "without tensor cores"
 KERNELS = (
@@ -53,7 +56,7 @@ ROOFLINE = (
 
 
 def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
-    """Return the tables of kernels: those below the average and those without a count; in full, all of them."""
+    """Return the tables of kernels: those below the average and those without a count; `full` adds all others."""
     low, uses = summary.low_utilization, {} if summary.sampled is None else summary.sampled.by_name
     if low is None:
         listed = summary.groups or ()
@@ -76,7 +79,7 @@ def _below(low: LowUtilization, uses: Uses, most: int | None, peaks: Peaks | Non
 
 
 def _other_peaks(groups: Sequence[Group], peaks: Peaks | None) -> list[str]:
-    """Say of which peak the utilization is of what tensor cores cannot do."""
+    """Return a line on the peak for kernels that tensor cores cannot compute."""
     if peaks is None:
         return []
     others = {
@@ -97,7 +100,7 @@ def _uncounted(groups: Sequence[Group], uses: Uses, peaks: Peaks | None, *, full
 
 
 def _without_a_peak(groups: Sequence[Group], peaks: Peaks | None) -> list[str]:
-    """Say which of the kernels have a count but no peak it could be compared with."""
+    """Return a line on kernels with a FLOP count for which no peak is known."""
     of_products = {} if peaks is None else peaks.flops_per_s
     counted = {
         f"{group.precision} {WITHOUT}" if group.precision in of_products else group.precision
@@ -120,7 +123,7 @@ def _table(
     least: float = LEAST_SHOWN,
     below: Sequence[str] = (),
 ) -> RenderableType:
-    """Return a table of all groups (None), or of so many that have at least a share of busy time."""
+    """Return a table of all groups, or of the first `most` with at least a share `least` of busy time."""
     shown = groups if most is None else [group for group in groups[:most] if group.share >= least] or groups[:1]
     rest = groups[len(shown) :]
     others = [rest_text(len(rest), sum(group.share for group in rest))] if rest else []

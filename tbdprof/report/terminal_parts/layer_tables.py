@@ -1,4 +1,4 @@
-"""Time by layer: own times of what runs in each, forward and backward."""
+"""Time by layer: own times of the kernels in each layer, forward and backward."""
 
 from rich.console import RenderableType
 
@@ -20,7 +20,7 @@ COLUMNS = (
 
 
 def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
-    """Return the table of time by layer, longest first; in full with all layers."""
+    """Return the table of time by layer, longest first; `full` shows all layers."""
     layers = summary.layers or ()
     shown, rest = (layers, ()) if full else (layers[:ROWS], layers[ROWS:])
     if not shown:

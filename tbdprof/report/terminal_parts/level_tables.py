@@ -24,7 +24,7 @@ COLUMNS = (
 
 
 def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
-    """Return how far the levels agree, in full with each of the longest kernels at each level."""
+    """Return how far the levels agree; `full` adds each of the longest kernels at each level."""
     found, exact = summary.levels, summary.counted
     parts = [_step(exact)] if exact is not None else []
     if found is not None and full:
@@ -74,7 +74,7 @@ def _fractions(analytic: float | None, counted: float | None, row: KernelLevels 
 
 
 def _range(pipes: Pipes) -> str:
-    """Return the FP32 pipe's use, from its lower bound on where that is another."""
+    """Return the FP32 pipe's use, as a range if its lower bound differs."""
     low, high = utilization_text(pipes.fp32_low), utilization_text(pipes.fp32)
     return high if not low or low == high else f"{low.removesuffix(' %')}–{high}"
 

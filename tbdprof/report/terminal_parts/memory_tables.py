@@ -35,7 +35,7 @@ LAYERS = (Column("size"), Column("share"), Column("layer", "name"))
 
 
 def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
-    """Return the tables of memory; in full with all that is known of the peak."""
+    """Return the tables of memory; `full` shows everything known about the peak."""
     memory = summary.memory
     if memory is None:
         return []
@@ -82,7 +82,7 @@ def _share(size: int, memory: Memory) -> str:
 
 
 def _roles(memory: Memory, category: str) -> str:
-    """Name the roles of a category, with their sizes where there are several."""
+    """Return the roles of a category, with their sizes if there are several."""
     shown = [(role, memory.roles_at_peak[role]) for role in CATEGORIES[category] if memory.roles_at_peak[role]]
     if len(shown) == 1:
         return _role(shown[0][0])
@@ -101,7 +101,7 @@ def _total(memory: Memory) -> str:
 
 
 def _gap(memory: Memory) -> str | None:
-    """Say by how much the blocks miss the framework's own total, None where they do not or there is none."""
+    """Return a line on the bytes between the blocks and the framework's own total, or None without a gap or total."""
     told, total = memory.allocator_peak_bytes, memory.independent_peak_bytes
     unknown = memory.category_at_peak("unknown")
     if total is None or (total == told and not unknown):
@@ -112,7 +112,7 @@ def _gap(memory: Memory) -> str | None:
 
 
 def _beneath(summary: Summary, memory: Memory) -> Iterable[Text]:
-    """Say what the breakdown does not hold."""
+    """Yield lines on memory that the breakdown does not cover."""
     whole, update = summary.recording.run.whole_run_peak_bytes, memory.at_optimizer_step
     if gap := _gap(memory):
         yield Text(gap, style="red")

@@ -1,4 +1,4 @@
-"""The first screen: what binds the run and what to try first, how fast it goes, and where a step's time goes."""
+"""The first screen: what limits the run and what to try first, how fast it goes, and where a step's time goes."""
 
 from collections.abc import Iterator, Mapping
 
@@ -16,7 +16,7 @@ from tbdprof.results.summary import Summary
 from tbdprof.results.time import CpuUtilization, Idle, Rate, StepTime, Throughput, Verdict
 
 BAR_COLUMNS = 40
-TF32_FLAGS = ("tf32", "fp32_precision", "float32_matmul_precision")  # in the names of settings that decide it
+TF32_FLAGS = ("tf32", "fp32_precision", "float32_matmul_precision")  # parts of the names of settings that switch TF32
 IDLE = {
     "data_wait": "waiting for data",
     "launching": "launching",
@@ -27,7 +27,7 @@ IDLE = {
 
 
 def view(summary: Summary, *, full: bool = False) -> RenderableType:
-    """Return the first screen; in full it has all advice and not only the first."""
+    """Return the first screen; `full` shows all advice instead of the first only."""
     parts = [_head(summary)]
     if summary.verdict is not None:
         parts.append(_verdict(summary.verdict, full=full))
@@ -38,7 +38,7 @@ def view(summary: Summary, *, full: bool = False) -> RenderableType:
 
 
 def unmeasured(summary: Summary) -> Mapping[str, list[str]]:
-    """Return the figures of the first screen that could not be had, by the reason."""
+    """Return the figures that the first screen lacks, by the reason."""
     flop = None if summary.utilization is None else summary.utilization.flop
     asked: tuple[tuple[str, str, object], ...] = (
         ("throughput", "throughput", summary.throughput),
@@ -127,7 +127,7 @@ def _rate(rate: Rate) -> str:
 
 
 def _digits(value: float) -> str:
-    """Return four digits, or all before the point where there are more."""
+    """Return four digits, or all digits before the point if there are more."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -215,7 +215,7 @@ def _phases(time: StepTime) -> RenderableType:
 
 
 def _bar(busy: float, whole: float) -> Text:
-    """Return a bar of which the step is all columns."""
+    """Return a bar; a whole step would fill all columns."""
     columns = max(1, round(BAR_COLUMNS * whole))
     filled = min(columns, round(BAR_COLUMNS * busy))
     return Text("█" * filled + "░" * (columns - filled))

@@ -1,4 +1,4 @@
-"""The sampled level for people, kernel by kernel."""
+"""The sampled level for the terminal, kernel by kernel."""
 
 from collections.abc import Iterator
 
@@ -20,11 +20,11 @@ COLUMNS = (
     Column("samples"),
     Column("not told", "text"),
 )
-SOME = 0.01  # of kernels' time, without a use: worth a line
+SOME = 0.01  # of kernels' time; a larger share without a use gets a line
 
 
 def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
-    """Return the table of kernels by grid and block, in full only: the table of kernels has its figures else."""
+    """Return the table by grid and block if `full`; otherwise the table of kernels has these figures."""
     found = summary.sampled
     if found is None or not found.kernels or not full:
         return []

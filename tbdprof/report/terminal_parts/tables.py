@@ -1,4 +1,4 @@
-"""How every table of the terminal report looks, and the words its cells share."""
+"""The look of every table in the terminal report, and the words that cells share."""
 
 import io
 import shutil
@@ -14,13 +14,13 @@ from tbdprof.facts.units import percent_text
 
 ABOVE = "! above 100 %: the library does fewer operations than the definition, or the peak was measured too low"
 MARK = " !"
-LEAST_SHOWN = 0.0005  # a share below it is printed as 0.0 %
+LEAST_SHOWN = 0.0005  # a smaller share is printed as 0.0 %
 
 
 class Column(NamedTuple):
-    """A column and what is in it, which decides who gives way on a narrow terminal.
+    """A column and the kind of its content, which decides what a narrow terminal shortens.
 
-    "number" (to the right) and "word" stay whole, a "name" is cut short, "text" goes on in the next line.
+    A "number" (aligned right) and a "word" stay whole, a "name" is cut short, "text" wraps.
     """
 
     name: str
@@ -31,7 +31,7 @@ def plain(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Table:
     """Return a table with all its columns and without a title."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for name, kind in columns:
-        # rich takes columns away from what may wrap alone; the cells of names then refuse to.
+        # rich narrows only the columns that may wrap; the cells of names then do not wrap but are cut.
         justify, whole = "right" if kind == "number" else "left", kind in ("number", "word")
         table.add_column(name, justify=justify, no_wrap=whole, overflow="fold")  # type: ignore[arg-type]
     for row in rows:
@@ -46,7 +46,7 @@ def _cell(text: str, kind: str) -> Text:
 def filled(
     title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, below: Sequence[str] = ()
 ) -> RenderableType:
-    """Return a title and a table, without the columns that are empty in all of them, and lines below it."""
+    """Return a title, a table without the columns that are empty in all rows, and lines below it."""
     cells = list(rows)
     kept = [place for place, _ in enumerate(columns) if any(row[place] for row in cells)]
     table = plain([columns[place] for place in kept], [[row[place] for place in kept] for row in cells])
@@ -55,7 +55,7 @@ def filled(
 
 
 def title_of(title: str) -> Text:
-    """Return a title; that of a rich table would wrap at the table's own width."""
+    """Return a title as text; a rich table's own title would wrap at the table's width."""
     return Text(title, style="bold")
 
 
@@ -69,24 +69,24 @@ def sheet(rows: Iterable[tuple[str, RenderableType]]) -> Table:
 
 
 def utilization_text(value: float | None) -> str:
-    """Return a utilization as a percentage, marked where it is above 100 %; empty where there is none."""
+    """Return a utilization as a percentage, marked if it is above 100 %; empty if there is none."""
     if value is None:
         return ""
     return percent_text(value) + (MARK if value > 1 else "")
 
 
 def layer_text(layer: str | None) -> str:
-    """Return a layer's name as people know it."""
+    """Return a layer's name for the terminal."""
     return "(not in a layer)" if layer is None else layer or "(model)"
 
 
 def rest_text(count: int, share: float) -> str:
-    """Say what a table left out."""
+    """Return a line on the rows that a table left out."""
     return f"({count} more, {percent_text(share)})"
 
 
 def short(name: str) -> str:
-    """Return a kernel's name without what C++ puts around it: `void` and the list of arguments."""
+    """Return a kernel's name without `void` and its list of arguments."""
     bare = name.removeprefix("void ")
     if not bare.endswith(")"):
         return bare
