@@ -1,4 +1,4 @@
-"""The machine-readable report: schema 1, a contract other tools rely on; `docs/report.md` tells every field.
+"""The machine-readable report: schema 1, a contract other tools rely on; `docs/json.md` describes every field.
 
 Fractions are 0 to 1, bytes are bytes, seconds say so in their names; kernels, layers and phases are told per step. What
 is not known is null and has an entry in `missing`, by its path or by what it is part of (`throughput`); the memory

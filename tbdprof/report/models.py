@@ -1,4 +1,4 @@
-"""The suite's models: where each can run here, and the tables II and III of seed 003 as this suite has them."""
+"""The suite's models: where each can run here, and tables II and III of the TBD paper as this suite has them."""
 
 import json
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def as_json() -> str:
 
 
 def overview_as_text() -> str:
-    """Return the models and their data sets for a terminal (seed 003, tables II and III)."""
+    """Return the models and their data sets for a terminal (tables II and III of the TBD paper)."""
     specs = _specs()
     models = filled(
         SUITE,

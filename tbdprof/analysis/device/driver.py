@@ -1,8 +1,8 @@
 """The driver's account of the device, by window: how busy, at which clock and why not a higher one, how hot.
 
-Busy is told three ways: the kernels' own times (equation 1 of seed 003, in the kernels window), the driver's samples,
-and GPM's. The last two are of all processes; they are compared where they were measured together. GPM's FP32 figure is
-over elapsed time: divided by GPM's own busy it compares with figures over active time.
+Busy is given in three ways: the kernels' own times (equation 1 of the TBD paper, in the kernels window), the driver's
+samples, and GPM's. The last two are of all processes; they are compared where they were measured together. GPM's FP32
+figure is over elapsed time: divided by GPM's own busy it compares with figures over active time.
 """
 
 from collections.abc import Sequence

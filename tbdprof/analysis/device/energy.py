@@ -1,8 +1,8 @@
 """What training costs in energy, from the clean windows: by the device's counter, and by its power over time.
 
-The counter is the figure where there is one; it moves on in steps of 20 to 100 ms, so a short window tells none. Power
-integrated over time (trapezoid) is beside it as a check. Seed 002's figure (section 3.3, table 6) is the average of the
-samples of power, divided by the units of work in a second.
+The counter is the figure where there is one; it advances in steps of 20 to 100 ms, so a short window gives none. Power
+integrated over time (trapezoid) is beside it as a check. Wang et al. (arXiv:1909.06842, definition of metrics) divide
+the average of the samples of power by the units of work in a second.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The kernels to look at first: long ones whose utilization is below the average (tables V and VI of seed 003)."""
+"""The kernels to look at first: long ones whose utilization is below the average (tables V and VI of the TBD paper)."""
 
 from collections.abc import Sequence
 

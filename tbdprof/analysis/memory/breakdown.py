@@ -1,6 +1,6 @@
 """Where memory goes: the breakdown at the peak, the largest each category ever was, and what holds it.
 
-The five categories are those of seed 003, section III-D-3, whose figure 8 shows the largest size each ever had. The
+The five categories are those of the TBD paper, section III-D-3; its figure 8 shows the largest size each ever had. The
 breakdown is taken at the peak of the framework's own total where it keeps one, and adds up to that total: what the
 reported blocks leave of it is unknown. Elsewhere it is taken at the peak of the blocks. Only steps after a window's
 first count, which settles. Of several memory windows the one with the highest peak gives the breakdown.

@@ -18,7 +18,8 @@ Every rule is positive, it names what it saw; no rule is "otherwise". What no ru
 7.  No block was reported, but on more than one thread the framework's own total rose within one outermost operator and
     was back after it: workspace, of the operator's worker threads. (What stays in the total is unknown.)
 
-Source of the categories: seed 003, section III-D-3; what that leaves open is decided in the README.
+Source of the categories: the TBD paper (Zhu et al., IISWC 2018, arXiv:1803.06905), section III-D-3; `docs/memory.md`
+says what is decided here beyond it.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: a partition of its wall time by phase, and why the device idles (DESIGN section 6)."""
+"""Where the time of a step goes: a partition of its wall time by phase, and why the device idles."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
 """How fast training goes once it is steady, what the host does meanwhile, and what watching it costs.
 
-Throughput is seed 003's: units of work (its section III-D-3 counts samples, for speech seconds of audio) over elapsed
-time, from the clean windows alone, with a bootstrap interval over their blocks.
+Throughput is defined as in the TBD paper: units of work over elapsed time, from the clean windows alone, with a
+bootstrap interval over their blocks. (Section III-D-3 of the paper counts samples, for speech seconds of audio.)
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""How busy the device is and how much of its peak it reaches: equations 1 and 2 of seed 003.
+"""How busy the device is and how much of its peak it reaches: equations 1 and 2 of the TBD paper.
 
 The FLOPs are analytic: the model's products (bias and per-element arithmetic left out, nothing that is recomputed),
 counted from what the operators were given, over the time in which any kernel ran. A value above 1 is possible and told

@@ -74,7 +74,7 @@ def kernels(found: tuple[Group, ...] | None, peaks: Peaks | None) -> list[Json] 
 
 
 def low_utilization(found: LowUtilization | None, peaks: Peaks | None) -> Json | None:
-    """Return the kernels below the average utilization (tables V and VI of seed 003), and those without a count."""
+    """Return the kernels below the average utilization (the TBD paper's tables V and VI), and those without a count."""
     if found is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""The kernels of a step: those that waste the device (tables V and VI of seed 003), and each against the roofline."""
+"""The kernels of a step: those that waste the device (the TBD paper's tables V and VI), and each on the roofline."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
