@@ -1,1 +1,1 @@
-"""What a recording holds: facts as the hooks and collectors report them, and the file they are kept in."""
+"""The facts of a recording, as hooks and collectors report them, and the file that holds them."""

@@ -1,1 +1,1 @@
-"""What the analyses of a recording come to: data only, which reports show."""
+"""The results of the analyses of a recording: data only, which reports show."""
