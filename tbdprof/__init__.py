@@ -1,7 +1,7 @@
-"""tbdprof profiles the memory and the use of the device by deep-learning training.
+"""tbdprof profiles deep-learning training: its memory, its time, and how well it uses the device.
 
-Public are the names listed here, the types in `tbdprof.results`, of which a `Summary` is made, and for Keras's `fit`
-`tbdprof.keras.Callback`. All else may change from one version to the next.
+The public names are those listed here, the types in `tbdprof.results` that a `Summary` is made of, and
+`tbdprof.keras.Callback` for Keras's `fit`. Everything else may change from one version to the next.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What one training step consumed: its units of work, and what else can be counted of it."""
+"""What one training step consumed: units of work, padding, and lengths of sequences."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -6,18 +6,18 @@ from enum import IntEnum
 
 
 class StepCountKind(IntEnum):
-    """What else is counted of a step."""
+    """What is counted of a step beside the run's own unit."""
 
     UNITS = 0  # of another unit than the run's own
-    PADDING = 1  # positions computed to fill sequences up, in the unit of that name; no work
+    PADDING = 1  # positions that fill sequences up, in the unit of that name; computed, but no units of work
     LENGTH = 2  # of the longest sequence, padding included
 
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """The work of one step. Units are named in the plural: sentences, tokens, seconds of audio.
+    """What one step consumed. Units are named in the plural: sentences, tokens, seconds of audio.
 
-    Padding is computed but is no work: it is counted apart from the units of the same name.
+    Padding is computed but is not a unit of work: it is counted apart from the units of the same name.
     """
 
     units: float  # of the run's own unit
@@ -26,7 +26,7 @@ class Consumed:
     lengths: Mapping[str, float] = field(default_factory=dict)  # of the longest sequence, by what it is: source, target
 
     def counts(self) -> Iterator[tuple[StepCountKind, str, float]]:
-        """Yield each count beside the run's own units: its kind, its name and its value."""
+        """Yield the kind, name and value of each count beside the run's own units."""
         for kind, values in (
             (StepCountKind.UNITS, self.also),
             (StepCountKind.PADDING, self.padding),

@@ -1,7 +1,7 @@
-"""The names of the counters that samples and counts are of; each says its unit.
+"""The names of the counters that a recording holds values of; each name says its unit.
 
-A device's counters are sampled (`Sample`: over time) or counted (`Count`: of one launch of a kernel). Fractions are 0
-to 1, and of time unless the name says otherwise.
+A device's counters are sampled over time (`Sample`), or counted for one launch of a kernel (`Count`). Fractions are 0
+to 1; they are fractions of time unless the name says otherwise.
 """
 
 # The host's, and the loop's own; they grow.
@@ -19,13 +19,13 @@ TEMPERATURE = "temperature_celsius"
 DRIVER_BUSY = "driver_busy"  # fraction of the driver's own period in which a kernel of any process ran
 THROTTLE = "clock_reasons"  # bits of nvmlClocksEventReasons
 DEVICE_TOTAL = "device_total_bytes"
-DEVICE_RESERVED = "device_reserved_bytes"  # kept by the driver for itself; where it is told, not in what is used
-DEVICE_USED = "device_used_bytes"  # by every process; with what the driver keeps where that is not told apart
-PROCESS_USED = "process_used_bytes"  # by this process, as the driver tells it
-OTHERS_USED = "others_used_bytes"  # by other processes, as the driver tells it
+DEVICE_RESERVED = "device_reserved_bytes"  # kept by the driver for itself; if reported, not part of what is used
+DEVICE_USED = "device_used_bytes"  # by every process; includes what the driver keeps, if that is not reported apart
+PROCESS_USED = "process_used_bytes"  # by this process, as the driver reports it
+OTHERS_USED = "others_used_bytes"  # by other processes, as the driver reports it
 ALLOCATOR_RESERVED = "allocator_reserved_bytes"  # what the framework's allocator holds of the device, in use or not
 ALLOCATOR_ALLOCATED = "allocator_allocated_bytes"  # what of it is in use
-ALLOCATOR_FRAGMENTS = "allocator_fragments_bytes"  # what is not in use, but in one piece of the device's with what is
+ALLOCATOR_FRAGMENTS = "allocator_fragments_bytes"  # not in use, but in one piece of device memory with what is in use
 ALLOCATOR_PRIVATE = "allocator_private_bytes"  # what is reserved for captured graphs and other pools of their own
 DEVICE_FREE = "device_free_bytes"  # what the driver can still give
 
@@ -46,7 +46,7 @@ PM_TENSOR = "pm_tensor_pipe"
 PM_WARPS = "pm_warps"  # active warps per active cycle of a processor cluster
 PM_DRAM = "pm_dram"
 PM_CLOCK = "pm_sm_clock_hz"
-PM_LOST = "pm_lost_samples"  # that are not there, of a window
+PM_LOST = "pm_lost_samples"  # samples of a window that were lost
 PM_RESIDUAL = "pm_clock_residual_ns"  # how far the times of samples may be off after conversion to this clock
 
 # Counts of one launch of a kernel (Nsight Compute).
@@ -56,7 +56,7 @@ COUNTED_FADD = "counted_fadd"
 COUNTED_FMUL = "counted_fmul"
 COUNTED_FP32_PIPE = "counted_fp32_pipe"  # fraction of the elapsed time
 COUNTED_TENSOR_PIPE = "counted_tensor_pipe"
-COUNTED_PAIRS_PIPE = "counted_pairs_pipe"  # of it: products of pairs of halves (HFMA2.MMA), not of matrices
+COUNTED_PAIRS_PIPE = "counted_pairs_pipe"  # of it: multiplications of pairs of halves (HFMA2.MMA), not of matrices
 COUNTED_TENSOR_OPS = "counted_tensor_ops"  # floating-point operations of the tensor cores, a multiply-add two; + _type
 COUNTED_DRAM_BYTES = "counted_dram_bytes"
 

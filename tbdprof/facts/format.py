@@ -1,15 +1,15 @@
-"""The format of the file that a run is kept in: one SQLite database, `*.tbd`, and nothing beside it.
+"""The format of a recording's file: one SQLite database, `*.tbd`, and nothing beside it.
 
-Whatever a window recorded is committed in one transaction when the window ends (each block of a clean window by
-itself), so a killed process loses the window it was in and no other. The journal is truncated, never a write-ahead
-log: after `kill -9` the one file alone must be readable.
+A window's records are committed in one transaction when the window ends (each block of a clean window by itself). So a
+killed process loses the window it was in and no other. The journal is truncated, and there is no write-ahead log: after
+`kill -9` the one file alone must be readable.
 
-Events are stored by column: a row of `column_block` is one column of one kind of record in one window, the bytes of
-a little-endian array compressed by zlib. `docs/recording.md` describes the tables; `tbdprof export` writes them plain.
+Events are stored by column. A row of `column_block` is one column of one kind of record in one window: the bytes of a
+little-endian array, compressed by zlib. `docs/recording.md` describes the tables; `tbdprof export` writes them plain.
 
 History of the format (`PRAGMA user_version`):
   1  first: run, missing, window, text, column_block.
-  2  kernels, the work of a span, the device's peaks.
+  2  kernels, the work of a span (what its FLOPs are counted from), the device's peaks.
   3  samples of a stretch of time, counts of single kernels, the thread and the graph that launched a kernel, what a
      device does without its tensor cores.
   4  what a step consumed beside the run's own units: other units, padding, lengths; which unit is a sample.

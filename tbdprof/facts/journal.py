@@ -1,8 +1,8 @@
-"""The journal beside a recording whose process died amid a commit: checked, and copied to where SQLite may undo it.
+"""Checks the journal that a process leaves if it dies amid a commit, and copies it to where SQLite may undo that.
 
-SQLite deletes the file that the end of a journal names as its super-journal, whatever that file is
+The end of a journal may name another file, its super-journal, and SQLite deletes that file, whatever it is
 (https://www.sqlite.org/fileformat.html#the_rollback_journal). A recording has one database and no super-journal, so a
-journal that names one is not ours.
+journal that names one is not a recording's.
 """
 
 import os

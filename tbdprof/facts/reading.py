@@ -1,4 +1,4 @@
-"""Reads a recording from its file, which is only read."""
+"""Reads a recording from its file and changes nothing in it."""
 
 import json
 import sqlite3
@@ -108,13 +108,13 @@ def _read_tables(connection: sqlite3.Connection, ordinal: int) -> dict[str, Tabl
 
 
 def _joined(blocks: dict[tuple[str, int], Table], kind: str) -> Table:
-    """Return the parts of a kind as one, letting them go: a window of millions of events is there but once."""
+    """Return the parts of a kind as one table and drop them, so that millions of events are in memory only once."""
     parts = [blocks.pop(key) for key in list(blocks) if key[0] == kind]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _blank(kind: str, count: int) -> Table:
-    """Return rows in which every column a later version added reads as not told."""
+    """Return rows in which every column that a later version added counts as not reported."""
     rows = np.zeros(count, KINDS[kind])
     for name, dtype in columns(kind):
         if dtype.kind == "i":

@@ -1,4 +1,4 @@
-"""Keeps a recording, and its file where there is one, while a run goes on."""
+"""Keeps a recording, and its file if there is one, up to date during a run."""
 
 import os
 import sqlite3
@@ -16,7 +16,7 @@ from tbdprof.facts.writing import Writer
 
 
 class Recorder:
-    """Adds windows to a recording; a file that can no longer be written is given up, with its reason, not the run."""
+    """Adds windows to a recording. If its file can no longer be written, the run goes on and `missing` says why."""
 
     def __init__(self, run: Run, path: Path | None) -> None:
         self.recording = Recording(run)

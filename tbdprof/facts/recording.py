@@ -26,7 +26,7 @@ class Window:
 
 @dataclass(slots=True)
 class Recording:
-    """All facts of a run, and why the others are missing."""
+    """All facts of a run, and the reasons for those that are missing."""
 
     run: Run
     windows: list[Window] = field(default_factory=list)

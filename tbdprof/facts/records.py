@@ -1,11 +1,12 @@
-"""The kinds of fact a recording holds.
+"""The kinds of record that a recording holds.
 
-Hooks and collectors report these and nothing else; every conclusion is drawn in `tbdprof.analysis`. Events come by the
-hundred thousand, so each kind is one numpy structured dtype and a window holds one array a kind; text is interned in
-`Strings` and stands in the arrays as its index (-1: none). A time is `time.monotonic_ns()` of the recorded process.
+Hooks and collectors report these and nothing else; every conclusion is drawn in `tbdprof.analysis`. There may be
+hundreds of thousands of events, so each kind is one numpy structured dtype, and a window holds one array of each kind.
+Text is interned in `Strings`, and the arrays hold its index (-1: none). A time is `time.monotonic_ns()` of the recorded
+process.
 
-`sequence` is the order in which *one* mechanism reported its events: allocations, frees, owners, spans and step ends of
-a window share it, and nothing is ever joined by comparing clocks.
+`sequence` is the order in which *one* mechanism reported its events. The allocations, frees, owners, spans and step
+ends of a window share it, and nothing is ever joined by comparing clocks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,16 +40,16 @@ class Phase(IntEnum):
 
 
 class Operation(IntEnum):
-    """The vocabulary every hook translates its operators into."""
+    """The kinds of operator into which every hook translates those of its framework."""
 
     OTHER = 0
-    CAST = 1  # a change of data type; `operand` tells the storage that was read
+    CAST = 1  # a change of data type; `operand` is the storage that was read
     ACCUMULATE = 2  # adds a gradient to the one that is there
-    COMPILED = 3  # a region a compiler made, whose inside is not seen
-    PLANNED = 4  # a pool laid out ahead by a memory planner for forward and backward maps
+    COMPILED = 3  # a region that a compiler made, whose inside is not seen
+    PLANNED = 4  # a pool that a memory planner laid out for activations and their gradients
     CONVOLUTION = 5
-    MATMUL = 6  # products of matrices, dense layers among them
-    ATTENTION = 7  # in one operator; attention made of matrix products and a softmax is those
+    MATMUL = 6  # matrix multiplications, dense layers among them
+    ATTENTION = 7  # in one operator; attention made of matmuls and a softmax counts as these
     RECURRENT = 8  # LSTM, GRU and plain cells in one operator
     EMBEDDING = 9
     NORMALIZATION = 10
@@ -61,7 +62,7 @@ class Operation(IntEnum):
     OPTIMIZER = 17
     COPY = 18  # copies, fills and changes of layout
     COMMUNICATION = 19  # between processes or devices
-    BOOKKEEPING = 20  # memory asked for, let go or looked at in another shape: no arithmetic, and nothing moved
+    BOOKKEEPING = 20  # memory requested, freed or viewed in another shape: no arithmetic, and nothing moved
 
 
 class AllocationKind(IntEnum):
@@ -81,7 +82,11 @@ class KernelKind(IntEnum):
 
 
 class Role(IntEnum):
-    """What a block of memory is for (DESIGN.md section 5; the first five groups are seed 003's categories)."""
+    """What a block of memory is for; `tbdprof.results.memory.CATEGORIES` groups roles into the TBD paper's categories.
+
+    The paper: Zhu et al., "Benchmarking and Analyzing Deep Neural Network Training", IISWC 2018, arXiv:1803.06905,
+    section III-D-3. `docs/memory.md` says what each role is.
+    """
 
     WEIGHT = 0
     BUFFER = 1
@@ -121,8 +126,8 @@ SPAN = np.dtype(
             "i8",
         ),  # the framework's number of the forward operator this one is, or is the gradient of; -1
         ("shapes", "i4"),  # text: JSON list of the input shapes
-        ("operand", "u8"),  # CAST only: storage address of the first input, 0: not told
-        ("work", "i4"),  # text: what it computes, a `tbdprof.facts.work.Work`; -1: not told
+        ("operand", "u8"),  # CAST only: storage address of the first input, 0: not reported
+        ("work", "i4"),  # text: what it computes, a `tbdprof.facts.work.Work`; -1: not reported
     ]
 )
 
@@ -132,16 +137,16 @@ KERNEL = np.dtype(
         ("kind", "u1"),  # KernelKind
         ("device", "i4"),  # text: "cuda:0"
         ("stream", "i8"),
-        ("launch_ns", "i8"),  # when the host asked for it, -1: not told
+        ("launch_ns", "i8"),  # when the host asked for it, -1: not reported
         ("start_ns", "i8"),
         ("end_ns", "i8"),
         ("span", "i8"),  # innermost span that launched it, -1: none
-        ("grid", "i4"),  # text: JSON list of three, -1: not told
+        ("grid", "i4"),  # text: JSON list of three, -1: not reported
         ("block", "i4"),
-        ("registers", "i4"),  # a thread, -1: not told
-        ("shared_bytes", "i8"),  # a block, -1: not told
-        ("moved_bytes", "i8"),  # copies and sets, -1: not told
-        ("thread", "i8"),  # of the host, that launched it, -1: not told
+        ("registers", "i4"),  # per thread, -1: not reported
+        ("shared_bytes", "i8"),  # per block, -1: not reported
+        ("moved_bytes", "i8"),  # copies and memsets, -1: not reported
+        ("thread", "i8"),  # of the host, that launched it, -1: not reported
         ("graph", "i8"),  # the captured graph it is a node of, -1: none
     ]
 )
@@ -153,12 +158,12 @@ ALLOCATION = np.dtype(
         ("device", "i4"),  # text: "cpu", "cuda:0"
         ("thread", "i8"),
         ("address", "u8"),
-        ("requested_bytes", "i8"),  # a freed row repeats what was allocated; -1: not told
-        ("allocated_bytes", "i8"),  # -1: not told
+        ("requested_bytes", "i8"),  # a freed row repeats what was allocated; -1: not reported
+        ("allocated_bytes", "i8"),  # -1: not reported
         ("time_ns", "i8"),
         ("span", "i8"),  # innermost span this happened in, -1: none
-        ("was_tensor", "i1"),  # 1: was seen as a tensor, 0: never was, -1: not told
-        ("shape", "i4"),  # text: JSON shape of the tensor, -1: not told
+        ("was_tensor", "i1"),  # 1: was seen as a tensor, 0: never was, -1: not reported
+        ("shape", "i4"),  # text: JSON shape of the tensor, -1: not reported
         (
             "total_bytes",
             "i8",
@@ -263,7 +268,7 @@ def table(kind: str, rows: Sequence[tuple[object, ...]]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One weight or buffer of the model, each storage once however often it is tied."""
+    """One weight or buffer of the model; a storage that several names share is listed once."""
 
     name: str
     shape: tuple[int, ...]
@@ -276,8 +281,9 @@ class Parameter:
 class Optimizer:
     """An optimizer and the trainable parameters it updates, by name.
 
-    `kind` is one of sgd, adam, adamw, rmsprop, or the framework's own name of another; `settings` has what decides its
-    state's size: momentum, amsgrad, centered, and `scalar_bytes`, the step counter some frameworks keep a parameter.
+    `kind` is sgd, adam, adamw or rmsprop, or the framework's own name of another optimizer. `settings` has what decides
+    the size of its state: momentum, amsgrad, centered, and `scalar_bytes`, a step counter that some frameworks keep for
+    each parameter.
     """
 
     kind: str
@@ -287,7 +293,7 @@ class Optimizer:
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """The most a device can do, each figure with where it is from."""
+    """The most that a device can do, and where each figure is from."""
 
     flops_per_s: Mapping[str, float]  # by precision: fp32, tf32, fp64, bf16, fp16, fp8
     bytes_per_s: float | None  # of its memory
@@ -296,14 +302,14 @@ class Peaks:
     vector_flops_per_s: Mapping[str, float] | None = None  # without tensor cores, None: alike
 
     def of(self, precision: str, *, product: bool) -> float | None:
-        """Return the FLOP/s of products, or of what is done element by element, which no tensor core does."""
+        """Return the FLOP/s of matmuls and convolutions (`product`), or of element-wise operators (no tensor cores)."""
         told = self.flops_per_s if product or self.vector_flops_per_s is None else self.vector_flops_per_s
         return told.get(precision)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is true of the whole run; the recorder replaces it as more becomes known."""
+    """What is true of the whole run. The recorder replaces it when more becomes known."""
 
     model: str
     framework: str
@@ -332,11 +338,11 @@ class Run:
     settled: bool | None = None  # None: nothing was judged
     settled_by: str = ""
     whole_run_peak_bytes: int | None = None
-    device_bytes: int | None = None  # memory of the device, as its driver tells it
+    device_bytes: int | None = None  # memory of the device, as its driver reports it
     context_bytes: int | None = None  # what a process that only makes a context takes of it
     libraries_bytes: int | None = None  # what it takes besides once the framework computed something small in it
     used_before_bytes: int | None = None  # what the driver and other processes took of it before the run
-    others_before_bytes: int | None = None  # what other processes took of that, None: the driver does not tell
+    others_before_bytes: int | None = None  # what other processes took of that, None: the driver does not report it
     asked_for: str = ""  # what the allocator said where the run ended out of memory
     batch_peaks: Mapping[str, int] = field(default_factory=dict)  # by batch size: what processes took that tried it
     batch_room_bytes: int | None = None  # what was there for them to take

@@ -1,4 +1,4 @@
-"""Numbers as people read them; the only place where a number becomes text."""
+"""Numbers as people read them: bytes, durations, percentages, FLOPs."""
 
 BINARY_PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 

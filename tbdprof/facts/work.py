@@ -1,18 +1,18 @@
-"""What an operator computes, in one vocabulary for all frameworks: hooks write it, `analysis.flops` counts it.
+"""What an operator computes, alike for all frameworks: hooks write it, `analysis.kernels.flops` counts its FLOPs.
 
-The sizes an operation has:
+The sizes of each operation:
 
-    convolution  weight: elements of the weight (its channels already divided by the groups); positions: places at which
-                 the kernel is laid, over the batch (of the output; of a transposed convolution, of the input)
+    convolution  weight: elements of the weight (its channels already divided by the groups); positions: places to which
+                 the kernel is applied, over the batch (of the output; of a transposed convolution, of the input)
     matmul       batch, rows, columns, inner
     attention    batch (heads among it), queries, keys, width (of queries and keys), value_width
     recurrent    weight: elements of all weight matrices, of all layers and directions, without biases;
                  positions: batch × time steps
-    all others   elements: of the larger of input and output; of the forward's output for pooling, which has window too,
-                 the elements of its window; samples for nll_loss; what is looked up for embedding; the parameters' for
-                 an optimizer. `analysis.flops` lists the names that have a count
+    all others   elements: of the larger of input and output. For pooling, those of the forward's output, and window:
+                 the elements of its window. For nll_loss, samples. For an embedding, what is looked up. For an
+                 optimizer, those of the parameters. `analysis.kernels.flops` lists the names that have a count
 
-Convolution, matmul and recurrent may have `bias`: the elements a bias is added to, or backward summed from.
+Convolution, matmul and recurrent may have `bias`: the elements that a bias is added to, or backward is summed from.
 """
 
 import json
@@ -27,10 +27,10 @@ from tbdprof.facts.records import Operation
 class Work:
     """The sizes of a computation.
 
-    `name` tells operations of one kind apart that count differently ("batch_norm", "relu", "adam"). `products` is how
-    many products of these sizes there are: a convolution's backward pass has one for each gradient it computes, 0 where
-    only a bias's. `moved_bytes` has every operand read once and every result written once (None: not told). `precision`
-    is that of the arithmetic.
+    `name` distinguishes operations of one kind that have different FLOP counts ("batch_norm", "relu", "adam").
+    `products` is how many matmuls or convolutions of these sizes there are. A convolution's backward pass has one for
+    each gradient it computes, and 0 if it computes only a bias's. `moved_bytes` counts every operand and every result
+    once (None: not reported). `precision` is that of the arithmetic.
     """
 
     operation: Operation
@@ -43,7 +43,7 @@ class Work:
 
 
 def text(work: Work) -> str:
-    """Return a work as text; the same work is always the same text."""
+    """Return a computation as text; the same computation is always the same text."""
     fields = {
         "operation": work.operation.name.lower(),
         "sizes": dict(work.sizes),
@@ -58,6 +58,6 @@ def text(work: Work) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def parse(told: str) -> Work:
-    """Return the work a text stands for."""
+    """Return the computation that a text stands for."""
     fields = json.loads(told)
     return Work(**{**fields, "operation": Operation[fields["operation"].upper()]})

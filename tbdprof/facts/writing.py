@@ -16,7 +16,7 @@ from tbdprof.facts.records import Table, Tables
 
 
 class Writer:
-    """Keeps a file in step with a recording while it grows."""
+    """Keeps a file up to date with a recording that grows."""
 
     def __init__(self, path: Path, recording: Recording) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class Writer:
                 self._put_rows(window.ordinal, kind, rows)
 
     def close(self) -> None:
-        """Commit the last state and close the file, taking away the emptied journal beside it."""
+        """Commit the last state, close the file and remove the emptied journal beside it."""
         self.write_state()
         self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
@@ -123,7 +123,7 @@ def save(recording: Recording, path: Path, *, force: bool = False) -> None:
 
 
 def write_anew(recording: Recording, path: Path) -> None:
-    """Write a recording over its file at once: whoever reads meanwhile, or a crash, finds the one or the other.
+    """Replace a recording's file in one step: a reader meanwhile, or a crash, finds the old file or the new one.
 
     Raises UsageError where it cannot be written; then the file is as it was.
     """

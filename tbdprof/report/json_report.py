@@ -1,4 +1,4 @@
-"""The machine-readable report: schema 1, a contract other tools rely on; `docs/report.md` describes every field.
+"""The machine-readable report: schema 1, a contract other tools rely on; `docs/json.md` describes every field.
 
 Fractions are 0 to 1, bytes are bytes, and the names of times give the unit. Kernels, layers and phases are per step. An
 unknown value is null, and `missing` has its reason, by its path or the path of an enclosing part (`throughput`). The

@@ -1,4 +1,4 @@
-"""What the device and its driver say of themselves."""
+"""Results about the device that its driver reports: load, clocks, power and energy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ COMPARABLE_S = 10.0  # of kernels windows: the driver's own samples are of up to
 
 @dataclass(frozen=True, slots=True)
 class Gpm:
-    """Figures of the hardware's counters over elapsed time; None: not told."""
+    """Figures of the hardware's counters (GPM) over elapsed time; None: not reported."""
 
     busy: float | None  # any compute or graphics work
     sm_active: float | None  # multiprocessors that were busy
@@ -36,7 +36,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """Why the clocks were not higher: shares of the samples."""
+    """Why the clocks were not higher, as shares of the samples."""
 
     by_reason: Mapping[str, float]
     throttled: float  # samples with a reason that nobody chose
@@ -44,7 +44,7 @@ class Reasons:
 
 @dataclass(frozen=True, slots=True)
 class BusyCompared:
-    """The busy fraction of the counted steps of the kernels windows, by each instrument; None: not told."""
+    """The busy fraction of the counted steps of the kernels windows, by each instrument; None: not reported."""
 
     kernels: float
     driver: float | None
@@ -53,29 +53,29 @@ class BusyCompared:
 
     @property
     def is_comparable(self) -> bool:
-        """Tell whether the windows are long beside the instruments' samples."""
+        """Return whether the windows are long enough, compared with the instruments' samples."""
         return self.seconds >= COMPARABLE_S
 
     @property
     def driver_difference(self) -> float | None:
-        """Return how much more the driver says than the kernels' times."""
+        """Return the driver's figure minus that of the kernels' times."""
         return None if self.driver is None else self.driver - self.kernels
 
     @property
     def gpm_difference(self) -> float | None:
-        """Return how much more GPM says than the kernels' times."""
+        """Return GPM's figure minus that of the kernels' times."""
         return None if self.gpm is None else self.gpm - self.kernels
 
     @property
     def is_apart(self) -> bool:
-        """Tell whether one of them, where comparable, differs from the kernels' times by more than 3 points."""
+        """Return whether one of them is comparable and differs from the kernels' times by more than 3 points."""
         differences = (self.driver_difference, self.gpm_difference)
         return self.is_comparable and any(abs(each) > BUSY_APART for each in differences if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """By the name of the window. The clocks are told of every window, the rest of clean and kernels windows."""
+    """The driver's figures by the name of the window: clocks of every window, the rest of clean and kernels windows."""
 
     driver_busy: Mapping[str, float | None]
     driver_period_s: float | None  # of the driver's own samples; None: it has none
@@ -85,7 +85,7 @@ class Device:
     memory_clock_hz: Mapping[str, float | None]
     reasons: Mapping[str, Reasons | None]
     most_celsius: Mapping[str, float | None]
-    busy: BusyCompared | None  # None: no kernels were told
+    busy: BusyCompared | None  # None: no kernels were reported
 
     def of_most(self, window: str) -> float | None:
         """Return a window's mean clock as a share of the highest, None where one of them is not known."""
@@ -98,7 +98,7 @@ THE_GPU, THE_MODULE = "the GPU", "the whole module, its CPU and memory included"
 
 @dataclass(frozen=True, slots=True)
 class WindowEnergy:
-    """A window's energy, in two ways; None: its samples do not tell it."""
+    """A window's energy by the counter and by power; None: its samples do not give it."""
 
     seconds: float
     units: float  # of the whole steps in it
@@ -126,7 +126,7 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """What the clean windows took."""
+    """The energy of the clean windows."""
 
     windows: tuple[WindowEnergy, ...]  # those long enough
     source: str | None  # of `joules_per_unit`: "counter" or "power"
@@ -135,11 +135,11 @@ class Energy:
     interval: tuple[float, float] | None  # 95 %, from the windows
     watts: float | None  # the same energy over the time it took
     power: Power | None
-    joules_per_unit_of_average_power: float | None  # seed 002's
+    joules_per_unit_of_average_power: float | None  # the metric of Wang et al., arXiv:1909.06842
 
     @property
     def is_apart(self) -> bool:
-        """Tell whether the counter and the integrated power differ by more than a twentieth."""
+        """Return whether the counter and the integrated power differ by more than 5 %."""
         return self.ratio is not None and abs(self.ratio - 1) > ENERGY_APART
 
     @property
@@ -155,7 +155,7 @@ class Energy:
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """Of the kernels windows together."""
+    """How completely kernels were reported in all kernels windows together."""
 
-    lost: int  # records that the instrument says or shows that it lost
+    lost: int  # records that the instrument reports or shows to be lost
     residual_ns: float  # the largest

@@ -1,4 +1,4 @@
-"""What ran, and how well it used the device."""
+"""Results about kernels: what ran, and how well it used the device."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ ANALYTIC = "analytic"  # the level of figures worked out from the operators' def
 
 @dataclass(frozen=True, slots=True)
 class AtClock:
-    """The same FLOPs over what the device could have done at the clock that was measured."""
+    """The same FLOPs, relative to the peak at the clock that was measured."""
 
     value: float
     clock_hz: float  # the mean over the kernels windows
@@ -19,12 +19,12 @@ class AtClock:
 
 @dataclass(frozen=True, slots=True)
 class Flop:
-    """FLOPs over what the device could have done while it was active."""
+    """FLOPs relative to what the device could have done while it was active."""
 
     value: float | None
     level: str  # "analytic": from the operators' definitions
     precision: str
-    coverage: float  # share of the kernels' time whose kernels have products that were counted
+    coverage: float  # share of the kernels' time in matmuls and convolutions that have a FLOP count
     peak_flops_per_s: float
     peak_source: str
     bound: float | None  # the speed-up a value of 1 would bring
@@ -37,11 +37,11 @@ class Utilization:
 
     busy: float | None  # busy time a step in the kernels windows over the time of a step in the clean ones
     busy_in_window: float
-    flop: Flop | None  # in the precision of most of the run's products
+    flop: Flop | None  # in the precision of most of the run's matmuls and convolutions
     fp32: Flop | None  # None unless that is FP32
-    flops_per_sample: float | None  # of the model's products, forward and backward
+    flops_per_sample: float | None  # of the model's matmuls and convolutions, forward and backward
     flops_per_step: float
-    precision: str | None = None  # of most of the model's products; without any the run's, as it was told
+    precision: str | None = None  # of most of the model's matmuls and convolutions; without any, the run's
     flops_per_unit: Mapping[str, float] = field(default_factory=dict)  # by each unit that was counted
 
 
@@ -49,7 +49,7 @@ class Utilization:
 class Group:
     """The kernels of one name in one phase; what is not known of any of them is None.
 
-    Where only some of its kernels have a count, utilization and rates are over those.
+    If only some of the kernels have a FLOP count, utilization and rates are of those.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Group:
     flops: float | None  # per step, per-element counts included
     moved_bytes: float | None  # per step
     precision: str | None
-    of_product: bool  # most of its time computes products, which tensor cores can do
+    of_product: bool  # most of its time is in matmuls and convolutions, which tensor cores can do
     intensity: float | None  # FLOP a byte
     flops_per_s: float | None
     bytes_per_s: float | None
@@ -73,7 +73,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """What a layer takes; None as its name stands for what runs in no layer, "" for the model itself."""
+    """The time of a layer; its name is None for what runs in no layer, and "" for the model itself."""
 
     layer: str | None
     forward_seconds: float  # per step, kernels' own times
@@ -100,12 +100,12 @@ class LowUtilization:
     uncounted: tuple[Group, ...]  # the longest first: they may be among the worst
 
 
-Key = tuple[str, str, str]  # name, grid and block as they were told
+Key = tuple[str, str, str]  # name, grid and block as they were reported
 
 
 @dataclass(frozen=True, slots=True)
 class CountedKernels:
-    """The kernels of one name, grid and block; FLOPs and bytes are per step, None where they were not told."""
+    """The kernels of one name, grid and block; FLOPs and bytes are per step, None if they were not reported."""
 
     key: Key
     calls: float
@@ -124,7 +124,7 @@ class CountedKernels:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The counted step: its totals, and what of them is known of each kernel, the longest first."""
+    """The counted step: its totals, and what is known of each kernel, the longest first."""
 
     launches: int
     fp32_flops: float | None
@@ -137,14 +137,14 @@ class Counted:
     tensor_utilization: float | None
     flop_utilization: float | None
     kernels: tuple[CountedKernels, ...]
-    unmatched: tuple[Key, ...]  # kernels of the run nobody counted, the longest first
+    unmatched: tuple[Key, ...]  # kernels of the run that were not counted, the longest first
     unmatched_share: float  # of all kernels' time
-    left_over: int  # counted launches that are of no kernel of the run
+    left_over: int  # counted launches that match no kernel of the run
     violations: tuple[str, ...]  # what cannot be
 
 
 def headroom(group: Group, peaks: Peaks | None) -> float | None:
-    """Return how many times faster kernels can get before the nearer ceiling, None where that is not known."""
+    """Return how many times faster kernels can become before the nearer ceiling; None: not known."""
     if peaks is None or group.limit is None:
         return None
     if group.limit == "memory":
@@ -155,5 +155,5 @@ def headroom(group: Group, peaks: Peaks | None) -> float | None:
 
 
 def peak_of(group: Group, peaks: Peaks | None) -> float | None:
-    """Return the FLOP/s the kernels' utilization is of, None where it is not known."""
+    """Return the peak, in FLOP/s, that the kernels' utilization is relative to; None: not known."""
     return None if peaks is None or group.precision is None else peaks.of(group.precision, product=group.of_product)

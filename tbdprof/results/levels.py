@@ -1,4 +1,4 @@
-"""Utilization as several methods measured it, side by side."""
+"""Utilization at several levels of measurement, side by side."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from tbdprof.results.kernels import Key
 
 @dataclass(frozen=True, slots=True)
 class Pipes:
-    """Fractions of the time in which kernels ran, None where they were not told."""
+    """Activity of the pipes as fractions of the time in which kernels ran; None: not reported."""
 
     fp32: float | None = None
     tensor: float | None = None
@@ -16,7 +16,7 @@ class Pipes:
 
 @dataclass(frozen=True, slots=True)
 class PipeUse:
-    """How much of a pipe was used while kernels ran, and the level that measured it."""
+    """Activity of a pipe while kernels ran, and the level that measured it."""
 
     value: float
     level: str  # "sampled", or "device": the driver's own figure
@@ -37,7 +37,7 @@ class KernelLevels:
 
     @property
     def flop_difference(self) -> float | None:
-        """Return analytic minus counted FLOPs over peak; None unless it is a product, whose definition is exact."""
+        """Return analytic minus counted FLOPs over peak; None unless it is a matmul or convolution."""
         return _difference(self.analytic_flop, self.counted_flop) if self.is_product else None
 
     @property
@@ -53,7 +53,7 @@ class KernelLevels:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How many of the longest kernels for which two levels are known have them within a bound."""
+    """How many of the longest kernels known at two levels have both figures within a bound."""
 
     what: str
     within: int
@@ -64,11 +64,11 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The longest kernels at each level, and the whole: means over the time of all kernels a level knows."""
+    """The longest kernels at each level, and means over the time of all kernels that a level knows."""
 
     rows: tuple[KernelLevels, ...]
     agreements: tuple[Agreement, ...]
-    analytic_flop: float | None  # of the model's products over active time
+    analytic_flop: float | None  # of the model's matmuls and convolutions over active time
     counted_flop: float | None  # of all FLOPs over active time
     sampled: Pipes
     counted: Pipes

@@ -1,4 +1,4 @@
-"""Where memory goes."""
+"""Results about memory. The categories are those of the TBD paper (Zhu et al., 2018, arXiv:1803.06905)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class Memory:
 
     @property
     def peak_bytes(self) -> int:
-        """Return what the breakdown adds up to: the framework's own total, where it keeps none the allocator's peak."""
+        """Return what the breakdown adds up to: the framework's own total, or without one the allocator's peak."""
         return self.allocator_peak_bytes if self.independent_peak_bytes is None else self.independent_peak_bytes
 
     def category_at_peak(self, category: str) -> int:
@@ -93,12 +93,12 @@ class DeviceMemory:
 
     device: str
     total_bytes: int | None
-    used_bytes: int | None  # as the driver tells it, without what it keeps for itself where that is told apart
+    used_bytes: int | None  # as the driver reports it, without what it keeps for itself if that is reported apart
     layers: tuple[Layer, ...]  # from the bottom
     unexplained_bytes: int | None  # what is used beyond the layers
     allocator_cache_bytes: int | None  # reserved and not in use at the peak
     cache_at_end_bytes: int | None  # at the end of the last step, when most is free
-    fragments_bytes: int | None  # of that, what cannot be given back: it is in one piece with what is in use
+    fragments_bytes: int | None  # of that, what cannot be given back: it lies in one piece with memory in use
     private_bytes: int | None  # reserved for captured graphs and other pools of their own
     context_bytes: int | None
     libraries_bytes: int | None
@@ -107,12 +107,12 @@ class DeviceMemory:
 
     @property
     def explained(self) -> float | None:
-        """Return the sum of the layers over what is used; None where that is not told."""
+        """Return the sum of the layers over what is used; None: not reported."""
         return None if not self.used_bytes else sum(layer.size_bytes for layer in self.layers) / self.used_bytes
 
     @property
     def agrees(self) -> bool | None:
-        """Tell whether the layers explain what is used but for 2 %; None where that is not told."""
+        """Return whether the layers explain what is used but for 2 %; None: not reported."""
         if not self.used_bytes or self.unexplained_bytes is None:
             return None
         return abs(self.unexplained_bytes) <= AGREES * self.used_bytes
@@ -123,12 +123,12 @@ TRIED, ESTIMATED = "tried", "estimated"
 
 @dataclass(frozen=True, slots=True)
 class PostMortem:
-    """What is known of the end of a run that ended out of memory; what is not is None."""
+    """What is known of the end of a run that ended out of memory; None: not known."""
 
     said: str  # by the allocator
     asked_bytes: int | None
     live: Mapping[str, int] | None  # by category
-    others_bytes: int | None  # feature maps and others, not told apart
+    others_bytes: int | None  # feature maps and others together
     told_apart: bool  # the memory window was open
     live_bytes: int | None
     capacity_bytes: int | None  # of the device, as the allocator said
@@ -150,5 +150,5 @@ class PostMortem:
 
     @property
     def is_fragmented(self) -> bool:
-        """Tell whether as much as was asked for was there, in pieces."""
+        """Return whether as much as was asked for was free, but in pieces."""
         return self.asked_bytes is not None and (self.fragments_bytes or 0) >= self.asked_bytes

@@ -1,4 +1,4 @@
-"""Why a result is not there, in words that reports show."""
+"""Reasons why a result is missing, in the words of the reports."""
 
 GPU_ONLY = "told on a GPU only"
 NOT_ASKED_FOR = "before the run nobody told that it would be needed"

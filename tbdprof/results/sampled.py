@@ -1,4 +1,4 @@
-"""What hardware counters say that were sampled beside a kernels window."""
+"""Results of hardware counters that were sampled beside a kernels window."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from tbdprof.results.kernels import Key
 # The means over the whole window by their names in reports, and the counter each is of.
 ELAPSED = {"device_busy": PM_BUSY, "warps": PM_WARPS, "sm_clock_hz": PM_CLOCK}
 WHILE_BUSY = {"fp32_pipe": PM_FP32, "tensor_pipe": PM_TENSOR, "dram": PM_DRAM, "sm_active": PM_SM_ACTIVE}
-LITE_PART = 0.5  # of the FP32 pipe's width, on every chip that tells of its halves (GA102 and later)
+LITE_PART = 0.5  # of the FP32 pipe's width, on every chip that has counters of its halves (GA102 and later)
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A fraction of the time, its standard error as the fit tells it, and how far samples are from the fit there."""
+    """A fraction of the time, its standard error by the fit, and how far samples are from the fit there."""
 
     value: float
     error: float
@@ -23,7 +23,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How much kernels used of the device while they ran, None what is not told."""
+    """How much kernels used of the device while they ran; None: not known."""
 
     fp32: Estimate | None = None  # of the whole pipe, integer arithmetic included: an upper bound
     fp32_low: Estimate | None = None
@@ -43,12 +43,12 @@ class SampledKernels:
     use: Use
     samples: int  # in which one of them has a part
     covered: float  # of their time that is sampled
-    reason: str | None  # why nothing of their use is told
+    reason: str | None  # why nothing is known of their use
 
 
 @dataclass(frozen=True, slots=True)
 class NamedUse:
-    """The use of the kernels of one name and phase, by those that have one: means over their time."""
+    """The use of the kernels of one name and phase: means over the time of those that have a value."""
 
     use: Use
     samples: int
@@ -57,7 +57,7 @@ class NamedUse:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """What is added to the times of samples, and by which counter it was found; None: by none, it is 0."""
+    """What is added to the times of samples, and the counter that showed it; None: no counter did, and it is 0."""
 
     shift_ns: int
     found_by: str | None
@@ -65,12 +65,12 @@ class Offset:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What was sampled; without kernels the whole window's means alone, with the reason."""
+    """What was sampled; without kernels only the means of the whole window, with the reason."""
 
     samples: int
     interval_ns: int
     lost: int | None
-    residual_ns: float | None  # of the clocks' conversion, as the sampler tells it
+    residual_ns: float | None  # of the clocks' conversion, as the sampler reports it
     elapsed: Mapping[str, float]  # means by counter
     while_busy: Mapping[str, float]  # over the time in which kernels ran, or else the device says it was busy
     reason: str | None = None

@@ -1,4 +1,4 @@
-"""Everything that can be said about a run: its recording, and one optional result an analysis."""
+"""Everything that can be said about a run: its recording, and one optional result of each analysis."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tbdprof.results.time import CpuUtilization, Lengths, Overhead, StepTime, Th
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What reporters take. A result that could not be had is None, with its reason in `missing`."""
+    """What reports are made of. A missing result is None, and `missing` has the reason."""
 
     recording: Recording
     memory: Memory | None
@@ -46,13 +46,13 @@ class Summary:
 
     @property
     def parameter_count(self) -> int | None:
-        """Return how many values are trained, each storage once; None where no parameter was seen."""
+        """Return how many values are trained, each storage once; None: no parameter was seen."""
         trained = [math.prod(item.shape) for item in self.recording.run.parameters if item.trainable]
         return sum(trained) if trained else None
 
     @property
     def precision(self) -> str | None:
-        """Return what the run computes in: as it was told, else as most of its products do; None: neither is known."""
+        """Return the precision asked for, else that of most of the run's matmuls and convolutions; None: not known."""
         told, use = self.recording.run.precision, self.utilization
         return told if told is not None or use is None else use.precision
 

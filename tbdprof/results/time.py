@@ -1,11 +1,11 @@
-"""Where time goes."""
+"""Results about time: throughput, the time of a step by phase, why the device idles, and the verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tbdprof.facts.records import Run
 
-WIDE = 2.0  # an interval whose ends are further apart than this factor tells nothing
+WIDE = 2.0  # an interval whose ends are further apart than this factor says nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Throughput:
     padding: Mapping[str, float] = field(default_factory=dict)  # share of what was computed, by unit
 
     def samples_per_unit(self, run: Run) -> float | None:
-        """Return how many samples a unit stands for, None: something else was counted and no batch size is known."""
+        """Return how many samples a unit is; None: something else was counted and no batch size is known."""
         if self.unit in ("samples", run.sample_unit):
             return 1.0
         for other in self.others:
@@ -48,20 +48,23 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """A window's time per step over that of its clean neighbours."""
+    """A window's time per step over that of the clean windows beside it."""
 
     ratio: float
     interval: tuple[float, float] | None
 
     @property
     def is_wide(self) -> bool:
-        """Tell whether the interval is too wide to tell anything."""
+        """Return whether the interval is too wide to say anything."""
         return self.interval is not None and self.interval[1] > WIDE * self.interval[0]
 
 
 @dataclass(frozen=True, slots=True)
 class CpuUtilization:
-    """Equation 3 of seed 003 as fractions: this process of the cores it may use, all else of those it may run on."""
+    """CPU time over that of the cores (equation 3 of the TBD paper, Zhu et al., 2018, arXiv:1803.06905), as fractions.
+
+    `process` is this process relative to the cores it may use, `others` all else relative to those it may run on.
+    """
 
     process: float
     others: float
@@ -71,7 +74,7 @@ class CpuUtilization:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """The longest sequences of steps, padding included, of one kind: source, target, frames."""
+    """The lengths of the longest sequences of steps, padding included, of one kind: source, target, frames."""
 
     name: str
     in_memory_window: tuple[float, ...]  # each length once, ascending
@@ -91,11 +94,11 @@ class PhaseTime:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Why the device does not work, as shares of the step. What is not told is None.
+    """Why the device idles, as shares of the step; None: not known.
 
-    `total` is the time in which no kernel runs. `data_wait` is what of it is spent before forward, and the time in the
-    framework's own data loader, operators of the loader included; `synchronization` is the rest of `total` in which the
-    host is in a call that waits for the device; `launching` is what is left of it then: Python, dispatch.
+    `total` is the time in which no kernel runs. `data_wait` is the part of it before the forward pass, and the time in
+    the framework's own data loader, operators of the loader included. `synchronization` is the rest of `total` in which
+    the host is in a call that waits for the device. `launching` is what is left: Python, dispatch.
     """
 
     total: float
@@ -115,14 +118,14 @@ class StepTime:
     idle: Idle
     covered: float  # kernels' own times over the wall time; above 1 where threads or streams work at once
     busy: float  # share of the wall time in which at least one kernel runs
-    told_twice: float  # kernels' own times on one thread or stream beyond the time it was busy, over the wall time
-    kernels: float  # a step; on a CPU operators, those that only keep books left out
+    told_twice: float  # kernels counted twice: own times beyond a thread's or stream's busy time, over the wall time
+    kernels: float  # per step; on a CPU operators, without those that only do bookkeeping
     kernel_seconds: float | None  # of one on average, None: there is none
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What bounds the run. `shares` add up to 1: of the step, by what each instant of it went to."""
+    """What limits the run. `shares` are of the step, by what each instant of it went to; they add up to 1."""
 
     bound_by: str
     share: float

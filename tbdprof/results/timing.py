@@ -8,7 +8,7 @@ from tbdprof.results.time import StepTime, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where the time of a step goes, and how well the device is used meanwhile."""
+    """Where the time of a step goes, and how well the device is used in that time."""
 
     step_time: StepTime
     utilization: Utilization

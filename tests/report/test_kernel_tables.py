@@ -1,4 +1,4 @@
-"""Tables V and VI of seed 003 from a run's kernels, and each kernel against the nearer ceiling."""
+"""Tables V and VI of the TBD paper from a run's kernels, and each kernel against the nearer ceiling."""
 
 from dataclasses import replace
 
