@@ -1,6 +1,7 @@
 """The interface between tbdprof and the frameworks: a hook reports facts and classifies nothing.
 
-Each hook is a package named `on_<framework>`. It alone imports that framework, and only `load` imports the hook.
+Each hook is a package named `on_<framework>`. It alone imports that framework. `load` imports the hook, while `about`
+reads only the facts that need no framework.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class FrameworkHook(Protocol):
 
     @property
     def independent_total(self) -> str | None:
-        """Return why the framework has no total of its own from before the model on, or None if it has one."""
+        """Return why the framework kept no total of its own since before the model, or None if it did."""
 
     @property
     def watched_since(self) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 MAPS, MEMORY = Path("/proc/self/maps"), Path("/proc/self/mem")  # reading MEMORY never crashes if MAPS is outdated
 _LOW = 32  # bits
-_ALIGNED = 8  # bytes: a thread's memory begins at a multiple of this or more
+_ALIGNED = 8  # bytes: every thread's memory begins at a multiple of this
 _WORD = (1 << 64) - 1
 # Constants of libstdc++'s `std::_Hash_bytes` (MurmurHash, 64 bits), with the seed of `std::hash`.
 _SEED, _FACTOR = 0xC70F6907, 0xC6A4A7935BD1E995

@@ -1,4 +1,7 @@
-"""MXNet's own memory counter: a total that is independent of the reported events."""
+"""MXNet's own memory counter: a total that is independent of the reported events.
+
+MXNet's profiler counts the live bytes of each device after every allocation and free.
+"""
 
 import mxnet as mx
 

@@ -53,7 +53,7 @@ class Handle(ctypes.Structure):
 
 
 class _Space(ctypes.Structure):
-    """SpaceAllocator: a workspace that is kept between operators, and its copy on the host."""
+    """SpaceAllocator: a workspace that is kept between operators, and its counterpart on the host."""
 
     _fields_ = (("device", ctypes.c_uint64), ("handle", Handle), ("host_handle", Handle))
 

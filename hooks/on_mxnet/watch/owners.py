@@ -116,7 +116,7 @@ def updated(trainer: Trainer) -> list[Parameter]:
 
 
 def is_buffer(parameter: Parameter) -> bool:
-    """Return whether a parameter is not trained, in spite of its class: running statistics and constants."""
+    """Return whether a `Parameter` is a buffer: running statistics and constants are."""
     return isinstance(parameter, Constant) or not parameter._differentiable  # noqa: SLF001
 
 

@@ -135,7 +135,7 @@ def rows(intervals: Sequence[Interval], strings: Strings) -> list[tuple[object, 
 
 
 def is_pythons_thread() -> bool:
-    """Return whether Python started this thread, not MXNet's engine; `threading.current_thread` would list both."""
+    """Return whether Python started this thread; `threading.current_thread` would register one of MXNet's engine."""
     here = threading.get_ident()
     known = next((thread for thread in threading.enumerate() if thread.ident == here), None)
     return known is not None and not isinstance(known, threading._DummyThread)  # noqa: SLF001

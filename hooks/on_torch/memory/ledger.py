@@ -156,7 +156,7 @@ class Ledger:
         return told | ({"allocations": wrong} if wrong else {})
 
     def _is_shared(self, event: MemoryEvent) -> bool:
-        """Return whether an event is of shared memory: its total is 0, as after no allocation and after few frees."""
+        """Return whether an event is of shared memory: its total is 0, which no allocation and few frees leave."""
         if event.total_bytes != 0 or event.device != "cpu":
             return False
         if event.bytes > 0 or event.address in self._shared:
@@ -177,7 +177,7 @@ class Ledger:
         self._rows.append(_Row(sequence, kind, place.thread, block, place.time_ns, place.span, total))
 
     def appeared(self, found: Sequence[Existing], place: Place) -> None:
-        """Enter those of the blocks found at a place whose allocation nothing reported."""
+        """Enter blocks that were found at a place and whose allocation nothing reported."""
         for each in found:
             if (each.device, each.address) not in self._live and each.device not in self._late:
                 block = _Block(
@@ -187,7 +187,7 @@ class Ledger:
                 self._enter(AllocationKind.ALLOCATED, block, place)
 
     def stayed(self, seen: Sequence[_Seen], since: int) -> list[_Seen]:
-        """Return those at whose address nothing was allocated or freed since a sequence number."""
+        """Return those of `seen` whose address has had no allocation or free since a sequence number."""
         return [each for each in seen if self._changed.get((each.device, each.address), 0) <= since]
 
 

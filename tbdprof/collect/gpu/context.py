@@ -105,7 +105,7 @@ def main(index: int) -> None:
 
 
 def around(index: int, work: Callable[[], int], cuda: Any = None, nvml: Any = None) -> str:
-    """Run `work`, which returns the bytes that an allocator holds afterwards; return as JSON what the device lost.
+    """Run `work`, which returns the bytes that an allocator then holds; return the device's memory figures as JSON.
 
     Raise UnavailableError if the driver or NVML does not report it. `cuda` and `nvml` can replace their libraries.
     """
