@@ -1,6 +1,7 @@
-"""The seam between tbdprof and the frameworks: a hook reports facts and classifies nothing.
+"""The interface between tbdprof and the frameworks: a hook reports facts and classifies nothing.
 
-A hook is the one module named `on_<framework>`; it alone imports that framework, and only `load` imports it.
+Each hook is a package named `on_<framework>`. It alone imports that framework. `load` imports the hook, while `about`
+reads only the facts that need no framework.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from tbdprof.errors import UsageError
 from tbdprof.hooks.about import About
 
-if TYPE_CHECKING:  # numpy comes with it, which `about` does without
+if TYPE_CHECKING:  # imports numpy, which `about` does not need
     from tbdprof.facts.records import Optimizer, Parameter, Peaks, Strings, Tables
 
 FRAMEWORKS: tuple[str, ...] = ("torch", "mxnet", "tensorflow")
@@ -24,15 +25,15 @@ class Setting:
     """What a run fixes before the framework is imported."""
 
     device: str = "auto"  # auto, cpu, cuda, cuda:N
-    threads: int | None = None  # None: leave the framework's choice alone
-    precision: str | None = None  # None: leave the framework's choice alone
+    threads: int | None = None  # None leaves the framework's choice alone
+    precision: str | None = None  # None leaves the framework's choice alone
     seed: int | None = None
-    follows: bool = True  # allocations from the first one on, until the first steps end; False: no window will come
+    follows: bool = True  # follow allocations from the first one through the first steps; False if no window comes
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a hook can tell about the run once it watches something."""
+    """What a hook knows of the run once it watches something."""
 
     framework_version: str
     device: str
@@ -41,7 +42,7 @@ class Facts:
     parameters: Sequence[Parameter] = ()
     optimizers: Sequence[Optimizer] = ()
     precision_flags: Mapping[str, str] = field(default_factory=dict)
-    runs_ahead: bool = False  # goes on while what it was asked for is still to be done, on a CPU too
+    runs_ahead: bool = False  # calls return before their work is done, on a CPU too
 
 
 FIRST = "before the first allocation"
@@ -50,92 +51,96 @@ FIRST = "before the first allocation"
 class FrameworkHook(Protocol):
     """Reports a framework's allocations, owners and operators as the tables of `tbdprof.facts.records`.
 
-    Order of calls: `prepare` (before the framework is imported where that can be had), `attach`, `watch` any number of
-    times, then for each window `start`, `mark_step` after every step, `stop`, `drain`; at last `close`, which puts back
-    everything that was changed. Callbacks are inert in a forked child.
+    Call `prepare` first, before the framework is imported if possible. Then call `attach`, and `watch` any number of
+    times. For each window call `start`, `mark_step` after every step, `stop` and `drain`. At the end call `close`,
+    which undoes every change. Callbacks do nothing in a forked child.
     """
 
     name: str
 
     @property
     def whole_run_peak_bytes(self) -> int | None:
-        """Return the allocator's own peak over the whole run, None where it is not counted."""
+        """Return the allocator's own peak over the whole run, or None if the allocator does not count it."""
 
     @property
     def independent_total(self) -> str | None:
-        """Return why the framework has no total of its own since before the model, None where it has."""
+        """Return why the framework kept no total of its own since before the model, or None if it did."""
 
     @property
     def watched_since(self) -> str:
-        """Return "before the first allocation" where that is true, else what came too late for it."""
+        """Return "before the first allocation" if that is true, or else what came too late."""
 
     def set_environment(self, setting: Setting) -> None:
-        """Set what must be set before the framework is imported: environment and shims."""
+        """Set what must be set before the framework is imported: environment variables and shims."""
 
     def prepare(self, setting: Setting) -> None:
         """Set the environment, import the framework, begin to watch its allocator, choose device and threads.
 
-        Raises UnavailableError when the framework or the device cannot be had, with the command to type.
+        Raise UnavailableError, with the command to type, if the framework or the device is not available.
         """
 
     def attach(self) -> None:
-        """Join a process in which the framework was imported already (`tbdprof.profile`); changes no setting."""
+        """Join a process that has imported the framework already (`tbdprof.profile`); change no setting."""
 
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
-        """Say whose memory to name; `inputs` are arrays kept from step to step that hold mini-batches and labels.
+        """Name the memory of these models, optimizers and inputs.
 
-        Where there are no models, root modules are found as they are used; where there are no optimizers, those that
-        update the models are.
+        `inputs` are arrays that hold mini-batches and labels and are kept from step to step. Without `models`, the hook
+        finds root modules as they are used. Without `optimizers`, it takes those that update the models.
         """
 
     def on_update(self, callback: Callable[[object], None]) -> None:
-        """Call back with the optimizer after each step any optimizer takes, until `close`."""
+        """Call `callback` with the optimizer after each step of any optimizer, until `close`."""
 
     def facts(self) -> Facts:
-        """Return what is known of framework, device, parameters and optimizers by now.
+        """Return what is known so far of framework, device, parameters and optimizers.
 
-        With the device "auto" it is where the watched parameters are, and the GPU, if any, until there are some.
+        If the device setting is "auto", the device is where the watched parameters are. Before there are any
+        parameters, it is the GPU if there is one.
         """
 
     def peaks(self, precisions: Sequence[str]) -> Peaks:
-        """Return the most the device can do in some precisions; raises UnavailableError where that is not known.
+        """Return the device's peak rates in some precisions; raise UnavailableError if they are not known.
 
-        A GPU's are looked up; a CPU's are measured now, without any random number being drawn, outside all windows.
+        The peak rates of a GPU are looked up. Those of a CPU are measured now, outside all windows, without drawing a
+        random number.
         """
 
     def synchronize(self) -> None:
-        """Wait until the device has done everything asked of it so far."""
+        """Wait until the device has finished all work submitted so far."""
 
     def start(self, window: str) -> None:
-        """Begin to record a window; raises UnavailableError when another profiler is active, and then changes nothing.
+        """Begin to record a window.
 
-        "memory" records allocations, owners and the spans they lie in; "kernels" records spans with their shapes and
-        what they compute (`tbdprof.facts.work`), and on a GPU kernels, and neither waits nor reads owners.
-        Another name is a UsageError, and so is a window while one is open.
+        "memory" records allocations, owners and the spans that contain them. "kernels" records spans with their shapes
+        and what they compute (`tbdprof.facts.work`), and kernels on a GPU. It neither waits nor reads owners.
+
+        Raise UnavailableError, and change nothing, if another profiler is active. Raise UsageError for another name, or
+        while a window is open.
         """
 
     def mark_step(self) -> None:
-        """Mark the place in the order where a step ends, which `drain` tells; in memory windows read the owners."""
+        """Set a step marker where a step ends, for `drain` to return; in memory windows, also read the owners."""
 
     def stop(self) -> None:
-        """End the window and take every callback off, whatever is raised on the way."""
+        """End the window and remove every callback, whatever is raised on the way."""
 
     def drain(self, strings: Strings) -> Drained:
-        """Return what the window recorded, once."""
+        """Return what the window recorded; a second call returns nothing."""
 
     def close(self) -> None:
-        """Put everything back as it was before `prepare` or `attach`."""
+        """Restore everything to its state before `prepare` or `attach`."""
 
     def out_of_memory(self, error: BaseException) -> str | None:
-        """Return what was asked for, in the framework's words, if the error means out of memory; else None."""
+        """Return the framework's words about the failed request if the error means out of memory, else None."""
 
     def give_back_memory(self) -> str | None:
-        """Let go of what the allocator keeps unused, for other processes; return why not where it keeps it."""
+        """Release the memory that the allocator keeps unused, for other processes; return why not if it keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What a window recorded: tables by kind, the sequence at each `mark_step`, and what could not be had, and why."""
+    """What a window recorded: tables by kind, the sequence number at each `mark_step`, and why data is missing."""
 
     tables: Tables
     marks: Sequence[int]
@@ -143,7 +148,7 @@ class Drained:
 
 
 def disagreements(other_sizes: int, still_in_use: int) -> str:
-    """Return in which ways a framework's events contradict each other, "" where they do not."""
+    """Return how a framework's events contradict each other, or "" if they do not."""
     told = []
     if other_sizes:
         told.append(f"{other_sizes} frees told another size than was allocated")

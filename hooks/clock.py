@@ -1,4 +1,4 @@
-"""The wall clock, in which frameworks' profilers tell times, against the clock of a recording."""
+"""Convert the wall clock, which the frameworks' profilers use, to the clock of a recording."""
 
 import time
 
@@ -6,7 +6,7 @@ _READINGS = 50
 
 
 def wall_offset_ns() -> int:
-    """Return the wall clock minus `time.monotonic_ns`, from the tightest of several readings."""
+    """Return the wall clock minus `time.monotonic_ns`, taken from the quickest of several readings."""
 
     def reading() -> tuple[int, int]:
         before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()

@@ -1,4 +1,4 @@
-"""Variables of this process's environment, set for a while."""
+"""Environment variables of this process that are set for a while."""
 
 import os
 
@@ -10,12 +10,12 @@ class Environment:
         self._before: dict[str, str | None] = {}
 
     def set(self, name: str, value: str) -> None:
-        """Set a variable; what it was before its first setting is kept."""
+        """Set a variable; keep the value that it had before its first setting."""
         self._before.setdefault(name, os.environ.get(name))
         os.environ[name] = value
 
     def put_back(self) -> None:
-        """Have every variable that was set as it was before."""
+        """Restore every variable that was set to its value before."""
         for name, value in self._before.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -1,7 +1,8 @@
-"""Signals that come while C code waits for a Python callback: they are told again a moment later.
+"""Delay signals that come while C code waits for a Python callback.
 
-A handler of the script's, as the one that raises KeyboardInterrupt, runs wherever Python happens to be. Within a
-callback the exception would be lost at its edge, and with it what the callback still had to do for its caller.
+Python may run a signal handler at any point of the program, for example the one that raises KeyboardInterrupt. If that
+point lies within a callback, the exception is lost where the callback returns to C, and the callback does not finish
+what its caller needs. So such a signal is sent again a moment later.
 """
 
 import os
@@ -18,20 +19,20 @@ _Handler = Callable[[int, FrameType | None], Any]
 
 
 def guarded(function: _Function) -> _Function:
-    """Have no handler run within a function, nor within what it calls, while `Signals` are installed."""
+    """Let no handler run within a function, or within what it calls, while `Signals` are installed."""
     _GUARDED.add(function.__code__)
     return function
 
 
 class Signals:
-    """Stands before the handlers written in Python, from `install` until `restore`; in a main thread only."""
+    """Wraps the handlers written in Python from `install` until `restore`, if called in the main thread."""
 
     def __init__(self) -> None:
         self._before: dict[int, _Handler] = {}
         self._ours: dict[int, _Handler] = {}
 
     def install(self) -> None:
-        """Take the place of each handler there is."""
+        """Wrap each handler that is set."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in signal.valid_signals():
@@ -41,7 +42,7 @@ class Signals:
                 signal.signal(number, self._ours[number])
 
     def restore(self) -> None:
-        """Put back the handlers whose place nobody else has taken meanwhile."""
+        """Restore the handlers, except where other code has set another handler meanwhile."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number, handler in self._before.items():

@@ -1,4 +1,4 @@
-"""What a framework's allocator holds of a device at some instants, as samples of its counters."""
+"""Samples of counters: how many bytes of a device a framework's allocator holds at some instants."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,6 +8,6 @@ Levels = Mapping[str, int]  # bytes by counter
 
 
 def samples(read: Iterable[tuple[int, Levels]], device: str, strings: Strings) -> Table:
-    """Return levels, each with the `time.monotonic_ns` it was read at, as samples of a device."""
+    """Return levels as samples of a device, each with the `time.monotonic_ns` of its reading."""
     place = strings.add(device)
     return table("sample", [(strings.add(name), place, at, size) for at, found in read for name, size in found.items()])

@@ -1,4 +1,4 @@
-"""What the names of a model's parameters begin with, the same in every framework."""
+"""Prefixes of parameter names when a run has several models, the same in every framework."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -7,7 +7,7 @@ Model = TypeVar("Model")
 
 
 def prefixes(models: Sequence[Model]) -> list[tuple[str, Model]]:
-    """Return each model with its prefix: none for a single one, else its class, numbered where it comes twice."""
+    """Return each model with its prefix: none for a single model, else its class, numbered if it occurs twice."""
     if len(models) == 1:
         return [("", models[0])]
     classes = [type(model).__name__.lower() for model in models]

@@ -1,4 +1,4 @@
-"""Functions of a framework's Python side, replaced for a while and put back exactly."""
+"""Functions of a framework's Python side that are replaced for a while and restored exactly."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,22 +8,22 @@ Replaced = Callable[..., Any]
 
 
 class Patches:
-    """Groups of replaced attributes; a group is in place as long as someone needs it."""
+    """Groups of replaced attributes; a group stays in place as long as there is a reason for it."""
 
     def __init__(self, groups: Mapping[str, Sequence[tuple[object, str, Callable[[Replaced], Replaced]]]]) -> None:
-        """Take, for each group, owners, names and what makes a replacement of the original."""
+        """Take groups by name; each entry holds an owner, an attribute name and a function that wraps the original."""
         self._groups = groups
         self._needed: dict[str, set[str]] = {group: set() for group in groups}
         self._originals: dict[str, list[tuple[object, str, object]]] = {}
 
     def need(self, group: str, reason: str) -> None:
-        """Have a group in place until this reason is gone."""
+        """Put a group in place, and keep it there until `release` is called with this reason."""
         if not self._needed[group]:
             self._originals[group] = [_replace(*patch) for patch in self._groups[group]]
         self._needed[group].add(reason)
 
     def release(self, reason: str) -> None:
-        """Put back every group that was needed for this reason alone."""
+        """Restore every group that was needed for this reason alone."""
         for group, reasons in self._needed.items():
             reasons.discard(reason)
             if not reasons:

@@ -1,11 +1,11 @@
-"""The most a device can do: a GPU's is looked up, a CPU's is the best of a fixed set of the framework's operators.
+"""Peak rates of a device: looked up for a GPU, measured with a fixed set of the framework's operators for a CPU.
 
-On a CPU a matrix product alone would not do: convolutions of the same framework reach twice its rate on some
-processors, and utilization would be 200 %. Every operand is a constant, so no random number is drawn. The set grows
-with the threads, so that each has as much to do, and a slow operator is run less often.
+On a CPU a matmul alone is not enough: on some processors, convolutions of the same framework reach twice its rate, and
+utilization would be 200 %. Every operand is a constant, so no random number is drawn. The sizes grow with the number of
+threads, so that each thread has equal work. A slow operator runs fewer times.
 
-A framework whose allocator keeps what the probe took, and whose peak never goes back, is probed by a process of its own
-(`apart`): in the watched one the probe would be seen in every figure about memory.
+Some frameworks' allocators keep the memory that the probe takes, and their peak never goes down. Such a framework is
+probed in a process of its own (`apart`), because in the watched process the probe would show in every memory figure.
 """
 
 import importlib
@@ -25,30 +25,30 @@ from tbdprof.facts.units import bytes_text, percent_text
 from tbdprof.hooks import Setting, load
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-RUNS = 5  # timed ones of each operator
-RUNS_AGAIN = 20  # of the fastest two, some time later: other load may have come and gone
-PATIENCE_NS = 100_000_000  # for an operator's timed runs: none begins later
-WIDTH = 1024  # columns of the matrix products, and what they sum over
-ARRAY_BYTES = 1 << 27  # of each of the two arrays the memory is probed with
-LIMIT_S = 120.0  # of a process that does nothing else, its framework's import included
-_QUIET = 0.1  # share of the cores that others may take unmentioned
-_MOST = 16  # threads the set grows with, for its memory's sake
+RUNS = 5  # timed runs of each operator
+RUNS_AGAIN = 20  # timed runs of the two fastest, later: load from other processes may have changed
+PATIENCE_NS = 100_000_000  # limit for an operator's timed runs: no run begins later
+WIDTH = 1024  # columns of the matmuls, and length of the inner dimension
+ARRAY_BYTES = 1 << 27  # size of each of the two arrays that measure the memory rate
+LIMIT_S = 120.0  # limit for the process that only measures, including the import of its framework
+_QUIET = 0.1  # share of the cores that other processes may use without a remark
+_MOST = 16  # limit on the threads that the sizes grow with, to save memory
 _ROWS_A_THREAD = 512
 _IMAGES_A_THREAD = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An operator of the set: `prepare` makes its operands and returns what runs it to its end."""
+    """An operator of the set: `prepare` makes its operands and returns a function that runs it to its end."""
 
     name: str
-    amount: float  # FLOPs or bytes a run
+    amount: float  # FLOPs or bytes per run
     prepare: Callable[[], Callable[[], object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution over square maps that keeps their size."""
+    """A convolution of a square input, with an output of the same size."""
 
     inputs: int  # channels
     outputs: int
@@ -56,12 +56,12 @@ class Convolution:
     side: int
 
     def name(self, images: int) -> str:
-        """Say what it is."""
+        """Return a description for the report."""
         k, side = self.kernel, self.side
         return f"{k}×{k} convolution {self.inputs}→{self.outputs}, {side}×{side}, batch {images}"
 
     def flops(self, images: int) -> int:
-        """Return the FLOPs of a batch."""
+        """Return the FLOPs of one run on a batch."""
         return 2 * self.inputs * self.outputs * self.kernel**2 * self.side**2 * images
 
 
@@ -69,7 +69,7 @@ CONVOLUTIONS = (Convolution(256, 256, 3, 14), Convolution(128, 128, 3, 28), Conv
 
 
 def look_up(device: str, cuda: Any = None) -> Peaks:
-    """Return the peaks of "cuda:N" by what its driver tells; raises UnavailableError where they are not known."""
+    """Return the peaks of "cuda:N" from its driver's figures; raise UnavailableError if they are not known."""
     found = cuda_driver.limits(cuda_driver.index_of(device), cuda)
     return devices.peaks(
         found.name,
@@ -81,14 +81,14 @@ def look_up(device: str, cuda: Any = None) -> Peaks:
 
 
 def peaks(device: str, precisions: Sequence[str], measured: Callable[[Sequence[str]], Peaks]) -> Peaks:
-    """Return a device's peaks: looked up for "cuda:N", for the CPU as a framework's probe measures them."""
+    """Return a device's peaks: looked up for "cuda:N", measured by the framework's probe for the CPU."""
     return measured(precisions) if device == "cpu" else look_up(device)
 
 
 def apart(framework: str, precisions: Sequence[str], threads: int) -> Peaks:
     """Return what a framework's `probe.here` measures in a process of its own, with a number of threads.
 
-    Raises UnavailableError where that process cannot be had, fails or does not end.
+    Raise UnavailableError if that process does not start, fails or does not end.
     """
     try:
         return Peaks(**fresh.ask(__name__, [framework, list(precisions), threads], LIMIT_S))
@@ -97,7 +97,7 @@ def apart(framework: str, precisions: Sequence[str], threads: int) -> Peaks:
 
 
 def main(order: tuple[str, Sequence[str], int]) -> None:
-    """Print the peaks as JSON, measured in this process, in which the framework is not imported yet."""
+    """Print the peaks as JSON; measure them in this process, which has not imported the framework yet."""
     framework, precisions, threads = order
     load(framework).set_environment(Setting("cpu", threads))
     probe = importlib.import_module(f"tbdprof.hooks.on_{framework}.probe")
@@ -105,22 +105,22 @@ def main(order: tuple[str, Sequence[str], int]) -> None:
 
 
 def rows(threads: int) -> int:
-    """Return how many rows the matrix products have."""
+    """Return how many rows the matmuls have."""
     return _ROWS_A_THREAD * min(threads, _MOST)
 
 
 def images(threads: int) -> int:
-    """Return the batch of the convolutions."""
+    """Return the batch size of the convolutions."""
     return _IMAGES_A_THREAD * min(threads, _MOST)
 
 
 def product_flops(threads: int) -> int:
-    """Return the FLOPs of the matrix products."""
+    """Return the FLOPs of one of the matmuls."""
     return 2 * rows(threads) * WIDTH * WIDTH
 
 
 def product_size(threads: int) -> str:
-    """Return rows × columns × what is summed over."""
+    """Return rows × columns × inner dimension."""
     return f"{rows(threads)}×{WIDTH}×{WIDTH}"
 
 
@@ -130,9 +130,9 @@ def measure(
     refused: Mapping[str, str],
     threads: int,
 ) -> Peaks:
-    """Return the best of each precision's operators and of those that read and write memory.
+    """Return the best rate of each precision's operators, and of those that read and write memory.
 
-    What has no figure has its reason among the sources, those `refused` from the start with them.
+    If there is no figure, the sources hold the reason instead. That includes the reasons in `refused`.
     """
     begun, busy = time.perf_counter(), _busy_by_others()
     found = {precision: best(candidates, threads) for precision, candidates in products.items()}
@@ -149,7 +149,7 @@ def measure(
 def best(
     candidates: Iterable[Candidate], threads: int, clock: Callable[[], int] = time.perf_counter_ns
 ) -> tuple[float | None, str]:
-    """Return the highest rate a second and what reached it; None with the reason where nothing could be run."""
+    """Return the highest rate per second and the operator that reached it, or None and the reason if none could run."""
     trials, reason = list[_Trial](), "there is no operator for it"
     for candidate in candidates:
         try:
@@ -176,7 +176,7 @@ def _rate(trial: _Trial) -> float:
 
 
 def _try(candidate: Candidate, runs: int, clock: Callable[[], int]) -> _Trial:
-    """Run a candidate some times, after once untimed, which wakes the threads and makes what is kept."""
+    """Run a candidate once untimed, which wakes the threads and fills caches, then several times timed."""
     run = candidate.prepare()
     run()
     times: list[int] = []
@@ -189,18 +189,18 @@ def _try(candidate: Candidate, runs: int, clock: Callable[[], int]) -> _Trial:
 
 
 def _busy_by_others() -> float:
-    """Return the CPU time others have spent so far on the cores this process may use, in seconds."""
+    """Return the CPU time, in seconds, that other processes have used so far on the cores of this process."""
     return host.machine_busy_cpu_seconds() - host.process_cpu_seconds()
 
 
 def _load_remark(cores_taken: float, cores: int) -> str:
-    """Say so where others took a good part of the cores: the device can do more, and utilization may exceed 1."""
+    """Return a remark if other processes used many cores: the true peak is higher, and utilization may exceed 1."""
     share = cores_taken / cores
     return f" (other processes took {percent_text(share)} of the cores meanwhile)" if share > _QUIET else ""
 
 
 def _cache_remark(caches: Path = CACHES) -> str:
-    """Say so where the last-level cache may hold a good part of the arrays."""
+    """Return a remark if the last-level cache may hold a large part of the arrays."""
     size = last_level_cache_bytes(caches)
     if size is None or 4 * size <= 2 * ARRAY_BYTES:
         return ""
@@ -208,7 +208,7 @@ def _cache_remark(caches: Path = CACHES) -> str:
 
 
 def last_level_cache_bytes(caches: Path = CACHES) -> int | None:
-    """Return the size of the largest cache of the first core, None where the kernel does not tell it."""
+    """Return the size of the first core's largest cache, or None if the kernel does not report it."""
     try:
         sizes = [(folder / "size").read_text().strip() for folder in caches.glob("index*")]
         return max((int(size.removesuffix("K")) * 1024 for size in sizes), default=None)

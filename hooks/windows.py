@@ -1,4 +1,4 @@
-"""What the windows of every kind and framework have in common, and which of them a hook has at hand."""
+"""What the windows of all kinds and frameworks have in common, and a hook's current window."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -9,27 +9,27 @@ from tbdprof.hooks import Drained
 
 
 class Window(Protocol):
-    """Records from its making on, which raises UnavailableError, and leaves nothing behind, where it cannot."""
+    """A window; it records from its construction on. If it cannot, it raises UnavailableError and changes nothing."""
 
     def mark_step(self) -> None:
-        """Mark the place in the order where a step ends."""
+        """Set a step marker where a step ends."""
 
     def stop(self) -> None:
-        """Record no more and put everything back, whatever is raised on the way; does nothing the second time."""
+        """Stop recording and undo all changes, whatever is raised on the way; do nothing the second time."""
 
     def drain(self, strings: Strings) -> Drained:
-        """Return what was recorded, once, after `stop`; little or nothing where that raised."""
+        """Return, once, what was recorded; call it after `stop`. If `stop` raised, it returns little or nothing."""
 
 
 class Windows:
-    """The open window of a hook, and the one that ended last until it is drained."""
+    """A hook's open window, and the last ended window until it is drained."""
 
     def __init__(self) -> None:
         self._open: Window | None = None
         self._ended: Window | None = None
 
     def begin(self, name: str, kinds: Mapping[str, Callable[[], Window]]) -> None:
-        """Begin the window of a name; raises UnavailableError where it cannot, UsageError where it may not."""
+        """Begin the named window; raise UnavailableError if it cannot begin, UsageError if it may not."""
         if name not in kinds:
             raise UsageError(f"unknown window {name!r}: choose {' or '.join(kinds)}")
         if self._open is not None:
@@ -49,6 +49,6 @@ class Windows:
             window.stop()
 
     def drain(self, strings: Strings) -> Drained:
-        """Return what the last window recorded, once."""
+        """Return, once, what the last window recorded."""
         window, self._ended = self._ended, None
         return Drained({}, []) if window is None else window.drain(strings)

@@ -1,4 +1,4 @@
-"""MXNet: what is known of it without importing it, and its hook."""
+"""MXNet: the facts that need no import of MXNet, and the hook."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 ABOUT = About(
     title="MXNet",
-    # MXNet reads numpy.bool, which numpy has dropped.
+    # MXNet reads numpy.bool, which newer releases of numpy lack.
     probe=(
         "import numpy; vars(numpy).setdefault('bool', bool); import mxnet; "
         "print(mxnet.__version__, mxnet.context.num_gpus())"

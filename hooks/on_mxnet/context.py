@@ -1,4 +1,4 @@
-"""What MXNet's libraries take of a device when something small is computed: run by a process of its own."""
+"""Measure how much device memory MXNet's libraries take for a small computation; runs in a process of its own."""
 
 import sys
 
@@ -8,14 +8,14 @@ from tbdprof.hooks.on_mxnet.importing import import_mxnet
 
 
 def main(index: int) -> None:
-    """Print, as JSON, what this process takes of a device by computing a product and a convolution, both ways."""
+    """Print as JSON the device memory this process takes for a matmul and a convolution, forward and backward."""
     load("mxnet").set_environment(Setting(f"cuda:{index}"))
     import_mxnet()
     sys.stdout.write(context.around(index, lambda: compute(index)) + "\n")
 
 
 def compute(index: int) -> int:
-    """Compute a matrix product and a convolution with their gradients; return what MXNet's pool holds then."""
+    """Compute a matmul and a convolution with their gradients; return the bytes that MXNet's pool then holds."""
     import mxnet as mx
 
     from tbdprof.hooks.on_mxnet.memory import device_memory

@@ -1,4 +1,4 @@
-"""What a recording keeps of MXNet's models, trainers and process."""
+"""The facts that a recording keeps of MXNet's models, trainers and process."""
 
 import os
 import platform
@@ -18,12 +18,12 @@ from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.watch import owners
 
 _KINDS = {"SGD": "sgd", "Adam": "adam", "RMSProp": "rmsprop"}
-# MXNet's wheels hold machine code up to this compute capability, and nothing a driver could translate.
+# MXNet's wheels hold machine code up to this compute capability, and no PTX that a driver could translate.
 _LAST_CAPABILITY = (8, 9)
 
 
 def choose_device(wanted: str, limits: Callable[[int], Limits] = cuda_driver.limits) -> str:
-    """Return "cpu" or "cuda:N" for auto, cpu, cuda or cuda:N; `limits` tells what a device is, if it can be had."""
+    """Return "cpu" or "cuda:N" for auto, cpu, cuda or cuda:N; `limits` returns a device's properties, if known."""
     count = mx.context.num_gpus()
     if wanted == "cpu" or (wanted == "auto" and not count):
         return "cpu"
@@ -44,13 +44,13 @@ def choose_device(wanted: str, limits: Callable[[int], Limits] = cuda_driver.lim
 
 
 def device_of(watched: owners.Watched) -> str | None:
-    """Return where the watched parameters are, None where there is none."""
+    """Return the device of the watched parameters, or None if there are none."""
     rows = (layout.storage(array) for _, p in watched.parameters() for array in owners.data(p))
     return next((layout.device_text(storage[0]) for storage in rows if storage is not None), None)
 
 
 def device_name(device: str) -> str:
-    """Return what the device calls itself, "" where that is not told."""
+    """Return the name that the device reports, or "" if it is not known."""
     if device == "cpu":
         return host.processor_name() or platform.processor()
     try:
@@ -60,7 +60,7 @@ def device_name(device: str) -> str:
 
 
 def threads() -> int:
-    """Return how many threads an operator may use: as asked, else half the cores, as MXNet decides."""
+    """Return how many threads an operator may use: as set in the environment, else MXNet's choice, half the cores."""
     asked = os.environ.get("MXNET_OMP_MAX_THREADS") or os.environ.get("OMP_NUM_THREADS", "")
     if asked.isdecimal() and int(asked):
         return int(asked)
@@ -68,7 +68,7 @@ def threads() -> int:
 
 
 def parameter_list(watched: owners.Watched) -> list[Parameter]:
-    """Return weights and buffers whose shape is known, each storage once."""
+    """Return weights and buffers of known shape, each storage once."""
     rows: dict[object, Parameter] = {}
     for name, parameter in watched.parameters():
         listed = owners.data(parameter)
@@ -78,7 +78,7 @@ def parameter_list(watched: owners.Watched) -> list[Parameter]:
 
 
 def optimizer_list(watched: owners.Watched) -> list[Optimizer]:
-    """Return the trainers' optimizers with the parameters each updates."""
+    """Return the trainers' optimizers, each with the parameters that it updates."""
     names = {id(parameter): name for name, parameter in watched.parameters()}
     rows = []
     for trainer in watched.trainers():
@@ -93,7 +93,7 @@ def optimizer_list(watched: owners.Watched) -> list[Optimizer]:
 
 
 def _capability(number: int, limits: Callable[[int], Limits]) -> str:
-    """Return a device's compute capability, "0.0" where it is not told."""
+    """Return a device's compute capability, or "0.0" if it is not known."""
     try:
         return limits(number).capability
     except UnavailableError:
@@ -111,11 +111,11 @@ def _parameter(name: str, parameter: GluonParameter, shape: Sequence[int]) -> Pa
 
 
 def _settings(kind: str, optimizer: mx.optimizer.Optimizer) -> dict[str, float]:
-    """Return what decides the size of an optimizer's state; MXNet counts its steps outside its allocator."""
+    """Return the settings that decide the size of an optimizer's state; step counters are not in MXNet's allocator."""
     if kind == "SGD":
         return {"momentum": float(optimizer.momentum), "scalar_bytes": 0.0}
     if kind == "RMSProp":
-        # The centred variant always keeps a momentum.
+        # The centered variant always keeps a momentum.
         return {
             "centered": float(optimizer.centered),
             "momentum": float(optimizer.centered),

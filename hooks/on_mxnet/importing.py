@@ -1,4 +1,4 @@
-"""The import of MXNet, whose failure is told as what to type."""
+"""Import MXNet; if that fails, say which command to type."""
 
 import importlib
 
@@ -9,7 +9,7 @@ _CUDA_LIBRARIES = ("libcud", "libcublas", "libcufft", "libcurand", "libcusolver"
 
 
 def import_mxnet() -> None:
-    """Import MXNet; raises UnavailableError where it cannot be had."""
+    """Import MXNet; raise UnavailableError if that is not possible."""
     try:
         importlib.import_module("mxnet")
     except (ImportError, OSError, AttributeError) as error:
@@ -17,7 +17,7 @@ def import_mxnet() -> None:
 
 
 def why_not(error: Exception) -> str:
-    """Return in one line what to do about an import that failed."""
+    """Return one line that says what to do about a failed import."""
     if isinstance(error, ModuleNotFoundError) and error.name == "mxnet":
         return "mxnet is not installed: pip install 'tbdprof[mxnet]'"
     text = " ".join(str(error).split())

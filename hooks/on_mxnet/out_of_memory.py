@@ -1,4 +1,4 @@
-"""Which errors mean that there was no memory left in MXNet, and the sentence that says so."""
+"""Recognize the errors in which MXNet reports that memory is exhausted."""
 
 import re
 import sys
@@ -7,7 +7,7 @@ _OUT_OF_MEMORY = re.compile(r"Failed to allocate|out of memory|bad_alloc", re.I)
 
 
 def said(error: BaseException) -> str | None:
-    """Return MXNet's sentence about what it could not allocate, None where an error is about something else."""
+    """Return MXNet's message about a failed allocation, or None if the error is about something else."""
     if isinstance(error, MemoryError):
         return str(error) or "the host's memory"
     mx = sys.modules.get("mxnet")

@@ -1,6 +1,6 @@
-"""Whether products of float32 may be computed in TF32 on a GPU: MXNet has no switch, its libraries ask the environment.
+"""Whether a GPU may compute float32 matmuls and convolutions in TF32: for MXNet, environment variables decide.
 
-It may be imported while MXNet is not.
+MXNet has no switch of its own; its libraries read the environment. This module does not need MXNet to be imported.
 """
 
 import os
@@ -10,10 +10,10 @@ _FLAGS = (_OVERRIDE, "MXNET_CUDA_ALLOW_TENSOR_CORE", "MXNET_CUDA_TENSOR_OP_MATH_
 
 
 def variables(precision: str | None) -> dict[str, str]:
-    """Return what to set in the environment for a precision; cuBLAS and cuDNN read it where they begin."""
+    """Return the environment variables to set for a precision; cuBLAS and cuDNN read them when they start."""
     return {_OVERRIDE: "0"} if precision == "fp32" else {}
 
 
 def flags(device: str) -> dict[str, str]:
-    """Return what decides how a GPU multiplies numbers of 32 bits: MXNet asks its libraries for TF32 where they may."""
+    """Return the variables that decide a GPU's float32 precision: MXNet requests TF32 wherever they allow it."""
     return {} if device == "cpu" else {name: os.environ.get(name, "not set") for name in _FLAGS}

@@ -1,7 +1,7 @@
-"""The most this CPU can do in MXNet, found out by a process of its own.
+"""Peak rates of this CPU in MXNet, measured by a process of its own.
 
-Of what a convolution works in MXNet keeps some for the next one (megabytes of it), and its allocator's peak never goes
-back: in the watched process the probe would be seen in every figure about memory.
+MXNet keeps part of a convolution's workspace (megabytes) for the next one, and its allocator's peak never goes down. In
+the watched process the probe would show in every memory figure.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +21,9 @@ _HALF = 0.5
 
 
 def measure(precisions: Sequence[str]) -> Peaks:
-    """Return the best of a fixed set of operators, with as many threads as this process has; measured once a process.
+    """Return the best rates of a fixed set of operators with this process's thread count; measure once per process.
 
-    Raises UnavailableError where the other process cannot be had or fails.
+    Raise UnavailableError if the other process does not start or fails.
     """
     return _measured(tuple(precisions), facts.threads())
 

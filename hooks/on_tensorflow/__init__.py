@@ -1,4 +1,4 @@
-"""TensorFlow: what is known of it without importing it, and its hook."""
+"""TensorFlow: the facts that need no import of TensorFlow, and the hook."""
 
 from typing import TYPE_CHECKING
 

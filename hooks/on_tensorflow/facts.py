@@ -1,4 +1,4 @@
-"""What a recording keeps of TensorFlow's models, optimizers and process."""
+"""The facts that a recording keeps of TensorFlow's models, optimizers and process."""
 
 import os
 import platform
@@ -22,7 +22,7 @@ _SETTINGS = ("momentum", "amsgrad", "centered")
 
 
 def choose_device(wanted: str) -> str:
-    """Return "cpu" or "cuda:N" for auto, cpu, cuda or cuda:N, and have TensorFlow use that one where it still can."""
+    """Return "cpu" or "cuda:N" for auto, cpu, cuda or cuda:N; make TensorFlow use that device if it still can."""
     gpus = tf.config.list_physical_devices("GPU")
     match = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", wanted)
     if match is None:
@@ -39,7 +39,7 @@ def choose_device(wanted: str) -> str:
 
 
 def _why_none() -> str:
-    """Say why TensorFlow may have no GPU: it does without one where it cannot load one of CUDA's libraries."""
+    """Say why TensorFlow may have no GPU: it goes without if it cannot load one of CUDA's libraries."""
     if not tf.test.is_built_with_cuda():
         return "it is built without CUDA; choose --device cpu"
     if not has_driver():
@@ -48,7 +48,7 @@ def _why_none() -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Have this many threads within an operator, and for operators; raises UnavailableError where it is too late."""
+    """Set the threads within an operator and across operators; raise UnavailableError if it is too late."""
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
@@ -57,13 +57,13 @@ def set_threads(threads: int) -> None:
 
 
 def threads() -> int:
-    """Return how many threads an operator may use; 0 of TensorFlow's means all cores."""
+    """Return how many threads an operator may use; TensorFlow's 0 means all cores."""
     asked: int = tf.config.threading.get_intra_op_parallelism_threads()
     return asked or len(os.sched_getaffinity(0))
 
 
 def settings() -> Mapping[str, str]:
-    """Return what else decides how TensorFlow computes."""
+    """Return the other settings that decide how TensorFlow computes."""
     inter = tf.config.threading.get_inter_op_parallelism_threads() or len(os.sched_getaffinity(0))
     tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
     policy = str(keras.config.dtype_policy().name)
@@ -71,12 +71,12 @@ def settings() -> Mapping[str, str]:
 
 
 def device_of(watched: owners.Watched) -> str | None:
-    """Return where the watched variables are, None where there is none."""
+    """Return the device of the watched variables, or None if there are none."""
     return next((owners.device_text(each.variable.device) for each in watched.variables()), None)
 
 
 def device_name(device: str) -> str:
-    """Return what the device calls itself."""
+    """Return the name that the device reports."""
     if device == "cpu":
         return host.processor_name() or platform.processor()
     gpus = tf.config.list_physical_devices("GPU")
@@ -101,7 +101,7 @@ def parameter_list(watched: owners.Watched) -> list[Parameter]:
 
 
 def optimizer_list(watched: owners.Watched) -> list[Optimizer]:
-    """Return the optimizers with the parameters each updates."""
+    """Return the optimizers, each with the parameters that it updates."""
     names = {id(each.variable): each.name for each in watched.variables()}
     return [
         Optimizer(_kind(optimizer), tuple(names[id(plain(v))] for v in owners.trained_by(optimizer)), _state(optimizer))
@@ -110,13 +110,13 @@ def optimizer_list(watched: owners.Watched) -> list[Optimizer]:
 
 
 def _kind(optimizer: Any) -> str:
-    """Return the kind; one that keeps averages or sums beside its state is another kind."""
+    """Return the optimizer's kind; one that keeps averages or sums beside its state is a kind of its own."""
     name = type(optimizer).__name__
     averages = bool(getattr(optimizer, "use_ema", False)) or bool(getattr(optimizer, "gradient_accumulation_steps", 0))
     return f"{name.lower()} with averages" if averages else _KINDS.get(name, name.lower())
 
 
 def _state(optimizer: Any) -> dict[str, float]:
-    """Return what decides the size of the state of a parameter; Keras counts steps once for all parameters."""
+    """Return the settings that decide the size of a parameter's state; Keras has one step counter for all of them."""
     told = {name: float(getattr(optimizer, name)) for name in _SETTINGS if hasattr(optimizer, name)}
     return {**told, "scalar_bytes": 0.0}

@@ -1,4 +1,4 @@
-"""The import of TensorFlow, without what it writes to stderr of itself, and with its failure told as what to type."""
+"""Import TensorFlow without its own messages on stderr; if the import fails, say which command to type."""
 
 import importlib
 import os
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from tbdprof.errors import UnavailableError
 
-# Told at each start before TensorFlow has set its logging up, so that no setting can keep it quiet.
+# Written at each start before TensorFlow sets up its logging, so no setting can silence it.
 _NOISE = re.compile(
     r"^(WARNING: All log messages before absl::InitializeLog|I0000 |"
     r"[EW]0000 .*(cuInit|cuda drivers|Unable to register))"
@@ -18,7 +18,7 @@ _NOISE = re.compile(
 
 
 def import_tensorflow() -> None:
-    """Import TensorFlow; raises UnavailableError where it cannot be had."""
+    """Import TensorFlow; raise UnavailableError if that is not possible."""
     try:
         importlib.import_module("tensorflow")
         importlib.import_module("tensorflow.tsl.profiler.protobuf.xplane_pb2")
@@ -34,7 +34,7 @@ def import_tensorflow() -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep from stderr what TensorFlow writes at each start; everything else is passed on at the end."""
+    """Keep TensorFlow's start messages off stderr; pass everything else on at the end."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as written:

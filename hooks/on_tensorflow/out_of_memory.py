@@ -1,8 +1,8 @@
-"""Which of TensorFlow's errors mean that there was no memory left, and the sentence that says so.
+"""Recognize the errors in which TensorFlow reports that memory is exhausted.
 
-Seen in TensorFlow 2.21: an operator in a function has the sentence below "Graph execution error:" and where the
-operator was made; in eager mode it stands between names of TensorFlow's own; and where a copy to a GPU finds no room
-for what it copies, no error of memory is raised, but another one.
+Seen in TensorFlow 2.21: for an operator in a function, the message follows "Graph execution error:" and the place where
+the operator was created. In eager mode it stands between names of TensorFlow's own. If a copy to a GPU finds no memory
+for its result, TensorFlow raises an error of another kind.
 """
 
 import re
@@ -14,7 +14,7 @@ _AROUND = re.compile(r"^\{\{.*?\}\} |\s*\[Op:\S+\].*$")
 
 
 def said(error: BaseException) -> str | None:
-    """Return TensorFlow's sentence about what it could not allocate, None where an error is about something else."""
+    """Return TensorFlow's message about a failed allocation, or None if the error is about something else."""
     if isinstance(error, MemoryError):
         return str(error) or "the host's memory"
     tf = sys.modules.get("tensorflow")

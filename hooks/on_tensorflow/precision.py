@@ -1,4 +1,4 @@
-"""Whether TensorFlow computes products of float32 in TF32 on a GPU: chosen for a run, put back after it, and told."""
+"""Choose and report whether TensorFlow computes float32 matmuls and convolutions in TF32; restore it after a run."""
 
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -6,11 +6,11 @@ from functools import lru_cache, partial
 import tensorflow as tf
 
 TF32 = "tf32"
-_AMPERE = (8, 0)  # the first compute capability that has it
+_AMPERE = (8, 0)  # the first compute capability with TF32
 
 
 def choose(precision: str) -> Callable[[], None]:
-    """Have products of float32 be computed in that format, with "tf32" in TF32; return what puts it back."""
+    """Compute float32 matmuls and convolutions in a precision ("tf32" is TF32); return what restores the setting."""
     settings = tf.config.experimental
     put_back = partial(settings.enable_tensor_float_32_execution, settings.tensor_float_32_execution_enabled())
     settings.enable_tensor_float_32_execution(precision == TF32)
@@ -18,7 +18,7 @@ def choose(precision: str) -> Callable[[], None]:
 
 
 def is_on() -> bool:
-    """Return whether products of float32 are computed in TF32 here; without a GPU that has it never."""
+    """Return whether float32 matmuls and convolutions run in TF32 here; without a GPU that has TF32 they never do."""
     return bool(tf.config.experimental.tensor_float_32_execution_enabled()) and _can_be()
 
 

@@ -1,7 +1,7 @@
-"""The most this CPU can do in TensorFlow, found out by a process of its own.
+"""Peak rates of this CPU in TensorFlow, measured by a process of its own.
 
-TensorFlow's allocator keeps what it once had, and its peak never goes back: in the watched process the probe would be
-seen in every figure about memory.
+TensorFlow's allocator keeps the memory that it once had, and its peak never goes down. In the watched process the probe
+would show in every memory figure.
 """
 
 import os
@@ -19,7 +19,7 @@ from tbdprof.hooks.probing import Candidate, Convolution
 
 _DTYPES = {"fp32": tf.float32, "fp64": tf.float64, "bf16": tf.bfloat16}
 _REFUSED = "not measured: TensorFlow has no probe for this precision on a CPU"
-# What products are computed in under a policy of Keras's, where that is not FP32.
+# The precision of matmuls and convolutions under Keras's policies, except those that use FP32.
 _POLICIES = {
     "mixed_bfloat16": "bf16",
     "bfloat16": "bf16",
@@ -31,11 +31,11 @@ _HALF = 0.5
 
 
 def measure(precisions: Sequence[str]) -> Peaks:
-    """Return the best of a fixed set of operators, with the threads one has in this process; measured once a process.
+    """Return the best rates of a fixed set of operators with this process's thread count; measure once per process.
 
-    The precision of Keras's policy is measured besides: a loop of one's own tells of it in no other way.
+    The precision of Keras's policy is also measured, because the user's own training loop does not report it otherwise.
 
-    Raises UnavailableError where the other process cannot be had or fails.
+    Raise UnavailableError if the other process does not start or fails.
     """
     policy = _POLICIES.get(keras.config.dtype_policy().name)
     return _measured(tuple(dict.fromkeys([*precisions, *([] if policy is None else [policy])])), threads())
@@ -52,7 +52,7 @@ def _measured(precisions: tuple[str, ...], count: int) -> Peaks:
 
 
 def here(precisions: Sequence[str], count: int) -> Peaks:
-    """Return the peaks, measured in this process, in which nothing was computed yet, with a number of threads."""
+    """Return the peaks, measured with a number of threads in this process, which has not computed anything yet."""
     tf.config.threading.set_intra_op_parallelism_threads(count)
     tf.config.set_visible_devices([], "GPU")
     products = {
@@ -108,7 +108,7 @@ def _streams() -> Iterator[Candidate]:
 
 
 def _running(operator: Callable[[], object]) -> Callable[[], object]:
-    """Return what runs an operator; raises RuntimeError, as the probe of every framework does, where it cannot."""
+    """Return a function that runs an operator; if that fails, it raises RuntimeError, as every framework's probe."""
 
     def run() -> object:
         try:

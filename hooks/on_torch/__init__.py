@@ -1,4 +1,4 @@
-"""PyTorch: what is known of it without importing it, and its hook."""
+"""PyTorch: the facts that need no import of torch, and the hook."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What torch's libraries take of a device when something small is computed: run by a process of its own."""
+"""Measure how much device memory torch's libraries take for a small computation; runs in a process of its own."""
 
 import sys
 
@@ -8,12 +8,12 @@ from tbdprof.collect.gpu import context
 
 
 def main(index: int) -> None:
-    """Print, as JSON, what this process takes of a device by computing a product and a convolution, both ways."""
+    """Print as JSON the device memory this process takes for a matmul and a convolution, forward and backward."""
     sys.stdout.write(context.around(index, lambda: compute(f"cuda:{index}")) + "\n")
 
 
 def compute(device: str) -> int:
-    """Compute a matrix product and a convolution with their gradients; return what the allocator holds then."""
+    """Compute a matmul and a convolution with their gradients; return the bytes that the allocator then holds."""
     matrix = torch.ones(64, 64, device=device, requires_grad=True)
     (matrix @ matrix).sum().backward()  # type: ignore[no-untyped-call]
     images = torch.ones(2, 4, 16, 16, device=device)

@@ -1,4 +1,4 @@
-"""What a recording keeps of torch's devices, models and optimizers."""
+"""The facts that a recording keeps of torch's devices, models and optimizers."""
 
 import platform
 import re
@@ -38,14 +38,14 @@ def choose_device(wanted: str) -> str:
 
 
 def device_name(device: str) -> str:
-    """Return what the device calls itself."""
+    """Return the name that the device reports."""
     if device != "cpu":
         return torch.cuda.get_device_name(device)
     return host.processor_name() or platform.processor()
 
 
 def parameter_list(watched: Watched) -> list[Parameter]:
-    """Return weights and buffers as facts; what shares its data with an earlier one is left out."""
+    """Return weights and buffers as facts; leave out a tensor that shares its data with an earlier one."""
     rows: dict[tuple[str, int], Parameter] = {}
     for is_buffer, named in ((False, watched.parameters()), (True, watched.buffers())):
         for name, tensor in named:
@@ -65,7 +65,7 @@ def parameter_list(watched: Watched) -> list[Parameter]:
 
 
 def optimizer_list(watched: Watched) -> list[Optimizer]:
-    """Return the optimizers as facts, one for each set of settings among an optimizer's groups."""
+    """Return the optimizers as facts: one for each distinct set of settings among an optimizer's parameter groups."""
     names = {id(parameter): name for name, parameter in watched.parameters()}
     rows: list[Optimizer] = []
     for optimizer in watched.optimizers():
@@ -84,7 +84,7 @@ def _settings(kind: str, group: Mapping[str, Any], optimizer: torch.optim.Optimi
     if kind in _WITH_COUNTER:
         counters = [s["step"] for s in optimizer.state.values() if "step" in s]
         if not _counts_on_its_device(group, counters):
-            return settings  # it is no memory of the device's
+            return settings  # the counter takes no memory of the device
         counter = counters[0] if counters else torch.get_default_dtype()
         if isinstance(counter, torch.dtype):
             # The optimizer makes its counter in float64 only where that is the default.
@@ -95,7 +95,7 @@ def _settings(kind: str, group: Mapping[str, Any], optimizer: torch.optim.Optimi
 
 
 def _counts_on_its_device(group: Mapping[str, Any], counters: Sequence[object]) -> bool:
-    """Return whether an optimizer's step counters lie where its parameters do: on a GPU only some kinds' do."""
+    """Return whether the step counters are on the parameters' device: on a GPU only those of some optimizers are."""
     places = {parameter.device for parameter in group["params"]}
     if counters:
         return not isinstance(counters[0], torch.Tensor) or counters[0].device in places

@@ -1,4 +1,4 @@
-"""The import of torch, whose failure is told as what to type."""
+"""Import torch; if that fails, say which command to type."""
 
 import importlib
 
@@ -6,7 +6,7 @@ from tbdprof.errors import UnavailableError
 
 
 def import_torch() -> None:
-    """Import torch; raises UnavailableError where it cannot be had."""
+    """Import torch; raise UnavailableError if that is not possible."""
     try:
         importlib.import_module("torch")
     except (ImportError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The words in which torch, CUDA and the C++ library say that there is no memory left."""
+"""Recognize the messages in which torch, CUDA and the C++ library report that memory is exhausted."""
 
 import re
 
@@ -6,13 +6,13 @@ import torch
 
 _OUT_OF_MEMORY = re.compile(
     r"tried to allocate \S+( \S*B)?|can't allocate memory|bad_alloc"
-    r"|CUDA error: out of memory|CU\w+_STATUS_ALLOC_FAILED",  # of what the driver or a library asked for by itself
+    r"|CUDA error: out of memory|CU\w+_STATUS_ALLOC_FAILED",  # requests of the driver or a library
     re.I,
 )
 
 
 def out_of_memory(error: BaseException) -> str | None:
-    """Return the sentence that tells what was asked for, if the error means out of memory."""
+    """Return the message about the failed request if the error means out of memory."""
     text = " ".join(str(error).split())
     if isinstance(error, torch.OutOfMemoryError):
         return text

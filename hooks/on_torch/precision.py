@@ -1,7 +1,7 @@
-"""Whether products of float32 may be computed in TF32 on a GPU: chosen for a run, put back after it, and told.
+"""Choose and report whether a GPU may compute float32 matmuls and convolutions in TF32; restore the choice after a run.
 
-Torch has two ways to say it. The older one (`allow_tf32`) sets both and raises where the newer one (`fp32_precision`,
-by operation) was used for another answer, so a choice is made by the older and read by the newer.
+Torch has two settings for this. The older one (`allow_tf32`) sets both. It raises if the newer one (`fp32_precision`,
+per operation) was set to a different value. So a choice is made through the older setting and read from the newer one.
 """
 
 import warnings
@@ -15,14 +15,14 @@ from torch._C import _get_fp32_precision_getter, _set_fp32_precision_setter
 from tbdprof.facts.records import Operation
 
 TF32 = "tf32"
-_AMPERE = 8  # the first compute capability that has it
-_UNDECIDED = "none"  # a wider setting decides
+_AMPERE = 8  # the first compute capability with TF32
+_UNDECIDED = "none"  # a more general setting decides
 _NAMES = {"matmul": "cuda.matmul", "conv": "cudnn.conv", "rnn": "cudnn.rnn"}
 _OF = {Operation.CONVOLUTION: "conv", Operation.RECURRENT: "rnn"}
 
 
 def choose(precision: str) -> Callable[[], None]:
-    """Have a GPU compute products of float32 in that format, with "tf32" in TF32; return what puts it back."""
+    """Make a GPU compute float32 matmuls and convolutions in a precision ("tf32" is TF32); return what restores it."""
     before = {operation: _get_fp32_precision_getter("cuda", operation) for operation in _NAMES}
     older = _older()
 
@@ -42,7 +42,7 @@ def choose(precision: str) -> Callable[[], None]:
 
 
 def is_tf32(operation: Operation) -> bool:
-    """Return whether a GPU computes such an operation's products of float32 in TF32."""
+    """Return whether a GPU computes float32 matmuls or convolutions of this kind in TF32."""
     asked = (("cuda", _OF.get(operation, "matmul")), ("cuda", "all"), ("generic", "all"))
     told = (_get_fp32_precision_getter(backend, name) for backend, name in asked)
     return next((value for value in told if value != _UNDECIDED), _UNDECIDED) == TF32
@@ -50,12 +50,12 @@ def is_tf32(operation: Operation) -> bool:
 
 @lru_cache(maxsize=16)
 def has_tf32(number: int | None) -> bool:
-    """Return whether a GPU has TF32 at all; None: there is none."""
+    """Return whether a GPU has TF32; `number` None means there is no GPU."""
     return number is not None and torch.cuda.get_device_capability(number)[0] >= _AMPERE
 
 
 def flags() -> Mapping[str, str]:
-    """Return the settings that decide in which precision and how reproducibly torch computes."""
+    """Return the settings that decide how precisely and how reproducibly torch computes."""
     older = _older()
     return {
         **({} if older is None else {"float32_matmul_precision": torch.get_float32_matmul_precision()}),
@@ -68,7 +68,7 @@ def flags() -> Mapping[str, str]:
 
 
 def _older() -> tuple[bool, bool] | None:
-    """Return what the older settings allow of cuBLAS and cuDNN, None where they contradict the newer ones."""
+    """Return what the older settings allow of cuBLAS and cuDNN, or None if they contradict the newer ones."""
     try:
         with _quiet():
             torch.get_float32_matmul_precision()
@@ -85,7 +85,7 @@ def _set_older(matmul: bool, cudnn: bool) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep torch from advising against its older settings."""
+    """Suppress torch's warnings about its older settings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,4 +1,4 @@
-"""The most this CPU can do in torch."""
+"""Peak rates of this CPU in torch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -18,7 +18,7 @@ _HALF = 0.5
 
 
 def measure(precisions: Sequence[str]) -> Peaks:
-    """Return the best of a fixed set of operators with torch's threads as they are set; measured once a process."""
+    """Return the best rates of a fixed set of operators with torch's current threads; measure once per process."""
     return _measured(tuple(precisions), torch.get_num_threads())
 
 

@@ -1,4 +1,4 @@
-"""A process that nothing has happened in yet, for what can only be measured there."""
+"""Run code in a fresh process, for what can be measured only there."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from tbdprof.errors import UnavailableError
 
 _END_S = 3.0
 _FAILED = "a process that was to measure it failed"
-# Isolated, for a profiled script's PYTHONPATH would attach tbdprof to this process as well.
+# Isolated: a profiled script's PYTHONPATH would attach tbdprof to this process as well.
 _PROGRAM = """
 import importlib, json, sys
 sys.path[:], module, argument = json.loads(sys.argv[1])
@@ -20,9 +20,9 @@ importlib.import_module(module).main(argument)
 
 
 def ask(module: str, argument: object, limit_s: float) -> dict[str, Any]:
-    """Run a module's `main` with an argument in a fresh process; return the JSON object it printed last.
+    """Run a module's `main` with an argument in a fresh process; return the JSON object that it printed last.
 
-    Raises UnavailableError where it fails or takes longer than the limit.
+    Raise UnavailableError if it fails or takes longer than the limit.
     """
     command = [sys.executable, "-I", "-c", _PROGRAM, json.dumps([sys.path, module, argument])]
     try:
@@ -40,8 +40,8 @@ def ask(module: str, argument: object, limit_s: float) -> dict[str, Any]:
 def run(command: Sequence[str], limit_s: float, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
     """Return a process's exit status and what it printed to each of its outputs.
 
-    Raises TimeoutExpired where it takes too long; it is killed then, and left alone where a call of the driver that
-    does not return outlives that.
+    Raise TimeoutExpired if it takes too long. Then it is killed. If a driver call that does not return keeps it alive
+    after that, it is left alone.
     """
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env

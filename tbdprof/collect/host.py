@@ -1,4 +1,4 @@
-"""The host: its processor, what cores and memory this process may use, and the CPU time the kernel has counted."""
+"""The host: its processor, the cores and memory that this process may use, and the CPU time that the kernel counted."""
 
 import os
 import resource
@@ -13,7 +13,7 @@ OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
 def processor_name(cpu_info: Path = CPU_INFO) -> str | None:
-    """Return the processor's model name, None where the kernel does not tell it."""
+    """Return the processor's model name, or None if the kernel does not report it."""
     try:
         lines = cpu_info.read_text().splitlines()
     except OSError:
@@ -27,7 +27,7 @@ def affinity_cores() -> int:
 
 
 def usable_cores(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> float:
-    """Return how many cores this process may use: its affinity, less where a control group's quota is smaller."""
+    """Return how many cores this process may use: its affinity, or a control group's quota if that is smaller."""
     quotas = [_v2_quota(text) for text in _settings(root, own, "", "cpu.max")]
     periods = _settings(root, own, "cpu", "cpu.cfs_period_us")
     for quota, period in zip(_settings(root, own, "cpu", "cpu.cfs_quota_us"), periods, strict=False):
@@ -41,14 +41,14 @@ def _v2_quota(text: str) -> float | None:
 
 
 def memory_limit_bytes(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int | None:
-    """Return the smallest limit of memory the control groups of this process set, None where none is set."""
+    """Return the smallest memory limit of this process's control groups, or None if none is set."""
     told = [*_settings(root, own, "", "memory.max"), *_settings(root, own, "memory", "memory.limit_in_bytes")]
     limits = [int(text) for text in told if text != "max"]
     return min((limit for limit in limits if limit < psutil.virtual_memory().total), default=None)
 
 
 def available_memory_bytes() -> int:
-    """Return how much memory this process may still take, by the machine, its control groups and its address space."""
+    """Return how much more memory this process may take, limited by machine, control groups and address space."""
     memory = psutil.Process().memory_info()
     rooms = [psutil.virtual_memory().available]
     limit = memory_limit_bytes()
@@ -61,7 +61,7 @@ def available_memory_bytes() -> int:
 
 
 def _settings(root: Path, own: Path, controller: str, name: str) -> Iterator[str]:
-    """Yield a setting of the control groups this process is in, from its own up; "" is version 2's one hierarchy."""
+    """Yield a setting of this process's control groups, from its own upward; controller "" means version 2."""
     try:
         lines = [line.split(":", 2) for line in own.read_text().splitlines()]
     except OSError:
@@ -79,7 +79,7 @@ def _settings(root: Path, own: Path, controller: str, name: str) -> Iterator[str
 
 
 def process_cpu_seconds() -> float:
-    """Return the CPU time spent so far by this process and all it started, those that ended included."""
+    """Return the CPU time spent so far by this process and all its children, including those that ended."""
     spent = 0.0
     me = psutil.Process()
     for process in (me, *me.children(recursive=True)):
@@ -91,12 +91,12 @@ def process_cpu_seconds() -> float:
 
 
 def machine_busy_cpu_seconds() -> float:
-    """Return the time the cores this process may run on were busy so far, whoever kept them busy."""
+    """Return how long the cores that this process may run on were busy so far, with any process."""
     cores = psutil.Process().cpu_affinity() or range(os.cpu_count() or 1)
     every = psutil.cpu_times(percpu=True)
     return sum(_busy(every[core]._asdict()) for core in cores if core < len(every))
 
 
 def _busy(times: dict[str, float]) -> float:
-    idle = {"idle", "iowait", "guest", "guest_nice"}  # guests are counted in user time already
+    idle = {"idle", "iowait", "guest", "guest_nice"}  # guests are already counted in user time
     return sum(seconds for name, seconds in times.items() if name not in idle)

@@ -1,4 +1,4 @@
-"""The load on the host, and counters of the loop's own, read where a window begins and where it ends."""
+"""The load on the host, and the loop's own counters, read at the start and end of a window."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ OF_HOST: Counters = MappingProxyType(
 
 
 class HostLoad:
-    """Samples counters that grow at the edges of windows; a `Collector`."""
+    """Samples growing counters at the edges of windows; a `Collector`."""
 
     name = "host"
 
@@ -41,7 +41,7 @@ class HostLoad:
         return Collected({"sample": table("sample", rows)})
 
     def close(self) -> None:
-        """Have nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
     def _sample(self) -> None:
         now = self._clock()

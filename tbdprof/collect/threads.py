@@ -1,21 +1,21 @@
-"""The numbers that threads of this process have, which libraries tell in part or under another name."""
+"""Numbers of this process's threads, which libraries report in part or in another form."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-MAPS, MEMORY = Path("/proc/self/maps"), Path("/proc/self/mem")  # the one never crashes where the other is outdated
+MAPS, MEMORY = Path("/proc/self/maps"), Path("/proc/self/mem")  # reading MEMORY never crashes if MAPS is outdated
 _LOW = 32  # bits
-_ALIGNED = 8  # bytes: what a thread's memory begins at least at a multiple of
+_ALIGNED = 8  # bytes: every thread's memory begins at a multiple of this
 _WORD = (1 << 64) - 1
-# Of libstdc++'s `std::_Hash_bytes` (MurmurHash, 64 bits), with the seed that `std::hash` has.
+# Constants of libstdc++'s `std::_Hash_bytes` (MurmurHash, 64 bits), with the seed of `std::hash`.
 _SEED, _FACTOR = 0xC70F6907, 0xC6A4A7935BD1E995
 
 
 def whole(lows: Iterable[int], maps: Path = MAPS) -> dict[int, int]:
-    """Return `threading.get_ident()` by its lower 32 bits, which are all that CUPTI tells.
+    """Map the lower 32 bits of each `threading.get_ident()`, which are all that CUPTI reports, to the whole number.
 
-    It is an address in memory that the process may write to. Of several such places that fit, it is the one where that
-    address itself is written (what glibc keeps of a thread begins with it on x86-64); else it is left out.
+    The whole number is an address in writable memory of the process. If several addresses fit, it is the one at which
+    that address itself is stored: on x86-64, glibc's data of a thread begins with it. Otherwise the thread is left out.
     """
     try:
         places = [place for line in maps.read_text().splitlines() if (place := _writable(line)) is not None]
@@ -27,7 +27,7 @@ def whole(lows: Iterable[int], maps: Path = MAPS) -> dict[int, int]:
 
 
 def hashed(thread: int) -> int:
-    """Return what `std::hash` makes of a thread's number, by which MXNet's profiler knows it, signed as in records."""
+    """Return `std::hash` of a thread's number, which is MXNet's profiler's number for it, signed as in records."""
     mixed = _mix(thread * _FACTOR & _WORD) * _FACTOR & _WORD
     told = (_SEED ^ 8 * _FACTOR & _WORD ^ mixed) * _FACTOR & _WORD
     told = _mix(_mix(told) * _FACTOR & _WORD)

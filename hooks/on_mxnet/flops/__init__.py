@@ -1,1 +1,1 @@
-"""How many FLOPs MXNet's operators take, from their attributes and the shapes of their arguments."""
+"""FLOP counts of MXNet's operators, from their attributes and the shapes of their arguments."""

@@ -1,4 +1,4 @@
-"""What MXNet's products multiply: the sizes of convolutions, matrix products, attention and recurrent cells."""
+"""The sizes of MXNet's convolutions, matmuls, attention and recurrent layers."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ def _number(computed: Computed, name: str) -> int:
 
 
 def is_set(computed: Computed, name: str) -> bool:
-    """Tell whether an attribute of an operator is on."""
+    """Return whether an attribute of an operator is on."""
     return computed.attributes.get(name, "False") in ("True", "1", "true")
 
 
@@ -59,21 +59,21 @@ def _dense(computed: Computed) -> tuple[Sizes, int]:
 
 
 def _dot(computed: Computed) -> tuple[Sizes, int]:
-    """The last axis of the one and the first of the other are summed over; transposing turns that around."""
+    """Sum over the last axis of the first array and the first axis of the other; a transpose flag swaps the axis."""
     one, other = computed.inputs[:2]
     inner = one.shape[0 if is_set(computed, "transpose_a") else -1]
     return _product(1, size_of(one) // inner, size_of(other) // inner, inner), _wanted((one, other))
 
 
 def _numpy_dot(computed: Computed) -> tuple[Sizes, int]:
-    """The last axis of the one and the last but one of the other are summed over; a lone number multiplies."""
+    """Sum over the last axis of the first array and the next to last of the other; a scalar multiplies."""
     one, other = computed.inputs
     inner = one.shape[-1] if one.shape and other.shape else 1
     return _product(1, size_of(one) // (inner or 1), size_of(other) // (inner or 1), inner), _wanted((one, other))
 
 
 def _numpy_matmul(computed: Computed) -> tuple[Sizes, int]:
-    """A vector is a matrix of one row, or of one column."""
+    """Treat a vector as a matrix of one row or one column."""
     one, other = computed.inputs
     rows = one.shape[-2] if len(one.shape) > 1 else 1
     columns = other.shape[-1] if len(other.shape) > 1 else 1
@@ -89,14 +89,14 @@ def _batch_dot(computed: Computed) -> tuple[Sizes, int]:
 
 
 def _self_scores(computed: Computed) -> tuple[Sizes, int]:
-    """Queries, keys and values lie in one array: time, batch, heads × 3 × width."""
+    """Queries, keys and values are in one array: time, batch, heads × 3 × width."""
     batch, rows, columns = computed.outputs[0].shape
     heads = _number(computed, "heads")
     return _product(batch, rows, columns, computed.inputs[0].shape[2] // 3 // heads), 2 * _wanted(computed.inputs[:1])
 
 
 def _scores(computed: Computed) -> tuple[Sizes, int]:
-    """Queries: time, batch, heads × width."""
+    """Queries have the axes time, batch, heads × width."""
     batch, rows, columns = computed.outputs[0].shape
     heads = _number(computed, "heads")
     return _product(batch, rows, columns, computed.inputs[0].shape[2] // heads), _wanted(computed.inputs[:2])
@@ -109,7 +109,7 @@ def _weighted_values(computed: Computed) -> tuple[Sizes, int]:
 
 
 def _recurrent(computed: Computed) -> tuple[Sizes, int]:
-    """The weight matrices and then two biases a gate lie in one array."""
+    """All weight matrices, followed by two biases per gate, are in one array."""
     data, packed = computed.inputs[:2]
     directions = 2 if is_set(computed, "bidirectional") else 1
     layers, width = (_number(computed, name) for name in ("num_layers", "state_size"))
@@ -119,7 +119,7 @@ def _recurrent(computed: Computed) -> tuple[Sizes, int]:
     return sizes, 1 + packed.wanted  # the gradients of the states are always needed
 
 
-# By operator: its kind, and what tells the sizes of its product and how many products its gradients are.
+# By operator: its kind, and a function that returns its sizes and how many matmuls or convolutions its gradients take.
 PRODUCTS: Mapping[str, tuple[Operation, Callable[[Computed], tuple[Sizes, int]]]] = {
     "Convolution": (Operation.CONVOLUTION, _convolution),
     "Deconvolution": (Operation.CONVOLUTION, _transposed),

@@ -1,4 +1,4 @@
-"""What MXNet's operators compute, from their attributes and the shapes of what they take and make."""
+"""What MXNet's operators compute, from their attributes and the shapes of their inputs and outputs."""
 
 import ast
 import math
@@ -31,12 +31,12 @@ _MOVING = """
 """
 _ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh"})
 
-# Counted by elements alone, by the name `tbdprof.analysis.kernels.flops` counts them by ("": it has none).
+# Counted per element, under a name in `tbdprof.analysis.kernels.flops` ("" if it has no count there).
 _NAMED: Mapping[str, tuple[Operation, str]] = {
     **dict.fromkeys(("Embedding", "take"), (Operation.EMBEDDING, "embedding")),
     "LayerNorm": (Operation.NORMALIZATION, "layer_norm"),
     "GroupNorm": (Operation.NORMALIZATION, "group_norm"),
-    "InstanceNorm": (Operation.NORMALIZATION, "group_norm"),  # of one channel a group
+    "InstanceNorm": (Operation.NORMALIZATION, "group_norm"),  # one channel per group
     **{name: (Operation.ACTIVATION, name) for name in _ACTIVATIONS},
     "softmax": (Operation.SOFTMAX, "softmax"),
     "SoftmaxActivation": (Operation.SOFTMAX, "softmax"),
@@ -69,7 +69,7 @@ _NAMED: Mapping[str, tuple[Operation, str]] = {
     **dict.fromkeys(("_npi_einsum", "_npi_tensordot", "_npi_tensordot_int_axes"), (Operation.MATMUL, "")),
 }
 _LEAKY = {**dict.fromkeys(("leaky", "prelu", "rrelu"), "leaky_relu"), "elu": "elu", "selu": "elu", "gelu": "gelu"}
-# Optimizers: the name they are counted by, and how many arrays a weight has among the inputs of the ones for several.
+# Optimizers: the name in the FLOP tables, and how many input arrays each weight has in a fused update of several.
 _UPDATES = {
     "sgd_update": ("sgd", 2),
     "sgd_mom_update": ("sgd_momentum", 3),
@@ -80,7 +80,7 @@ _UPDATES = {
 
 
 def operation(name: str) -> Operation:
-    """Return what kind of operator one is, or is the gradient of."""
+    """Return the kind of an operator, or of the operator that it is the gradient of."""
     known = name.removeprefix(_BACKWARD)
     for each in (known, f"_{known}", f"_contrib_{known}", known.replace("np_", "_npi_", 1)):
         if each in PRODUCTS:
@@ -89,7 +89,7 @@ def operation(name: str) -> Operation:
             return _SHAPED[each][0]
         if each in _NAMED:
             return _NAMED[each][0]
-    if known == "DeleteVariable":  # the engine lets an array go
+    if known == "DeleteVariable":  # the engine frees an array
         return Operation.BOOKKEEPING
     if known == FUSED:
         return Operation.ELEMENTWISE
@@ -99,12 +99,12 @@ def operation(name: str) -> Operation:
 
 
 def is_product(name: str) -> bool:
-    """Tell whether an operator is a product, a convolution or a recurrent layer, or the gradient of one."""
+    """Return whether an operator is a matmul, a convolution, a recurrent layer, or the gradient of one."""
     return operation(name) in (Operation.CONVOLUTION, Operation.MATMUL, Operation.RECURRENT)
 
 
 def forward(computed: Computed) -> Work | None:
-    """Return what an operator computes; None where it is not in the tables or its shapes are not known."""
+    """Return what an operator computes, or None if it is not in the tables or its shapes are not known."""
     arrays = (*computed.inputs, *computed.outputs)
     if not computed.outputs or any(not array.dtype for array in arrays):
         return None
@@ -120,7 +120,7 @@ def forward(computed: Computed) -> Work | None:
     if kind is Operation.OPTIMIZER:
         return _update(computed, moved, precision)
     if kind is Operation.EMBEDDING:
-        moved = _bytes(computed.inputs[-1]) + 2 * _bytes(computed.outputs[0])  # of the table, the rows looked up
+        moved = _bytes(computed.inputs[-1]) + 2 * _bytes(computed.outputs[0])  # of the table, only the rows looked up
         sizes = {"elements": size_of(computed.outputs[0])}
         return Work(kind, sizes, "embedding", moved_bytes=moved, precision=precision)
     if kind in (Operation.OTHER, Operation.BOOKKEEPING, Operation.MATMUL):
@@ -133,9 +133,9 @@ def forward(computed: Computed) -> Work | None:
 
 
 def backward(computed: Computed, gradient: str) -> Work | None:
-    """Return what the gradient of an operator computes, by the gradient's own name.
+    """Return what the gradient of an operator computes; `gradient` is the name of the gradient operator.
 
-    It reads the gradients of the results and the operands, and writes a gradient for each operand that wants one.
+    It reads the gradients of the results and the operands. It writes a gradient for each operand that needs one.
     """
     work = forward(computed)
     if work is None:
@@ -147,7 +147,7 @@ def backward(computed: Computed, gradient: str) -> Work | None:
     if computed.operator not in PRODUCTS:
         return replace(work, backward=True, moved_bytes=moved)
     if not gradient.startswith(_BACKWARD):
-        return replace(work, backward=True, moved_bytes=None)  # one operator for each of the gradients
+        return replace(work, backward=True, moved_bytes=None)  # a separate operator for each gradient
     _, products = PRODUCTS[computed.operator][1](computed)
     return replace(work, backward=True, products=products, moved_bytes=moved)
 
@@ -188,7 +188,7 @@ _SHAPED: Mapping[str, tuple[Operation, Callable[[Computed], tuple[str, Sizes]]]]
 
 
 def _update(computed: Computed, moved: int, precision: str) -> Work:
-    """The optimizers' own count; several weights at once have their arrays one weight after the other."""
+    """Count an optimizer's update; in a fused update, the arrays of one weight follow those of another."""
     several = computed.operator.removeprefix("multi_")
     name, arrays = _UPDATES.get(several, ("", 1))
     every = arrays if several != computed.operator else len(computed.inputs)

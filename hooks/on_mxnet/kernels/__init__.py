@@ -1,1 +1,1 @@
-"""The kernels window: the operators that ran, with their phases, their layers and what they computed."""
+"""The kernels window: the operators that ran, with their phases, their layers and what they compute."""

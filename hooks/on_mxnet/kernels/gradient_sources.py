@@ -1,8 +1,9 @@
-"""Which operator of the forward pass each operator of a backward pass is the gradient of, by what they read and write.
+"""Find the forward operator that each gradient operator belongs to, from the values that both read and write.
 
-A variable of the engine holds the value its last writer put there. What a gradient reads from the forward pass was read
-or written by the operator it is the gradient of; what it writes are gradients of what that operator read, and the
-gradient of its result is among what it reads. Where more than one operator fits, none is named.
+That forward operator is called the source. A variable of MXNet's engine holds the value of its last writer. Every
+forward value that a gradient operator reads was read or written by its source. The gradient operator also reads the
+gradient of its source's result, and writes gradients of what its source read. If several operators fit, no source is
+named.
 """
 
 from collections import defaultdict
@@ -12,16 +13,16 @@ from functools import cache
 from tbdprof.hooks.on_mxnet.session.engine import Push
 from tbdprof.hooks.on_mxnet.session.graphs import ELIDED, FUSED
 
-Value = tuple[int, int]  # the number of its last writer (-1: before the window), the variable
+Value = tuple[int, int]  # the number of its last writer (-1: before the window), and the variable
 
 _BACKWARD = "_backward_"
 _PASSING = frozenset({"elemwise_add", "broadcast_add", "_copy", "identity", "Reshape", "Flatten", "expand_dims"})
-# Operators of a backward pass that are the gradient of nothing: sums of gradients, and what MXNet does for itself.
+# Operators in a backward pass without a source: sums of gradients, and MXNet's own operators.
 _OWN = frozenset({"add_n", "_grad_add", "ElementWiseSum", "_zeros_without_dtype", "_zeros", "_ones", "_full"})
 _DEVICES = ("CPU", "GPU")
-# oneDNN puts the numbers of an array in an order of its own, and back, in place: the values stay what they were.
+# oneDNN changes the order of an array's numbers in place, and changes it back: the values stay the same.
 _REORDERINGS = frozenset({"Reorder", "Reorder2Default"})
-_HEAD = "SetValueOp"  # a backward pass begins with ones, the gradient of what nothing else was made of
+_HEAD = "SetValueOp"  # writes the ones that a backward pass begins with: the gradient of a result that no operator read
 LIBRARY = frozenset(
     {"DeleteVariable", "SetValueOp", "WaitForVar"} | {f"Copy{one}2{other}" for one in _DEVICES for other in _DEVICES}
 )
@@ -33,11 +34,11 @@ def sources(
     may_be_source: Callable[[Push], bool],
     same: Callable[[Push, Push], bool],
 ) -> dict[int, int]:
-    """Return, for operators of backward passes, the number of the one each is the gradient of.
+    """Map the number of each gradient operator to the number of its source.
 
-    `same` tells of two candidates that it makes no difference which one it is.
+    `same` returns whether it makes no difference which of two candidates is the source.
     """
-    # A work space is written again and again, and never only read.
+    # An operator's workspace is written repeatedly, but never only read.
     read = {variable for push in pushes for variable in push.reads}
     flow, found, used = _Flow(), dict[int, int](), set[int]()
     for asked in pushes:
@@ -56,22 +57,22 @@ def sources(
 
 
 class _Flow:
-    """Where values came from and went to, up to some place of the order."""
+    """Records which operators wrote and read each value, up to a point in the order of requests."""
 
     def __init__(self) -> None:
-        self._writer: dict[int, int] = {}  # by variable
+        self._writer: dict[int, int] = {}  # last writer by variable
         self._backward_writers: set[int] = set()
         self._touching: dict[Value, list[Push]] = defaultdict(list)  # forward operators that read or wrote a value
         self._made: dict[Value, Push] = {}
-        self._read: dict[int, list[Value]] = {}  # by number
+        self._read: dict[int, list[Value]] = {}  # values by number of the operator that read them
         self._gradient_of: dict[Value, set[Value]] = {}
-        self._passed_on: set[int] = set()  # operators of which a result was read
+        self._passed_on: set[int] = set()  # operators with a result that another operator read
 
     def forward(self, push: Push, *, is_source: bool) -> None:
-        """Let any other operator read and write."""
-        if push.name in ELIDED and not push.reads:  # in place: the value stays what it was
+        """Record what an operator reads and writes that is not a gradient."""
+        if push.name in ELIDED and not push.reads:  # in place: the value does not change
             return
-        # What is written in place was read, too.
+        # What is written in place was also read.
         read = [self._value(variable) for variable in (*push.reads, *push.writes)]
         passed_on = {writer for writer, _ in read[: len(push.reads)]}
         self._write(push)
@@ -84,7 +85,7 @@ class _Flow:
             self._made.update((value, push) for value in written)
 
     def candidates(self, push: Push) -> list[Push]:
-        """Return the operators a gradient may belong to."""
+        """Return the operators that may be a gradient's source."""
         lists = [self._touching[value] for value in self._kept(push)]
         if not lists:
             return self.made(push)
@@ -92,17 +93,17 @@ class _Flow:
         return [each for each in lists[0] if each.number in common]
 
     def made(self, push: Push) -> list[Push]:
-        """Return the operators that made what a gradient is given, or adds to, the gradients of."""
+        """Return the operators whose results' gradients this gradient operator reads or adds to."""
         values = [self._value(variable) for variable in (*push.reads, *push.writes)]
         meant = {meant for value in values for meant in self._gradient_of.get(value, ())}
         return [self._made[value] for value in self._through(meant) if value in self._made]
 
     def reads_kept(self, push: Push, candidate: Push) -> bool:
-        """Tell whether an operator read all that a gradient reads of the forward pass."""
+        """Return whether an operator read every forward value that a gradient operator reads."""
         return set(self._kept(push)) <= set(self._read[candidate.number])
 
     def backward(self, push: Push, source: Push | None) -> None:
-        """Let a gradient, whose source is known or not, read and write."""
+        """Record what a gradient operator reads and writes, with its source if that is known."""
         values = [self._value(variable) for variable in (*push.reads, *push.writes)]
         passed = [self._gradient_of[value] for value in values if value in self._gradient_of]
         meant = set(self._read[source.number]) if source else set.intersection(*passed) if passed else set()
@@ -114,8 +115,8 @@ class _Flow:
             self._gradient_of[self._value(variable)] = meant
 
     def _through(self, values: Iterable[Value]) -> list[Value]:
-        """Return values and those that only had to be passed on to become them."""
-        seen, pending = dict[Value, None](), list(values)  # in the order in which they were seen
+        """Return these values, and the values that became them through operators that only pass a gradient on."""
+        seen, pending = dict[Value, None](), list(values)  # a dict, because it keeps the order
         while pending:
             value = pending.pop()
             if value in seen:
@@ -128,7 +129,7 @@ class _Flow:
 
     def _kept(self, push: Push) -> list[Value]:
         values = (self._value(variable) for variable in push.reads)
-        # A gradient that the script gives was not seen before.
+        # Leave out a gradient that the script supplies: no operator has touched it before.
         return [value for value in values if value[0] not in self._backward_writers and value in self._touching]
 
     def _value(self, variable: int) -> Value:
@@ -148,7 +149,7 @@ def _choose(push: Push, flow: _Flow, same: Callable[[Push, Push], bool], used: s
     fitting = [each for each in fitting if each.number not in used] or fitting
     fitting = [each for each in fitting if flow.reads_kept(push, each)] or fitting
     if not fitting:
-        # Of what MXNet made one operator of it may be the gradient of a part; others are made of ordinary operators.
+        # It may be the gradient of a part of a fused operator. Without the prefix, it is an ordinary operator.
         fitting = [each for each in candidates if each.name == FUSED or not push.name.startswith(_BACKWARD)]
     if not fitting or not all(same(fitting[-1], each) for each in fitting):
         return None
@@ -156,13 +157,13 @@ def _choose(push: Push, flow: _Flow, same: Callable[[Push, Push], bool], used: s
 
 
 def is_named_for(backward: str, forward: str) -> bool:
-    """Tell whether one operator is the gradient of another, which is of the same kind, as for a batched product."""
+    """Return whether one operator is the gradient of another, or of the same kind, as for a batched matmul."""
     return backward == forward or is_gradient(backward, forward)
 
 
-@cache  # asked millions of times of a few names
+@cache  # called millions of times with a few names
 def is_gradient(backward: str, forward: str) -> bool:
-    """Tell by their names whether one operator is the gradient of another."""
+    """Return whether the names say that one operator is the gradient of another."""
     name = backward.removeprefix(_BACKWARD)
     plain = forward.lstrip("_")
     shorter = (plain, *(forward.removeprefix(kind) for kind in ("_contrib_", "elemwise_")))

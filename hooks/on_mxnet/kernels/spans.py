@@ -1,4 +1,4 @@
-"""The operators of a window of kernels as spans: their phases, their layers, and what they computed."""
+"""The operators of a kernels window as spans: their phases, their layers, and what they compute."""
 
 import json
 from collections import defaultdict
@@ -32,7 +32,7 @@ Row = tuple[object, ...]
 
 @dataclass(slots=True)
 class Told:
-    """What is known of an operator; `source` is the number of the one it is the gradient of."""
+    """What is known of an operator; `source` is the number of its forward operator if it is a gradient."""
 
     phase: Phase
     layer: str | None = None
@@ -43,23 +43,23 @@ class Told:
 
 @dataclass(slots=True)
 class Operators:
-    """The operators of a window as rows of spans; `missing` has what could not be told."""
+    """The operators of a window as rows of spans; `missing` says what could not be found out."""
 
     pushes: Sequence[Push]
     ran: Sequence[Ran]
     layers: Layers
     missing: dict[str, str] = field(default_factory=dict)
     _told: dict[int, Told] = field(default_factory=dict)
-    _untold: int = 0  # operators of graphs of which it cannot be told which they are
+    _untold: int = 0  # operators of graphs whose nodes are not known
 
     def rows(self, intervals: Sequence[Interval], strings: Strings) -> list[Row]:
-        """Return a row for each operator, inside one for its layer where it has one of its own.
+        """Return a row for each operator; if the operator has a layer, put the row inside a row for that layer.
 
         MXNet frees arrays within operators, by operators of its own.
         """
         self._tell()
         rows, first = list[Row](), len(intervals)
-        open_on: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by thread: where each ends, and its row
+        open_on: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by thread: end and row of each open operator
         for each in sorted(self.ran, key=lambda ran: (ran.start_ns, -ran.end_ns)):
             around = open_on[each.thread]
             while around and (each.start_ns >= around[-1][0] or each.end_ns > around[-1][0]):
@@ -88,7 +88,7 @@ class Operators:
         self._count_uncounted()
 
     def _follow_threads(self) -> None:
-        """Give what the engine's own threads ask for, freeing arrays, the phase of what ran there before."""
+        """Give requests of the engine's own threads, which free arrays, the phase of what ran there before."""
         own = {push.number for push, note in _noted(self.pushes) if note.phase is None}
         last: dict[int, Phase] = {}
         for each in sorted(self.ran, key=lambda ran: ran.start_ns):
@@ -113,7 +113,7 @@ class Operators:
         call = asked[0][1]
         try:
             placed = graphs.place([push.name for push, _ in asked], known.nodes(call))
-        except mx.base.MXNetError:  # its shapes do not follow from its arguments'
+        except mx.base.MXNetError:  # its shapes do not follow from those of its arguments
             return False
         if placed is None:
             return False
@@ -155,7 +155,7 @@ class Operators:
         self._count_lost()
 
     def _count_lost(self) -> None:
-        """Say how many gradients were not followed, of operators of which some are in a layer."""
+        """Report how many gradients have no known source, among operators of which some are in a layer."""
         told = self._told
         inside = {push.name for push in self.pushes if told[push.number].layer is not None}
         asked = [push for push in self.pushes if any(gradient_sources.is_gradient(push.name, name) for name in inside)]
@@ -164,7 +164,7 @@ class Operators:
             self.missing.setdefault("layers of kernels", _UNFOLLOWED.format(lost, len(asked)))
 
     def _count_uncounted(self) -> None:
-        """Say of how many products it is not known what they compute."""
+        """Report how many matmuls, convolutions and recurrent layers have no known sizes."""
         products = [push.number for push in self.pushes if works.is_product(push.name)]
         lost = sum(self._told[number].work is None for number in products)
         if lost:
@@ -176,20 +176,20 @@ def _noted(pushes: Iterable[Push]) -> Iterable[tuple[Push, Note]]:
 
 
 def contradicts(push: Push, nodes: Iterable[Node], variables: Mapping[str, int]) -> bool:
-    """Tell whether a request touches something else than the parameters of the operators it is taken for."""
+    """Return whether a request does not touch the parameters of the nodes that it is matched to."""
     touched = {*push.reads, *push.writes}
     return any(variables.get(name, 0) not in touched for node in nodes for name in node.parameters)
 
 
 def _may_have_gradient(told: Told) -> bool:
-    """Tell whether a backward pass may have the gradient of an operator, as far as it is known what that was given."""
+    """Return whether a backward pass may hold an operator's gradient, as far as its inputs are known."""
     if told.phase in (Phase.BACKWARD, Phase.UPDATE):
         return False
     return told.computed is None or any(array.wanted for array in told.computed.inputs)
 
 
 def _same(one: Told, other: Told) -> bool:
-    """Tell whether it makes no difference which of two operators another is the gradient of."""
+    """Return whether it makes no difference which of two operators is a gradient's source."""
     if one is other:
         return True
     sizes = [each.computed and (each.computed.inputs, each.computed.attributes) for each in (one, other)]
@@ -197,7 +197,7 @@ def _same(one: Told, other: Told) -> bool:
 
 
 def _rows(ran: Ran, told: Told, first: int, parent: int, strings: Strings) -> list[Row]:
-    """Return an operator's row; one of the forward pass in a layer lies in a row for that."""
+    """Return an operator's row; if it has a layer, put the row inside a row for the layer."""
     times = (ran.thread, ran.start_ns, ran.end_ns, -1, -1)
     forward = told.source if told.source >= 0 else ran.number if told.phase is Phase.FORWARD else -1
     kind = works.operation(ran.name) if told.work is None else told.work.operation

@@ -1,4 +1,4 @@
-"""The table of a kernels window: its phases, layers and operators as spans."""
+"""The table of a kernels window: phases, layers and operators as spans."""
 
 from collections.abc import Sequence
 
@@ -9,5 +9,5 @@ from tbdprof.hooks.on_mxnet.watch.phases import Interval
 
 
 def build(operators: Operators, intervals: Sequence[Interval], strings: Strings) -> Tables:
-    """Return the spans of a window of kernels; `operators.missing` is filled."""
+    """Return the spans of a kernels window; this also fills `operators.missing`."""
     return {"span": table("span", [*phases.rows(intervals, strings), *operators.rows(intervals, strings)])}

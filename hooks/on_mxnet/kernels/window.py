@@ -1,4 +1,4 @@
-"""A window of kernels: what is asked of MXNet's engine, and what of it ran when; nothing is waited for inside."""
+"""A kernels window: requests to MXNet's engine, and when each ran; nothing waits inside."""
 
 import threading
 from contextlib import ExitStack
@@ -20,9 +20,9 @@ from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
 
 class KernelsWindow:
-    """Follows operators from its making, with everything done before, until `stop`.
+    """Follows operators from its construction until `stop`; all earlier work is done first.
 
-    Raises UnavailableError where the script uses MXNet's profiler, and where its engine cannot be followed.
+    Raise UnavailableError if the script uses MXNet's profiler, or if its engine cannot be followed.
     """
 
     def __init__(self, watch: Watch, allocator: Allocator) -> None:
@@ -40,7 +40,7 @@ class KernelsWindow:
             calls = Calls(self._phases.of_this_thread)
             put_back.callback(calls.close)
             self._engine = Engine(calls.listen)
-            put_back.callback(self._engine.remove)  # first, once what is under way is done
+            put_back.callback(self._engine.remove)  # runs first, once all work is done
             self._engine.install()
             self._prove_variables()
             self._session = Session(profiler.count_again if armed else profiler.stop_profiler)
@@ -49,18 +49,18 @@ class KernelsWindow:
 
     def _prove_variables(self) -> None:
         array, _ = layout.probe_array()
-        # Other threads may ask for something meanwhile, which runs within the window.
+        # Other threads may make requests meanwhile, which run within the window.
         mine = [push for push in list(self._engine.pushes) if push.thread == threading.get_ident()]
         layout.prove_variable(array, {variable for push in mine for variable in push.writes})
         for push in mine:
             self._engine.pushes.remove(push)
 
     def mark_step(self) -> None:
-        """Mark the end of a step in the order."""
+        """Mark the end of a step in the order of events."""
         self._marks.append(self._allocator.tick())
 
     def stop(self) -> None:
-        """Put everything back; does nothing the second time."""
+        """Undo all changes; do nothing the second time."""
         if not self._is_open:
             return
         self._is_open = False

@@ -1,1 +1,1 @@
-"""The memory window, and MXNet's allocator, which is followed in every window and between them."""
+"""The memory window, and MXNet's allocator, which is followed within windows and between them."""

@@ -1,4 +1,4 @@
-"""MXNet's allocator, watched: a live table always, events in the one order of a window."""
+"""Watch MXNet's allocator: a table of live blocks at all times, and ordered events inside a window."""
 
 import atexit
 import ctypes
@@ -18,7 +18,7 @@ from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.session.forks import follow_forks, follow_no_more
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.POINTER(layout.Handle))
-# Chained without letting go of the interpreter, so that the counter read afterwards is that event's.
+# Called without releasing the interpreter lock, so that the counter read afterwards belongs to this event.
 _Original = ctypes.PYFUNCTYPE(None, ctypes.c_size_t, ctypes.POINTER(layout.Handle))
 
 
@@ -28,23 +28,24 @@ class Allocator:
     def __init__(self) -> None:
         self.live: dict[int, Block] = {}
         self.levels: dict[int, Level] = {}
-        self.events: list[Event] | None = None  # None: no window is open
+        self.events: list[Event] | None = None  # None if no window is open
         self.span = -1
         self.planning = False
         self.counters: dict[int, ctypes.c_uint64] = {}
         self.storage_profiler = 0
         self._pools: dict[int, pools.Pool | None] = {}  # by device
         self._sequence = 0
-        # One event at a time, across waiting for the interpreter; a collection of garbage inside may free arrays.
+        # One event at a time, even while a thread waits for the interpreter; reentrant, as garbage collection frees
+        # arrays.
         self._lock = threading.RLock()
-        self._freed_early: dict[int, list[int]] = {}  # by address: the sizes of ended blocks whose free is not told yet
-        self._other_size = 0  # frees that told another one, since the window opened
-        self._early_bytes: dict[int, int] = {}  # by device: of ended blocks that MXNet's counter still holds
+        self._freed_early: dict[int, list[int]] = {}  # by address: sizes of ended blocks whose free is not reported yet
+        self._other_size = 0  # frees with another size than was allocated, since the window opened
+        self._early_bytes: dict[int, int] = {}  # by device: bytes of ended blocks that MXNet's counter still includes
         self._slots: tuple[jump_slots.Slot, ...] = ()
         self._signals = Signals()
 
     def install(self) -> None:
-        """Take the places of the two functions MXNet's allocator calls; raises UnavailableError where it cannot."""
+        """Replace the two functions that MXNet's allocator calls; raise UnavailableError if that is not possible."""
         found = jump_slots.find(layout.library(), (layout.ON_ALLOC, layout.ON_FREE))
         self._signals.install()
         self._slots = found
@@ -54,44 +55,44 @@ class Allocator:
         follow_forks(self)
 
     def remove(self) -> None:
-        """Put MXNet's own functions back; a place left taken would crash the process at its end."""
+        """Restore MXNet's own functions; one that stays replaced would crash the process at its end."""
         atexit.unregister(self.remove)
         follow_no_more(self)
         if self._slots:
             try:
                 self.wait_before_fork()
-            finally:  # an interrupt of the waiting, too
+            finally:  # also if the wait is interrupted
                 self.restore()
 
     def tick(self) -> int:
-        """Return the next place in the order."""
+        """Return the next sequence number."""
         with self._lock:
             self._sequence += 1
             return self._sequence
 
     def open(self) -> dict[int, Block]:
-        """Begin to keep events, with the order at its start; return what is live."""
+        """Begin to keep events and restart the sequence numbers; return the live blocks."""
         with self._lock:
             self._sequence, self.events, self._other_size = 0, [], 0
             for address, block in dict(self.live).items():
-                renewed = block._replace(sequence=0)  # making it may collect garbage, and that free blocks meanwhile
+                renewed = block._replace(sequence=0)  # creating it may collect garbage, which frees blocks meanwhile
                 if self.live.get(address) is block:
                     self.live[address] = renewed
             return dict(self.live)
 
     def close(self) -> list[Event]:
-        """Stop to keep events; return them."""
+        """Stop keeping events; return them."""
         with self._lock:
             events, self.events = self.events, None
             return events or []
 
     def disagreements(self) -> str:
-        """Return in which ways what MXNet told since `open` contradicts itself, "" where it does not."""
+        """Return how MXNet's events since `open` contradict each other, or "" if they do not."""
         with self._lock:
             return disagreements(self._other_size, sum(map(len, self._freed_early.values())))
 
     def adopt(self, storages: Iterable[layout.Storage]) -> None:
-        """Know blocks that were made before anyone watched."""
+        """Add blocks that were allocated before the watching began."""
         with self._lock:
             for device, address, size_bytes in storages:
                 if address not in self.live:
@@ -100,18 +101,18 @@ class Allocator:
                     self._level(device).add(size_bytes, allocated_bytes, 1)
 
     def pool(self, device: int) -> pools.Pool | None:
-        """Return the pool of a GPU that something was allocated on, None where it cannot be told."""
+        """Return the pool of a GPU with allocations, or None if it is not known."""
         if device not in self._pools:
             self._pools[device] = pools.find(self.storage_profiler, device)
         return self._pools[device]
 
     def snapshot(self) -> dict[int, Block]:
-        """Return what is live now."""
+        """Return the live blocks."""
         with self._lock:
             return dict(self.live)
 
     def _callback(self, original: Callable[..., None], note: Callable[[layout.Handle, int], None]) -> int:
-        """Return the address of what calls the original and notes the event."""
+        """Return the address of a function that calls the original and notes the event."""
         lock, counters = self._lock, self.counters
 
         @guarded
@@ -131,7 +132,7 @@ class Allocator:
     def _allocated(self, handle: layout.Handle, total_bytes: int) -> None:
         address, size_bytes, device = handle.address, handle.bytes, handle.device
         if address in self.live:
-            # Its earlier tenant's free is still on its way here from another thread.
+            # The free of the earlier block at this address is still to be reported by another thread.
             earlier = self.live[address].size_bytes
             self._freed_early.setdefault(address, []).append(earlier)
             self._early_bytes[device] = self._early_bytes.get(device, 0) + earlier
@@ -149,7 +150,7 @@ class Allocator:
     def _freed(self, handle: layout.Handle, total_bytes: int) -> None:
         address, tenant = handle.address, self.live.get(handle.address)
         early = self._freed_early.get(address)
-        # A pool gives an address to blocks of several sizes; the frees of two tenants may be told the other way round.
+        # A pool gives one address to blocks of several sizes, and two frees may be reported in reverse order.
         if early and (handle.bytes in early or tenant is None or tenant.size_bytes != handle.bytes):
             self._early_bytes[handle.device] -= handle.bytes
             self._other_size += _take(early, handle.bytes)
@@ -176,14 +177,14 @@ class Allocator:
         return level
 
     def _taken(self, device: int, size_bytes: int) -> int:
-        """Return what a size takes of its device, -1: that cannot be told. The host has no pool."""
+        """Return how much of its device a size takes, or -1 if that is not known; the host has no pool."""
         if device & 0xFFFFFFFF != layout.GPU:
             return size_bytes
         pool = self.pool(device)
         return -1 if pool is None else pool.allocated_bytes(size_bytes)
 
     def _keep(self, kind: AllocationKind, device: int, address: int, sizes: tuple[int, int], counted_bytes: int) -> int:
-        """Keep an event; MXNet counts what it was asked for, to which what its pool rounds up is added."""
+        """Keep an event; MXNet counts requested sizes, so add what its pool rounds up."""
         level = self.levels.get(device)
         rounding_bytes = 0 if level is None else level.rounding_bytes
         self._sequence = sequence = self._sequence + 1
@@ -203,15 +204,15 @@ class Allocator:
         return sequence
 
     def wait_before_fork(self) -> None:
-        """MXNet joins its threads before a fork; one that stood in a callback would wait for the forking thread."""
+        """Wait for MXNet: it joins its threads before a fork, and one in a callback would wait for the forking one."""
         if self._slots and not sys.is_finalizing():
             try:
                 mx.nd.waitall()
             except mx.base.MXNetError:
-                return  # the failure is told again where its result is read
+                return  # the failure is raised again where its result is read
 
     def restore(self) -> None:
-        """Put MXNet's own functions back, whatever is under way."""
+        """Restore MXNet's own functions, whatever work is unfinished."""
         for slot in self._slots:
             slot.restore()
         self._slots = ()
@@ -219,11 +220,11 @@ class Allocator:
 
 
 def _take(sizes: list[int], size_bytes: int) -> bool:
-    """Take a size off a list, the first where it is not there; return whether it was not."""
+    """Remove a size from a list, or the first size if it is not there; return whether it was not there."""
     is_other = size_bytes not in sizes
     sizes.remove(sizes[0] if is_other else size_bytes)
     return is_other
 
 
-# What MXNet was once given to call is never let go: a thread may be on its way into it.
+# A callback that MXNet was given is never freed: a thread may be about to enter it.
 _KEPT: list[object] = []

@@ -1,4 +1,4 @@
-"""What MXNet's allocator tells: live blocks, events in their order, and how much is live."""
+"""What MXNet's allocator reports: live blocks, ordered events, and how many bytes are live."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,16 +7,16 @@ from tbdprof.facts.records import AllocationKind
 
 
 class Block(NamedTuple):
-    """A live block, made at a place of the window's order (0: before it).
+    """A live block; `sequence` is its place in the window's order (0: before the window).
 
-    `planning` tells that a memory planner's pools were being filled when it was made.
+    `planning` says that a memory planner was filling its pools when the block was allocated.
     """
 
     device: int
     size_bytes: int
     planning: bool
     sequence: int
-    allocated_bytes: int  # -1: what the device's pool made of the size cannot be told
+    allocated_bytes: int  # -1 if it is not known what the device's pool makes of the size
 
 
 class Event(NamedTuple):
@@ -31,19 +31,19 @@ class Event(NamedTuple):
     allocated_bytes: int  # as in `Block`
     time_ns: int
     span: int
-    total_bytes: int  # with the rounding, where that is told; -1: not told
+    total_bytes: int  # includes the rounding where that is known; -1 if not known
 
 
 @dataclass(slots=True)
 class Level:
-    """Bytes live on a device with what its pool rounds up by, the most there ever were, and that rounding alone."""
+    """Live bytes on a device including the pool's rounding, their peak, and the rounding alone."""
 
     now_bytes: int = 0
     peak_bytes: int = 0
     rounding_bytes: int = 0
 
     def add(self, size_bytes: int, allocated_bytes: int, sign: int) -> None:
-        """Count a block that came (1) or went (-1); every allocation of a loop comes by here, in clean windows too."""
+        """Count a block that was allocated (1) or freed (-1); every allocation calls this, in clean windows too."""
         if allocated_bytes > size_bytes:
             self.rounding_bytes += sign * (allocated_bytes - size_bytes)
             size_bytes = allocated_bytes

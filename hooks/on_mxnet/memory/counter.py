@@ -1,6 +1,6 @@
-"""MXNet's own memory counter: the total that is kept independently of what is reported.
+"""MXNet's own memory counter: a total that is independent of the reported events.
 
-MXNet's profiler counts the bytes live on each device after every allocation and free.
+MXNet's profiler counts the live bytes of each device after every allocation and free.
 """
 
 import mxnet as mx
@@ -12,7 +12,7 @@ _UNPROVEN = "MXNet's memory counter could not be read in this build"
 
 
 def arm(allocator: Allocator) -> str | None:
-    """Have MXNet count and the allocator read the counters; return why that cannot be, None where it works."""
+    """Make MXNet count and the allocator read the counters; return why that fails, or None if it works."""
     mx.nd.waitall()
     profiler.configure(symbolic=False, api=False)
     mx.profiler.set_state("run")
@@ -35,6 +35,6 @@ def arm(allocator: Allocator) -> str | None:
 
 
 def disarm() -> None:
-    """Stop the counting, unless the script has taken the profiler over."""
+    """Stop the counting, unless the script has taken over the profiler."""
     if profiler.is_counting():
         profiler.stop_profiler()

@@ -1,4 +1,4 @@
-"""How much of a GPU MXNet's pool holds, and what of it is in use."""
+"""How much of a GPU MXNet's pool holds, and how much of that is in use."""
 
 from contextlib import suppress
 
@@ -22,16 +22,16 @@ _UNSOUND = "MXNet's pool says that it holds {} bytes, less than the {} that are 
 
 
 def read(allocator: Allocator, device: str) -> tuple[Levels, str | None]:
-    """Return what there is of a device at this instant, when nothing is under way, and why the pool is not told.
+    """Return a device's levels now, while no operator runs, and why the pool's are not known, if they are not.
 
-    Every block of the pool is one of CUDA's, whole: none is in pieces, and there is no pool beside it.
+    Every block of the pool is one whole block of CUDA's. So there are no fragments and no private pools.
     """
     if device == "cpu":
         return {}, None
     index = cuda_driver.index_of(device)
     number = layout.device_number(layout.GPU, index)
     found: dict[str, int] = {}
-    with suppress(mx.base.MXNetError):  # of a device that is beyond being asked
+    with suppress(mx.base.MXNetError):  # raised if the device no longer answers
         found[DEVICE_FREE] = int(mx.context.gpu_memory_info(index)[0])
     if number not in allocator.levels:
         return found, None
@@ -48,9 +48,9 @@ def read(allocator: Allocator, device: str) -> tuple[Levels, str | None]:
 
 
 def held_bytes(allocator: Allocator, number: int) -> int:
-    """Return what MXNet holds of a device that something was allocated on, in use or not.
+    """Return how many bytes MXNet holds of a device with allocations, used or not.
 
-    Raises UnavailableError where its pool does not tell.
+    Raise UnavailableError if its pool does not report it.
     """
     in_use, pool = allocator.levels[number].now_bytes, allocator.pool(number)
     if pool is None:

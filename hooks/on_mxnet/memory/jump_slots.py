@@ -1,7 +1,7 @@
 """Jump slots of a loaded library: the pointers through which it calls its own exported functions.
 
-A library that was not linked for immediate binding keeps them in memory that can be written, one a function. Where they
-are is read from the tables of the loaded library itself (ELF64, as glibc's dynamic linker leaves them).
+A library that was not linked for immediate binding keeps one such pointer per function in writable memory. Their
+addresses are read from the tables of the loaded library itself (ELF64, as glibc's dynamic linker leaves them).
 """
 
 import ctypes
@@ -32,30 +32,30 @@ class _LinkMap(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A jump slot: where it is, what it held when it was found, and the function it stands for."""
+    """A jump slot: its address, its value when it was found, and the function that it calls."""
 
     symbol: str
     address: int
-    before: int  # the function, or the resolver that puts it there at the first call
+    before: int  # the function, or the resolver that stores it at the first call
     function: int
 
     def read(self) -> int:
-        """Return where calls go now."""
+        """Return the address that calls go to now."""
         return ctypes.c_size_t.from_address(self.address).value
 
     def write(self, target: int) -> None:
-        """Have calls go to another address."""
+        """Make calls go to another address."""
         ctypes.c_size_t.from_address(self.address).value = target
 
     def restore(self) -> None:
-        """Put back what the slot held when it was found."""
+        """Restore the value that the slot had when it was found."""
         self.write(self.before)
 
 
 def find(library: ctypes.CDLL, symbols: Sequence[str]) -> tuple[Slot, ...]:
-    """Return the slots through which a library calls functions it exports itself, in the order asked for.
+    """Return the slots through which a library calls functions that it exports itself, in the given order.
 
-    Raises UnavailableError where there is none, where it cannot be written, or where someone else has patched it.
+    Raise UnavailableError if a slot is missing, is not writable, or was patched by other code.
     """
     path, base, tags = _loaded(library)
     own, writable = _mapped(path)
@@ -85,7 +85,7 @@ def _loaded(library: ctypes.CDLL) -> tuple[str, int, Mapping[int, int]]:
 
 
 def _offsets(tags: Mapping[int, int], symbols: Sequence[str]) -> dict[str, int]:
-    """Return the slots' places relative to the load address."""
+    """Return the slots' addresses relative to the load address."""
     if not {_JMPREL, _PLTRELSZ, _SYMTAB, _STRTAB, _STRSZ} <= tags.keys():
         raise UnavailableError("the library has no jump slots")
     relocations = np.frombuffer(ctypes.string_at(tags[_JMPREL], tags[_PLTRELSZ]), _RELOCATION)
@@ -103,7 +103,7 @@ def _offsets(tags: Mapping[int, int], symbols: Sequence[str]) -> dict[str, int]:
 
 
 def _places(texts: bytes, symbol: str) -> list[int]:
-    """Return where a name begins in a string table; a linker lets a name be the tail of a longer one."""
+    """Return where a name begins in a string table; linkers let a name be the end of a longer one."""
     wanted, places, at = symbol.encode() + b"\0", list[int](), -1
     while (at := texts.find(wanted, at + 1)) >= 0:
         places.append(at)
@@ -111,7 +111,7 @@ def _places(texts: bytes, symbol: str) -> list[int]:
 
 
 def _mapped(path: str) -> tuple[Ranges, Ranges]:
-    """Return where a library lies in memory, and which of all memory can be written."""
+    """Return the address ranges of a library, and all writable address ranges of the process."""
     own, writable, wanted = Ranges(), Ranges(), os.path.realpath(path)
     for line in Path("/proc/self/maps").read_text().splitlines():
         fields = line.split(maxsplit=5)

@@ -1,9 +1,9 @@
-"""The pool in which MXNet keeps a GPU's memory: how much of the device it holds, and what it makes of a size.
+"""The pool in which MXNet keeps a GPU's memory: how much of the device it holds, and how it rounds a size.
 
-MXNet 1.9.1 tells neither. Its storage object has a manager for each device (src/storage/storage.cc), and each of the
-three kinds for a GPU (`MXNET_GPU_MEM_POOL_TYPE`; src/storage/pooled_storage_manager.h and naive_storage_manager.h) is
-known by the name of its class, which the compiler leaves with the object. What is read is what the manager itself goes
-by: the bytes it took from CUDA and has not given back, and the sizes it rounds up to.
+MXNet 1.9.1 reports neither. Its storage object has a manager for each device (src/storage/storage.cc). There are three
+kinds of manager for a GPU (`MXNET_GPU_MEM_POOL_TYPE`; src/storage/pooled_storage_manager.h and
+naive_storage_manager.h). The kind is known from the class name that the compiler leaves with the object. The values
+read are those that the manager itself uses: the bytes that it took from CUDA and has not returned, and its rounding.
 """
 
 import ctypes
@@ -16,26 +16,26 @@ _STORAGE = "_ZN5mxnet7Storage3GetEv"
 _MANAGERS_OFFSET = 88  # StorageImpl::storage_managers_, after the virtual table and two mutexes of 40 bytes
 _KINDS, _KIND_BYTES = 7, 328  # one LazyAllocArray for each Context::DeviceType
 _FIRST_OFFSET, _POINTER_BYTES = 40, 16  # LazyAllocArray::head_, after a mutex: shared pointers, by index
-_MOST = 16  # of them; more devices than that are kept elsewhere
+_MOST = 16  # of these pointers; MXNet keeps those of further devices elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
     """A GPU's storage manager; sizes are in bytes."""
 
-    allocated_bytes: Callable[[int], int]  # what it takes for a size that is asked for
-    held_bytes: Callable[[], int | None]  # what it holds of the device; None: what is in use and nothing else
+    allocated_bytes: Callable[[int], int]  # how much it takes for a requested size
+    held_bytes: Callable[[], int | None]  # how much it holds of the device; None if exactly what is in use
 
 
 def find(storage_profiler: int, device: int) -> Pool | None:
-    """Return the pool of a device that something was allocated on, given the object MXNet's allocator calls.
+    """Return the pool of a device with allocations; `storage_profiler` is the object that MXNet's allocator calls.
 
-    None where this build hides its storage or lays it out in another way than 1.9.1, or has a manager of another kind.
+    Return None if this build hides its storage, has another layout than 1.9.1, or has another kind of manager.
     """
     index = device >> 32
     try:
         storage = layout.function(_STORAGE)()
-    except AttributeError:  # MXNet's allocator would lose the event that asks for the pool
+    except AttributeError:  # without this, MXNet's allocator would lose the event during which the pool is read
         return None
     if storage + _MANAGERS_OFFSET + _KINDS * _KIND_BYTES != storage_profiler or index >= _MOST:
         return None
@@ -46,7 +46,7 @@ def find(storage_profiler: int, device: int) -> Pool | None:
 
 
 def _naive(manager: int) -> Pool:
-    """GPUPooledStorageManager: whole pages, and above a limit whole multiples of it."""
+    """GPUPooledStorageManager: round to whole pages, and above a limit to multiples of the limit."""
     page, large = _word(manager + 16), _word(manager + 24)
 
     def allocated_bytes(size: int) -> int:
@@ -57,7 +57,7 @@ def _naive(manager: int) -> Pool:
 
 
 def _rounded(manager: int) -> Pool:
-    """GPUPooledRoundedStorageManager: powers of two from a page on, above a limit whole multiples of it."""
+    """GPUPooledRoundedStorageManager: round to powers of two, at least a page, and above a limit to its multiples."""
     page, limit = _word(manager + 32), _word(manager + 40)  # as powers of two
 
     def allocated_bytes(size: int) -> int:
@@ -68,7 +68,7 @@ def _rounded(manager: int) -> Pool:
 
 
 def _unpooled(_manager: int) -> Pool:
-    """NaiveStorageManager: each block is CUDA's own."""
+    """NaiveStorageManager: each block is one of CUDA's."""
     return Pool(lambda size: size, lambda: None)
 
 
@@ -80,9 +80,9 @@ _OF_CLASS: dict[str, Callable[[int], Pool]] = {
 
 
 def _class(thing: int) -> str:
-    """Return the name of a C++ object's class: its virtual table begins behind the pointer to what describes it.
+    """Return the name of a C++ object's class, or "" if the compiler left no type information.
 
-    "" where the compiler left no description.
+    The pointer to the type information stands before the virtual table.
     """
     described = _word(_word(thing) - 8)
     if not described:

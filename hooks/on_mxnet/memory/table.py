@@ -1,4 +1,4 @@
-"""The tables of a memory window: its phases as spans, its allocations and its owners."""
+"""The tables of a memory window: phases as spans, allocations, and owners."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from tbdprof.hooks.on_mxnet.watch.owners import Owned
 from tbdprof.hooks.on_mxnet.watch.phases import Interval
 
 PLANNER = "CachedOp"
-_BEFORE = (-2, -1)  # the order of what was made before the window
+_BEFORE = (-2, -1)  # sequence numbers of what happened before the window
 
 
 @dataclass(slots=True)
 class Recorded:
-    """What a window recorded; `pools` are the sequences (0: before the window) at which planned blocks were made."""
+    """What a window recorded; `pools` holds address and sequence number (0: before the window) of planned blocks."""
 
     start_ns: int
     existing: Mapping[int, Block]
@@ -42,7 +42,7 @@ def build(recorded: Recorded, strings: Strings) -> Tables:
 
 
 def _planned_spans(recorded: Recorded) -> dict[int, int]:
-    """Return the span of planned blocks by that of the phase they were made in (-1: before the window)."""
+    """Map the span of a phase (-1: before the window) to the span of the blocks planned in it."""
     made = {sequence for _, sequence in recorded.pools}
     parents = {event.span for event in recorded.events if event.sequence in made and event.span >= 0}
     if 0 in made:

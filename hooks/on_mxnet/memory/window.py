@@ -1,4 +1,4 @@
-"""A memory window: what MXNet's allocator does, in phases whose edges wait, and owners read there."""
+"""A memory window: the events of MXNet's allocator in phases; each phase's edges wait, and owners are read there."""
 
 import time
 
@@ -23,10 +23,10 @@ _OVERLAPPED = "several threads trained at once: a block counts to the phase that
 
 
 class MemoryWindow:
-    """Follows memory from its making, with everything done before, until `stop`.
+    """Follows memory from its construction until `stop`; all earlier work is done first.
 
-    Raises UnavailableError where the script uses MXNet's profiler. If the watching began `late`, what Python can see is
-    what exists. Of a GPU, `device`, it is read at each step's end what MXNet's pool holds.
+    Raise UnavailableError if the script uses MXNet's profiler. If the watching began `late`, the existing blocks are
+    those that Python can see. If `device` is a GPU, the levels of MXNet's pool are read at the end of each step.
     """
 
     def __init__(self, watch: Watch, allocator: Allocator, device: str, *, late: bool) -> None:
@@ -38,7 +38,7 @@ class MemoryWindow:
             allocator.adopt([*tensors.values(), *(row[:3] for row in owners.everything(watch.watched))])
         self._watch, self._allocator, self._device = watch, allocator, device
         self._levels: list[tuple[int, Levels]] = []
-        self._recorded: Recorded | None = None  # from the end of `stop` on
+        self._recorded: Recorded | None = None  # set at the end of `stop`
         self._is_open = True
         try:
             existing = allocator.open()
@@ -52,14 +52,14 @@ class MemoryWindow:
             raise
 
     def mark_step(self) -> None:
-        """Read all owners at a step's end, with all its work done."""
+        """Wait for all work of the step, then read all owners."""
         mx.nd.waitall()
         self._read_levels()
         self._read_owners()
         self._recording.marks.append(self._allocator.tick())
 
     def stop(self) -> None:
-        """Put MXNet's functions back and keep no more events; does nothing the second time."""
+        """Restore MXNet's functions and stop keeping events; do nothing the second time."""
         if not self._is_open:
             return
         recorded = self._recording
@@ -75,7 +75,7 @@ class MemoryWindow:
         self._recorded = recorded
 
     def drain(self, strings: Strings) -> Drained:
-        """Return allocations, owners, the spans of phases, and samples of what MXNet's pool holds."""
+        """Return allocations, owners, the spans of phases, and samples of the levels of MXNet's pool."""
         if self._recorded is None:
             return Drained({}, [])
         tables = build(self._recorded, strings)
@@ -98,7 +98,7 @@ class MemoryWindow:
             self._recording.missing["allocator cache"] = why_not
 
     def _read_owners(self) -> None:
-        """Read who owns what; what a planner made, nobody owns and Python cannot see is its pool."""
+        """Read owners. A planned block without an owner that Python cannot see belongs to the planner's pool."""
         rows = owners.everything(self._watch.watched)
         self._watch.read(rows)
         held = {row.address for row in rows} | owners.visible().keys()

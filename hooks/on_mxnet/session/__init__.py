@@ -1,1 +1,1 @@
-"""What runs beneath MXNet's Python: its engine and its profiler, what is asked of them, and what they ran."""
+"""MXNet's engine and its profiler: the requests of MXNet's Python API to the engine, and what the engine ran."""

@@ -1,4 +1,4 @@
-"""What Python asks of MXNet in a window of kernels: operators with their arguments, graphs, blocks around them."""
+"""Calls of MXNet's API in a kernels window: operators with their arguments, graphs, and the blocks around them."""
 
 import ctypes
 import threading
@@ -29,11 +29,11 @@ class Calls:
     """Follows calls of blocks, operators and graphs until it is closed."""
 
     def __init__(self, current_phase: Callable[[], Phase | None]) -> None:
-        """Take what returns the phase the calling thread is in, None on a thread that is not Python's."""
+        """Take a function that returns the calling thread's phase, or None on a thread that Python did not start."""
         self._current_phase = current_phase
         self._here = _Thread()
         self._names: dict[int, str] = {}
-        self._wanted: dict[int, bool] = {}  # by place in the recorded computation
+        self._wanted: dict[int, bool] = {}  # by node of the recorded graph
         self._patches = Patches(
             {
                 "all": [
@@ -47,7 +47,7 @@ class Calls:
         self._patches.need("all", _NEEDED)
 
     def close(self) -> None:
-        """Put MXNet's functions back."""
+        """Restore MXNet's functions."""
         self._patches.release(_NEEDED)
 
     def _given(self, handles: Iterable[int]) -> tuple[Array, ...]:
@@ -55,11 +55,11 @@ class Calls:
         return tuple(_array(handle, wanted=recording and self._is_wanted(handle)) for handle in handles)
 
     def _is_wanted(self, handle: int) -> bool:
-        """Tell whether a backward pass makes an array's gradient: it was made of one that has one attached."""
+        """Return whether a backward pass computes an array's gradient: an array behind it has a gradient attached."""
         node = layout.recorded_node(handle)
         if not node:
             return False
-        # MXNet gives whatever an operator takes a place in the computation, with a gradient or without.
+        # MXNet gives every operator input a node in the recorded graph, with or without a gradient.
         return self._wanted.get(node, True) if layout.is_made(node) else _has_gradient(handle)
 
     def _made(self, handles: Sequence[int], inputs: Sequence[Array], operator: str = "") -> tuple[Array, ...]:
@@ -96,7 +96,7 @@ class Calls:
     def _around_cached(self, original: Replaced) -> Replaced:
         def invoke(handle: Any, count: Any, inputs: Any, made: Any, outputs: Any, *more: Any) -> Any:
             block = self._here.graph
-            if block is None:  # a graph of the script's own making
+            if block is None:  # a graph that the script created itself
                 return original(handle, count, inputs, made, outputs, *more)
             symbol = block._cached_graph[1]  # noqa: SLF001
             given = inputs[: count.value]
@@ -136,7 +136,7 @@ class Calls:
 
 
 def _handles(made: Any, outputs: Any) -> list[int]:
-    """Return the handles of results, from what MXNet was given references to."""
+    """Return the handles of an operator's results from the references that MXNet was given."""
     return list(outputs._obj[: made._obj.value])  # noqa: SLF001
 
 
@@ -149,7 +149,7 @@ def _array(handle: int, *, wanted: bool) -> Array:
 
 
 def _has_gradient(handle: int) -> bool:
-    """Tell whether an array has a gradient attached."""
+    """Return whether an array has a gradient attached."""
     library, gradient = layout.library(), ctypes.c_void_p()
     library.MXNDArrayGetGrad(ctypes.c_void_p(handle), ctypes.byref(gradient))
     if gradient.value:

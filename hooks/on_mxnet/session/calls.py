@@ -1,4 +1,4 @@
-"""What is noted of calls of the MXNet API."""
+"""The records of calls of MXNet's API."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ NO_GRADIENT = frozenset({"BlockGrad"})
 
 
 class Array(NamedTuple):
-    """An argument or a result; `wanted` tells that its gradient is."""
+    """An argument or a result; `wanted` says whether its gradient is needed."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -22,7 +22,7 @@ class Array(NamedTuple):
 
 @dataclass(slots=True)
 class Invocation:
-    """One operator, asked for by itself."""
+    """A call of one operator."""
 
     operator: str
     attributes: Mapping[str, str]
@@ -32,9 +32,9 @@ class Invocation:
 
 @dataclass(slots=True)
 class GraphCall:
-    """A hybridized block's graph, asked for as a whole; the inputs stand in the order the symbol lists them.
+    """A call of a hybridized block's whole graph; the inputs are in the order in which the symbol lists them.
 
-    `variables` are the engine's, of the inputs.
+    `variables` are the engine's variables of the inputs.
     """
 
     block: Block
@@ -44,7 +44,7 @@ class GraphCall:
 
 
 class Note(NamedTuple):
-    """What was known when something was asked of the engine; no phase: on a thread that is not Python's."""
+    """What was known at a request to the engine; `phase` is None on a thread that Python did not start."""
 
     phase: Phase | None
     block: Block | None  # innermost

@@ -1,8 +1,9 @@
-"""What MXNet's engine is asked to run, each request numbered: the order of asking is not the order of running.
+"""Number the requests to MXNet's engine, because their order is not the order in which they run.
 
-Every operator reaches the engine by one virtual function. As long as a window of kernels lasts, the engine object has a
-table of functions of its own, in which that place is taken: the request's name gets a number, which MXNet's profiler
-repeats with the times, and the variables it reads and writes are noted. Nothing is waited for.
+Every operator reaches the engine through one virtual function. During a kernels window, the engine object has a
+function table of tbdprof's own, in which that function is replaced. The replacement adds a number to the request's
+name, and MXNet's profiler repeats the name with the times. It also notes the variables that the request reads and
+writes. It does not wait for anything.
 """
 
 import atexit
@@ -27,31 +28,31 @@ _PUSH_ASYNC = (
     "_ZN5mxnet6engine14ThreadedEngine9PushAsyncESt8functionIFvNS_10RunContextENS0_18CallbackOnCompleteEEENS_7ContextE"
     "RKSt6vectorIPNS0_3VarESaISA_EESE_NS_10FnPropertyEiPKcb"
 )
-_HEAD = 2  # words before the functions: the offset to the top and the type
-_PLACES = 24  # an engine has fewer virtual functions, and what follows its table in the library can be read
+_HEAD = 2  # words before the functions: the offset to the top, and the type information
+_PLACES = 24  # more than an engine's virtual functions; what follows its table in the library is readable
 _Word = ctypes.c_size_t
-# this, what to run, context, variables read, variables written, property, priority, name, wait
+# this, function to run, context, variables read, variables written, property, priority, name, wait
 _PushAsync = ctypes.CFUNCTYPE(
     None, _Word, _Word, _Word, _Word, _Word, ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_bool
 )
 
 
 class Push(NamedTuple):
-    """A request to the engine; `note` is what the listener knew of it."""
+    """A request to the engine; `note` is what the listener knew about it."""
 
     number: int
     name: str
     thread: int
-    reads: tuple[int, ...]  # variables that are not written too
+    reads: tuple[int, ...]  # variables that are only read
     writes: tuple[int, ...]
     note: object
 
 
 class Engine:
-    """Numbers what is asked of MXNet's engine from `install` until `remove`."""
+    """Numbers the requests to MXNet's engine from `install` until `remove`."""
 
     def __init__(self, listen: Callable[[str], object]) -> None:
-        """Take what is told each name, on the thread that asks, and returns what to note with it."""
+        """Take a listener; it is called with each name, on the requesting thread, and returns the request's note."""
         self.pushes: list[Push] = []
         self._listen = listen
         self._numbers = itertools.count()
@@ -61,7 +62,7 @@ class Engine:
         self._signals = Signals()
 
     def install(self) -> None:
-        """Take the place; raises UnavailableError where the engine is of another kind."""
+        """Replace the function; raise UnavailableError if the engine is of another kind."""
         try:
             get, push = layout.library()[_GET], layout.library()[_PUSH_ASYNC]
         except AttributeError as error:
@@ -84,11 +85,11 @@ class Engine:
         follow_forks(self)
 
     def remove(self) -> None:
-        """Put the engine's own table back."""
+        """Restore the engine's own table."""
         atexit.unregister(self.remove)
         try:
             self.wait_before_fork()
-        finally:  # an interrupt of the waiting, too
+        finally:  # also if the wait is interrupted
             self.restore()
 
     def wait_before_fork(self) -> None:
@@ -97,17 +98,17 @@ class Engine:
             try:
                 mx.nd.waitall()
             except mx.base.MXNetError:
-                return  # the failure is told again where its result is read
+                return  # the failure is raised again where its result is read
 
     def restore(self) -> None:
-        """Put the engine's own table back, whatever is under way."""
+        """Restore the engine's own table, whatever work is unfinished."""
         if self._engine:
             _Word.from_address(self._engine).value = self._table
             self._engine = 0
             self._signals.restore()
 
     def _callback(self, original: Callable[..., None]) -> "ctypes._FuncPointer":
-        # It is never let go, and must not keep what was noted.
+        # The callback is never freed, so it must not keep the notes alive.
         myself = weakref.ref(self)
 
         @guarded
@@ -117,7 +118,7 @@ class Engine:
                 listener = myself()
                 if listener is not None:
                     name = listener._note((name or b"").decode(), reads, writes)  # noqa: SLF001
-            finally:  # a request that is lost would be waited for without end
+            finally:  # a lost request would be waited for without end
                 original(engine, run, context, reads, writes, kind, priority, name, wait)
 
         return _PushAsync(push)
@@ -136,5 +137,5 @@ def _vector(address: int) -> tuple[int, ...]:
     return tuple((_Word * ((end - begin) // 8)).from_address(begin)) if end > begin else ()
 
 
-# What the engine was once given to call is never let go: a thread may be on its way into it.
+# A callback that the engine was given is never freed: a thread may be about to enter it.
 _KEPT: list[object] = []

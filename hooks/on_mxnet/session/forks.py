@@ -1,4 +1,4 @@
-"""What is done around a fork: a forked child calls MXNet's own functions, not what was put in their places."""
+"""Restore MXNet's own functions around a fork: a forked child must not call the replacements."""
 
 import functools
 import os
@@ -7,30 +7,30 @@ from typing import Protocol
 
 
 class Patched(Protocol):
-    """Has given MXNet something to call."""
+    """Has replaced some of MXNet's functions."""
 
     def wait_before_fork(self) -> None:
-        """Let every thread leave it."""
+        """Let every thread leave the replacements."""
 
     def restore(self) -> None:
-        """Put MXNet's own back, whatever is under way."""
+        """Restore MXNet's own functions, whatever work is unfinished."""
 
 
 _INSTALLED: weakref.WeakSet[Patched] = weakref.WeakSet()
 
 
 def follow_forks(patched: Patched) -> None:
-    """Have a forked child put MXNet's own back."""
+    """Make a forked child restore MXNet's own functions."""
     _INSTALLED.add(patched)
     _register()
 
 
 def follow_no_more(patched: Patched) -> None:
-    """Do nothing more for this at a fork."""
+    """Stop following forks for this object."""
     _INSTALLED.discard(patched)
 
 
-@functools.cache  # once a process: what is registered stays
+@functools.cache  # once per process: the registration cannot be removed
 def _register() -> None:
     def before() -> None:
         for patched in list(_INSTALLED):

@@ -1,4 +1,4 @@
-"""A hybridized block's graph as the list of its operators, with the shapes and types of what they take and make."""
+"""A hybridized block's graph as a list of operators, with the shapes and types of their inputs and outputs."""
 
 import json
 from collections import Counter, defaultdict
@@ -10,18 +10,18 @@ import numpy as np
 
 from tbdprof.hooks.on_mxnet.session.calls import NO_GRADIENT, Array, GraphCall
 
-# What may cost nothing: the same elements in the same place. It is not run then, or does nothing.
+# Operators that may cost nothing, because they keep the same elements in place; MXNet skips them or they do nothing.
 ELIDED = frozenset(
     {"Reshape", "Flatten", "expand_dims", "squeeze", "reshape_like", "_copy", "identity", "BlockGrad", "make_loss"}
     | {"_identity_with_attr_like_rhs", "_np_copy", "_np_reshape", "_npx_reshape", "_np_squeeze"}
 )
-# On a GPU MXNet makes one operator of several that work element by element (MXNET_USE_FUSION).
+# On a GPU, MXNet fuses several element-wise operators into one (MXNET_USE_FUSION).
 FUSED = "_FusedOp"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator of a graph; `parameters` are the graph's inputs it takes, by name."""
+    """An operator of a graph; `parameters` names the graph's inputs that it takes."""
 
     operator: str
     name: str
@@ -32,21 +32,21 @@ class Node:
 
 
 class Graphs:
-    """The nodes of graphs, each worked out once for each set of arguments."""
+    """The nodes of graphs, computed once for each set of arguments."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, tuple[Array, ...]], list[Node]] = {}
 
     def nodes(self, call: GraphCall) -> list[Node]:
-        """Return the operators of a graph in the order in which MXNet asks for them."""
-        key = id(call.symbol), call.inputs  # the call keeps the symbol
+        """Return the operators of a graph in the order in which MXNet requests them."""
+        key = id(call.symbol), call.inputs  # the call keeps the symbol alive
         if key not in self._known:
             self._known[key] = _nodes(call)
         return self._known[key]
 
 
 def align(asked: Sequence[str], nodes: Sequence[Node]) -> list[Node] | None:
-    """Return the node of each operator asked for, in order; None where the two are not the same graph."""
+    """Return the node of each requested operator, in order, or None if the two are not the same graph."""
     found, place = list[Node](), 0
     for name in asked:
         while place < len(nodes) and nodes[place].operator != name and nodes[place].operator in ELIDED:
@@ -59,11 +59,11 @@ def align(asked: Sequence[str], nodes: Sequence[Node]) -> list[Node] | None:
 
 
 def place(asked: Sequence[str], nodes: Sequence[Node]) -> list[tuple[Node, ...]] | None:
-    """Return the nodes of each operator asked for; None where the two are not the same graph.
+    """Return the nodes of each requested operator, or None if the two are not the same graph.
 
-    They are several where MXNet made one operator of them, and none where it cannot be told which they are. An operator
-    that is asked for as often as it is written is in no such one, and divides the graph: in a part of it, too, what is
-    asked for as often as it is written is that, and what is left over is what one fused operator was made of.
+    A fused operator has several nodes. An operator has no nodes if it is not known which are its own. A name that is
+    requested as often as it occurs in the graph is not fused, and its operators divide the graph into parts. The same
+    rule holds again within each part. The nodes left over in a part form its one fused operator.
     """
     if FUSED not in asked:
         exact = align(asked, nodes)
@@ -91,7 +91,7 @@ def _parts(names: Sequence[str], dividing: Collection[str]) -> Iterator[slice]:
 
 
 def _within(asked: Sequence[str], nodes: Sequence[Node]) -> list[tuple[Node, ...]]:
-    """Return the nodes of the operators of a part of a graph."""
+    """Return the nodes of the operators in a part of a graph."""
     listed, written = Counter(asked), Counter(node.operator for node in nodes)
     ordinary = {name for name in listed if listed[name] == written[name]}
     in_turn = {name: (node for node in nodes if node.operator == name) for name in ordinary}
@@ -132,9 +132,9 @@ def _nodes(call: GraphCall) -> list[Node]:
 
 
 def _copied(heads: Sequence[tuple[int, int]]) -> Mapping[int, list[tuple[int, int]]]:
-    """Return after which nodes a result is copied, and which: a graph that gives one out again gives out a copy.
+    """Return the results that are copied, by the node after which that happens: a graph copies a repeated output.
 
-    Nodes stand in the order in which the heads need them.
+    The nodes are in the order in which the heads need them.
     """
     found, reached = defaultdict[int, list[tuple[int, int]]](list), 0
     for place, head in enumerate(heads):
@@ -145,7 +145,7 @@ def _copied(heads: Sequence[tuple[int, int]]) -> Mapping[int, list[tuple[int, in
 
 
 def _inferred(graph: str, call: GraphCall) -> list[Array]:
-    """Return what the heads of a graph hold, given its arguments."""
+    """Return the shapes and types of a graph's heads, given its arguments."""
     symbol = mx.sym.load_json(graph)
     arguments = set(symbol.list_arguments())
     given = {n: a for n, a in zip(call.symbol.list_inputs(), call.inputs, strict=True) if n in arguments}

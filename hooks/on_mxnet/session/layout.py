@@ -1,7 +1,7 @@
-"""Where MXNet 1.9.1 keeps what it does not tell: storages of arrays, work space, the profiler's counters.
+"""Where MXNet 1.9.1 keeps what its API does not report: arrays' storages, workspaces, the profiler's counters.
 
 Each reading of a C++ object follows its declaration (include/mxnet/ndarray.h, storage.h and resource.h, src/resource.cc
-and src/profiler/) and is proved on known arrays before it is believed.
+and src/profiler/). It is verified on known arrays before its result is used.
 """
 
 import ctypes
@@ -21,17 +21,17 @@ _PROFILER = "_ZN5mxnet8profiler8Profiler3GetEPSt10shared_ptrIS1_E"
 
 CPU, GPU, CPU_PINNED, CPU_SHARED = 1, 2, 3, 5  # Context::DeviceType
 _TEMP_SPACE, _DROPOUT_STATE = 1, 3  # ResourceRequest::Type
-_MANY = 64  # more copies of a work space than anyone asks for
+_MANY = 64  # more copies of a workspace than any setting creates
 
 _COUNTERS_OFFSET = 176  # DeviceStorageProfiler::mem_counters_, after a virtual domain of 136 bytes and a mutex of 40
 _COUNTER_NAME_OFFSET, _COUNTER_VALUE_OFFSET = 8, 144
 _STATE_OFFSET, _MODE_OFFSET = 48, 56  # Profiler::state_ and mode_, after the virtual table and a recursive mutex
 MEMORY_MODE = 8  # Profiler::kMemory
 
-# NDArray::Chunk::var, after its handle and those of its indices; where MXNet has oneDNN, a pointer to its layout and
-# that pointer's count come before it.
+# NDArray::Chunk::var comes after the chunk's handle and the handles of its indices. With oneDNN, a pointer to its
+# layout and that pointer's reference count come before it.
 _VARIABLE_OFFSET, _ONEDNN_BYTES = 56, 16
-_NODE_OFFSET = 88  # NDArray::autograd_entry_, whose first word is the node of the recorded graph
+_NODE_OFFSET = 88  # NDArray::autograd_entry_; its first word is the node of the recorded graph
 
 _OTHER_LAYOUT = "this build of MXNet lays its arrays out in another way than 1.9.1: cannot watch it"
 _PROBE_SHAPE = (37, 5)
@@ -41,7 +41,7 @@ Storage = tuple[int, int, int]  # device as in `device_number`, address, bytes
 
 
 class Handle(ctypes.Structure):
-    """Storage::Handle; the device is its type in the lower half and its index in the upper."""
+    """Storage::Handle; the lower half of `device` is its type and the upper half its index."""
 
     _fields_ = (
         ("address", ctypes.c_size_t),
@@ -53,7 +53,7 @@ class Handle(ctypes.Structure):
 
 
 class _Space(ctypes.Structure):
-    """SpaceAllocator: a work space that is kept between operators, and its twin on the host."""
+    """SpaceAllocator: a workspace that is kept between operators, and its counterpart on the host."""
 
     _fields_ = (("device", ctypes.c_uint64), ("handle", Handle), ("host_handle", Handle))
 
@@ -68,12 +68,12 @@ class _Resource(ctypes.Structure):
 
 
 def device_number(kind: int, index: int) -> int:
-    """Return a device as a handle holds it."""
+    """Return a device in the form that a handle holds."""
     return index << 32 | kind
 
 
 def device_text(device: int) -> str:
-    """Return what a recording calls a handle's device."""
+    """Return the name that a recording gives a handle's device."""
     kind, index = device & 0xFFFFFFFF, device >> 32
     if kind == GPU:
         return f"cuda:{index}"
@@ -81,7 +81,7 @@ def device_text(device: int) -> str:
 
 
 def storage(array: mx.nd.NDArray) -> Storage | None:
-    """Return the storage an array lies in, None where it has none (yet); nothing is waited for or reordered."""
+    """Return an array's storage, or None if it has none (yet); this waits for nothing and reorders nothing."""
     chunk = ctypes.c_size_t.from_address(array.handle.value).value
     if not chunk:
         return None
@@ -90,7 +90,7 @@ def storage(array: mx.nd.NDArray) -> Storage | None:
 
 
 def variable(array: int) -> int:
-    """Return the variable by which the engine knows an array, told by its handle; 0: it has none."""
+    """Return the engine's variable of an array, given the array's handle, or 0 if it has none."""
     chunk = ctypes.c_size_t.from_address(array).value
     return ctypes.c_size_t.from_address(chunk + _variable_offset()).value if chunk else 0
 
@@ -101,17 +101,17 @@ def _variable_offset() -> int:
 
 
 def recorded_node(array: int) -> int:
-    """Return the place of an array, told by its handle, in a recorded computation; 0: it is in none."""
+    """Return an array's node in the recorded graph, given the array's handle, or 0 if it has none."""
     return ctypes.c_size_t.from_address(array + _NODE_OFFSET).value
 
 
 def is_made(node: int) -> bool:
-    """Tell whether an operator made what is at a place in a recorded computation; else it was given."""
+    """Return whether an operator computed the value of a recorded node; otherwise the script supplied it."""
     return bool(ctypes.c_size_t.from_address(node).value)  # Node::attrs.op
 
 
 def prove_recorded() -> None:
-    """Raise UnavailableError where `recorded_node` reads something else."""
+    """Raise UnavailableError if `recorded_node` reads something else."""
     given = mx.nd.ones(_PROBE_SHAPE)
     given.attach_grad()
     with mx.autograd.record():
@@ -122,13 +122,13 @@ def prove_recorded() -> None:
 
 
 def prove_variable(array: mx.nd.NDArray, written: Collection[int]) -> None:
-    """Raise UnavailableError where `variable` reads something else, given what making an array wrote."""
+    """Raise UnavailableError if `variable` reads something else; `written` is what the array's creation wrote."""
     if variable(array.handle.value) not in written:
         raise UnavailableError(_OTHER_LAYOUT)
 
 
 def prove_storage() -> None:
-    """Raise UnavailableError where arrays are laid out in another way than `storage` reads them."""
+    """Raise UnavailableError if arrays have another layout than `storage` reads."""
     array = mx.nd.ones(_PROBE_SHAPE)
     array.wait_to_read()
     address = ctypes.c_void_p()
@@ -138,9 +138,9 @@ def prove_storage() -> None:
 
 
 def workspaces(device: int) -> Iterator[tuple[str, Storage]]:
-    """Yield, with what they are, the work spaces MXNet keeps for operators that the calling thread starts."""
+    """Yield the workspaces that MXNet keeps for operators of the calling thread, each with a name for its kind."""
     kinds = {_TEMP_SPACE: "temporary space"}
-    # Only a build with cuDNN knows this kind, and only of a GPU; another one would end the process.
+    # Only a build with cuDNN has this kind, and only for a GPU; any other build would end the process.
     if device & 0xFFFFFFFF == GPU and mx.runtime.Features().is_enabled("CUDNN"):
         kinds[_DROPOUT_STATE] = "dropout state"
     for kind, name in kinds.items():
@@ -152,7 +152,7 @@ def workspaces(device: int) -> Iterator[tuple[str, Storage]]:
 
 
 def _spaces(device: int, wanted: int) -> Iterator[int]:
-    """Ask for work spaces in whole rounds, so that the next operator gets the one it would have got."""
+    """Request workspaces in whole rounds, so that the next operator gets the one it would have got anyway."""
     get = function(_RESOURCE_MANAGER)
     manager = get()
     table = ctypes.c_size_t.from_address(manager).value
@@ -176,14 +176,14 @@ def _spaces(device: int, wanted: int) -> Iterator[int]:
 
 
 def profiler_state() -> tuple[int, int]:
-    """Return MXNet's own profiler's state (1: running) and mode."""
+    """Return the state (1: running) and the mode of MXNet's own profiler."""
     get = function(_PROFILER, ctypes.c_void_p)
     profiler = get(None)
     return tuple(ctypes.c_int32.from_address(profiler + offset).value for offset in (_STATE_OFFSET, _MODE_OFFSET))  # type: ignore[return-value]
 
 
 def counters(storage_profiler: int) -> dict[int, ctypes.c_uint64]:
-    """Return the live values of MXNet's memory counters by device, given the object its allocator calls."""
+    """Return live values of MXNet's memory counters by device; `storage_profiler` is the object its allocator calls."""
     start, end = (ctypes.c_size_t.from_address(storage_profiler + _COUNTERS_OFFSET + 8 * i).value for i in range(2))
     found = {}
     if 0 < end - start <= 4096 * 16 and (end - start) % 16 == 0:
@@ -196,7 +196,7 @@ def counters(storage_profiler: int) -> dict[int, ctypes.c_uint64]:
 
 
 def _counted_device(text: bytes) -> int | None:
-    """Return the device of a counter named as `Memory: gpu/1`."""
+    """Return the device of a counter whose name has the form `Memory: gpu/1`."""
     name = text.partition(b"\0")[0].decode("ascii", "replace").removeprefix("Memory: ")
     kind, _, index = name.partition("/")
     number = {"cpu": CPU, "gpu": GPU, "cpu pinned": CPU_PINNED, "cpu shared": CPU_SHARED}.get(kind)
@@ -204,14 +204,14 @@ def _counted_device(text: bytes) -> int | None:
 
 
 def probe_array() -> tuple[mx.nd.NDArray, int]:
-    """Return a new array on the CPU and how many bytes MXNet must have counted for it."""
+    """Return a new array on the CPU, and how many bytes MXNet must count for it."""
     array = mx.nd.ones(_PROBE_SHAPE)
     array.wait_to_read()
     return array, _PROBE_BYTES
 
 
 def is_untouched() -> bool:
-    """Tell whether MXNet has not allocated anything yet, on any device."""
+    """Return whether MXNet has not allocated anything yet, on any device."""
     contexts = [mx.cpu(), *(mx.gpu(i) for i in range(mx.context.num_gpus()))]
     return all(_never_allocated(context) for context in contexts)
 
@@ -219,13 +219,13 @@ def is_untouched() -> bool:
 def _never_allocated(context: mx.Context) -> bool:
     try:
         context.empty_cache()
-    except mx.base.MXNetError:  # it refuses where there is no allocator yet
+    except mx.base.MXNetError:  # MXNet raises if there is no allocator yet
         return True
     return False
 
 
 def signed(thread: int) -> int:
-    """Return a thread's number as a recording holds it."""
+    """Return a thread's number in the form that a recording holds."""
     return thread - (1 << 64) if thread >= 1 << 63 else thread
 
 

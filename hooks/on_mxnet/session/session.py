@@ -1,8 +1,8 @@
-"""The operators that ran, with their times: one session of MXNet's own profiler.
+"""Operators that ran, with their times: one session of MXNet's own profiler.
 
-The profiler tells times in whole microseconds of the wall clock. While it aggregates too, operators are not run in
-bulk; that is the one switch of this kind that works at run time. It writes to a file only, which lies in a folder of
-its own until it is read, and each operator twice, of which the pair on the device's side is read.
+The profiler reports times in whole microseconds of the wall clock. While it also aggregates, MXNet does not run
+operators in bulk. No other switch for this works at run time. The profiler writes only to a file, which stays in a
+temporary folder until it is read. It writes each operator twice; the pair of events on the device's side is read.
 """
 
 import json
@@ -22,15 +22,15 @@ from tbdprof.hooks.on_mxnet.session.engine import SEPARATOR
 
 _RUNNING = 1
 _MODE = layout.MEMORY_MODE | 3  # symbolic and imperative
-_NAMELESS = "(no name)"  # what draws random numbers asks the engine without one
-# The frame of the list of events, of which a file may lack the beginning, the end or both: MXNet writes the one once a
-# process, wherever it first writes to, and the other where no statistics were asked for.
+_NAMELESS = "(no name)"  # operators that draw random numbers make requests without a name
+# The frame around the list of events. A file may lack its beginning, its end or both: MXNet writes the beginning once
+# per process, in the first file, and the end only if no statistics were requested.
 _FRAME = re.compile(r'^\s*\{\s*"traceEvents":\s*\[|\],\s*"displayTimeUnit":[^\]]*\}\s*$')
 _UNREADABLE = "the file MXNet's profiler wrote could not be read"
 
 
 class Ran(NamedTuple):
-    """An operator that ran; `number` is that of its request to the engine, -1 where it has none."""
+    """An operator that ran; `number` is that of its request to the engine, or -1 if it has none."""
 
     number: int
     name: str
@@ -40,17 +40,17 @@ class Ran(NamedTuple):
 
 
 class Session:
-    """Has MXNet's profiler note operators until it is ended."""
+    """Makes MXNet's profiler record operators until it ends."""
 
     def __init__(self, put_back: Callable[[], None]) -> None:
-        """Take what sets the profiler up again as it was; raises UnavailableError where the script runs it."""
+        """Take a function that restores the profiler's settings; raise UnavailableError if the script runs it."""
         self._put_back = put_back
         self._begin_ns, self._offset_ns = time.monotonic_ns(), wall_offset_ns()
         self._folder = tempfile.TemporaryDirectory(prefix="tbdprof-")
         self._file = Path(self._folder.name, "operators.json")
         try:
             mx.profiler.set_config(
-                profile_memory=True,  # else MXNet's memory counter would miss what happens now
+                profile_memory=True,  # otherwise MXNet's memory counter would miss events meanwhile
                 profile_symbolic=True,
                 profile_imperative=True,
                 profile_api=False,
@@ -65,14 +65,14 @@ class Session:
             raise
 
     def end(self) -> list[Ran]:
-        """Put the profiler back as it was; return what ran."""
+        """Restore the profiler's settings; return what ran."""
         try:
             if layout.profiler_state() != (_RUNNING, _MODE):
                 raise UnavailableError(profiler.IN_USE)
             mx.profiler.pause()
             mx.profiler.dump(finished=False)
             ran = _pairs(read_events(self._file.read_text()), self._offset_ns)
-            # The script may have run the profiler before, and not have had it write.
+            # The script may have run the profiler before without writing its file.
             return [each for each in ran if each.start_ns >= self._begin_ns]
         except (ValueError, KeyError, OSError) as error:
             raise UnavailableError(_UNREADABLE) from error
@@ -86,7 +86,7 @@ class Session:
 
 
 def read_events(text: str) -> list[Mapping[str, object]]:
-    """Return the events in a file of MXNet's profiler; all but the first of a process begin with a comma."""
+    """Return the events in a file of MXNet's profiler; all but a process's first one begin with a comma."""
     listed = _FRAME.sub("", text).strip(", \n")
     events: list[Mapping[str, object]] = json.loads(f"[{listed}]")
     return events
@@ -111,6 +111,6 @@ def _pairs(events: list[Mapping[str, object]], offset_ns: int) -> Iterator[Ran]:
 
 
 def _numbered(name: str) -> tuple[str, int]:
-    """Return an operator's own name, and the number of its request to the engine, -1: it has none."""
+    """Return an operator's own name, and the number of its request to the engine, or -1 if it has none."""
     known, told, number = name.rpartition(SEPARATOR)
     return (known, int(number)) if told and number.isdecimal() else (name, -1)

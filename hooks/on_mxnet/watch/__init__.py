@@ -1,1 +1,1 @@
-"""The models and trainers that are watched: when they work, which memory they own, and what their layers are called."""
+"""The models and trainers that are watched: when they run, which memory they own, and their layers' names."""

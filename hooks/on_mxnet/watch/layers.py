@@ -1,4 +1,4 @@
-"""Names of layers: a block's place in its model, as the names of its parameters begin ("layer1.0.conv1")."""
+"""Names of layers: a block's path in its model, with which its parameters' names begin ("layer1.0.conv1")."""
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -23,19 +23,20 @@ class Layers:
         self._inside: dict[int, list[tuple[str, str]]] = {}
 
     def of_block(self, block: Block | None) -> str | None:
-        """Return a block's layer; None outside the watched models."""
+        """Return a block's layer, or None if the block is outside the watched models."""
         return self._paths.get(id(block))
 
     def of_nodes(self, block: Block, nodes: Sequence[Node]) -> str | None:
-        """Return the layer around some operators in a block's graph, None where one of them is in none."""
+        """Return the layer around some operators in a block's graph, or None if one of them is in no layer."""
         paths = [self.of_node(block, node) for node in nodes]
         known = [path for path in paths if path is not None]
         return _around(known) if len(known) == len(paths) else None
 
     def of_node(self, block: Block, node: Node) -> str | None:
-        """Return the layer of an operator in a block's graph: the block in whose scope it has its name.
+        """Return the layer of an operator in a block's graph: the block whose name scope holds the operator's name.
 
-        Where blocks share a scope its parameters decide, and without any the block around all of these.
+        If blocks share a scope, the operator's parameters decide. Without parameters, it is the block around all of
+        them.
         """
         if id(block) not in self._paths:
             return None
@@ -63,7 +64,7 @@ def _walk(path: str, block: Block) -> Iterator[tuple[str, Block]]:
 
 
 def _around(paths: Sequence[str]) -> str | None:
-    """Return the layer that has all of these in it."""
+    """Return the layer that contains all of these layers."""
     if not paths:
         return None
     places = zip(*(path.split(".") for path in paths), strict=False)

@@ -1,4 +1,4 @@
-"""Which storages MXNet's models and trainers own, and which arrays exist at all."""
+"""The storages that MXNet's models and trainers own, and the arrays that exist."""
 
 import gc
 import json
@@ -15,12 +15,12 @@ from tbdprof.hooks.on_mxnet.session import layout
 
 Named = Sequence[tuple[str, Parameter]]
 
-# What MXNet's optimizers call the arrays of state they keep for a parameter, in their order.
+# The names of the state arrays that MXNet's optimizers keep for a parameter, in their order.
 _SLOTS = {"SGD": ("momentum",), "NAG": ("momentum",), "Adam": ("mean", "variance"), "RMSProp": ("n", "g", "delta")}
 
 
 class Owned(NamedTuple):
-    """A storage and what it is for."""
+    """A storage and its role."""
 
     device: int
     address: int
@@ -31,10 +31,10 @@ class Owned(NamedTuple):
 
 
 class Watched:
-    """The models and trainers whose memory is named, held weakly.
+    """The models and trainers whose memory is named, held by weak references.
 
-    One model's names stand alone; with several, each name begins with its model's class in lower case, numbered where a
-    class comes twice: `generator.`, `critic0.`, `critic1.`.
+    With one model, names have no prefix. With several, each name begins with its model's class in lower case, and with
+    a number if a class occurs twice: `generator.`, `critic0.`, `critic1.`.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Watched:
         self._inputs: list[mx.nd.NDArray] = []
 
     def add_model(self, model: Block) -> bool:
-        """Watch a model, in place of its parts; return false where it is watched already."""
+        """Watch a model, and no longer its parts on their own; return false if it is watched already."""
         known = self.models()
         if any(model is part for root in known for part in parts(root)):
             return False
@@ -52,22 +52,22 @@ class Watched:
         return True
 
     def add_trainer(self, trainer: Trainer) -> bool:
-        """Watch a trainer; return false where it is watched already."""
+        """Watch a trainer; return false if it is watched already."""
         if any(trainer is known for known in self.trainers()):
             return False
         self._trainers.append(weakref.ref(trainer))
         return True
 
     def add_inputs(self, inputs: object) -> None:
-        """Watch the arrays in these, which hold mini-batches from step to step."""
+        """Watch the arrays in `inputs`, which hold mini-batches from step to step."""
         self._inputs += arrays(inputs)
 
     def models(self) -> list[Block]:
-        """Return the models that are still there."""
+        """Return the models that still exist."""
         return [model for ref in self._models if (model := ref()) is not None]
 
     def trainers(self) -> list[Trainer]:
-        """Return the trainers that are still there."""
+        """Return the trainers that still exist."""
         return [trainer for ref in self._trainers if (trainer := ref()) is not None]
 
     def inputs(self) -> list[mx.nd.NDArray]:
@@ -75,7 +75,7 @@ class Watched:
         return self._inputs
 
     def parameters(self) -> list[tuple[str, Parameter]]:
-        """Return the models' parameters, each once, and those that only a trainer knows."""
+        """Return the models' parameters, each once, and those that only a trainer holds."""
         named = [
             (prefix + name, parameter)
             for prefix, model in self.prefixes()
@@ -88,23 +88,23 @@ class Watched:
         return list(first.values())
 
     def is_updated_by(self, trainer: Trainer) -> bool:
-        """Tell whether a trainer updates anything of the known models."""
+        """Return whether a trainer updates any parameter of the known models."""
         known = {id(p) for model in self.models() for p in model.collect_params().values()}
         return any(id(p) in known for p in updated(trainer))
 
     def is_complete(self) -> bool:
-        """Tell whether all that the known trainers update belongs to known models."""
+        """Return whether every parameter that the known trainers update belongs to a known model."""
         known = {id(p) for model in self.models() for p in model.collect_params().values()}
         trainers = self.trainers()
         return bool(trainers) and all(id(p) in known for trainer in trainers for p in updated(trainer))
 
     def prefixes(self) -> list[tuple[str, Block]]:
-        """Return each model with what its names begin with."""
+        """Return each model with the prefix of its names."""
         return prefixes(self.models())
 
 
 def parts(block: Block) -> Iterator[Block]:
-    """Yield a block and every block in it."""
+    """Yield a block and every block inside it."""
     yield block
     for child in block._children.values():  # noqa: SLF001 - there is no public walk
         yield from parts(child)
@@ -116,12 +116,12 @@ def updated(trainer: Trainer) -> list[Parameter]:
 
 
 def is_buffer(parameter: Parameter) -> bool:
-    """Tell whether a parameter is one only by its class: running statistics and constants."""
+    """Return whether a `Parameter` is a buffer: running statistics and constants are."""
     return isinstance(parameter, Constant) or not parameter._differentiable  # noqa: SLF001
 
 
 def everything(watched: Watched) -> list[Owned]:
-    """Return the storages of weights, buffers, gradients, optimizer state, kept inputs and work spaces."""
+    """Return the storages of weights, buffers, gradients, optimizer state, kept inputs and workspaces."""
     named = watched.parameters()
     rows = [
         *_data(named),
@@ -139,7 +139,7 @@ def gradients(named: Named) -> list[Owned]:
 
 
 def gradients_of(trainer: Trainer, named: Named) -> list[Owned]:
-    """Return the gradients a trainer is about to read."""
+    """Return the gradients that a trainer is about to read."""
     read = {id(parameter) for parameter in updated(trainer)}
     return gradients([(name, parameter) for name, parameter in named if id(parameter) in read])
 
@@ -165,7 +165,7 @@ def inputs(arguments: object) -> list[Owned]:
 
 
 def workspaces(device: int) -> list[Owned]:
-    """Return the work spaces of the operators that the calling thread starts on a device."""
+    """Return the workspaces of the calling thread's operators on a device."""
     found = enumerate(layout.workspaces(device))
     return [Owned(*storage, Role.WORKSPACE, f"{name} {i}", f"[{storage[2]}]") for i, (name, storage) in found]
 
@@ -182,8 +182,8 @@ def arrays(arguments: object) -> list[mx.nd.NDArray]:
 
 
 def visible() -> dict[int, layout.Storage]:
-    """Return the storages of all arrays Python can see, by address."""
-    # Asking a stranger for more than its type may run code of the user's.
+    """Return the storages of all arrays that Python can see, by address."""
+    # Check only the type of an unknown object: reading more of it may run the user's code.
     found = (layout.storage(thing) for thing in gc.get_objects() if issubclass(type(thing), mx.nd.NDArray))
     return {storage[1]: storage for storage in found if storage is not None}
 
@@ -198,12 +198,12 @@ def _data(named: Named) -> list[Owned]:
 
 
 def data(parameter: Parameter) -> list[mx.nd.NDArray]:
-    """Return a parameter's arrays, one a device; none before its shape is known."""
+    """Return a parameter's arrays, one per device; none before its shape is known."""
     return _listed(parameter, "list_data")
 
 
 def _listed(parameter: Parameter, method: str) -> list[mx.nd.NDArray]:
-    """Return a parameter's arrays or gradients, one a device; none before its shape is known."""
+    """Return a parameter's arrays or gradients, one per device; none before its shape is known."""
     try:
         listed: list[mx.nd.NDArray] = getattr(parameter, method)()
     except (RuntimeError, mx.base.MXNetError):

@@ -1,7 +1,8 @@
-"""Phases of training steps: intervals of the order.
+"""Phases of training steps: intervals in the order of events.
 
-In a memory window everything asked for before an edge is done at that edge; in a kernels window nothing is waited for.
-The engine does not tell for whom it allocates, so in a memory window threads that train at once take turns by phases.
+In a memory window, all work requested before an edge is done at that edge. In a kernels window nothing waits. The
+engine does not report for which thread it allocates. So in a memory window, threads that train at once take turns by
+phase.
 """
 
 import threading
@@ -14,12 +15,12 @@ import mxnet as mx
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 
-_PATIENCE_S = 2.0  # for the end of another thread's phase; beyond it threads may be waiting for each other
+_PATIENCE_S = 2.0  # limit for waiting on another thread's phase: after it, threads may be waiting for each other
 
 
 @dataclass(slots=True)
 class Interval:
-    """A phase that began, on a thread; `last_sequence` is -1 while it lasts."""
+    """A phase on a thread; `last_sequence` is -1 until it ends."""
 
     id: int
     parent: int
@@ -34,18 +35,18 @@ class Interval:
 
 @dataclass(slots=True)
 class Phases:
-    """The phases of a window; allocations happen on the engine's threads, so the latest open phase has them."""
+    """The phases of a window; allocations happen on the engine's threads, so they belong to the phase begun last."""
 
     allocator: Allocator
-    waits: bool = True  # at the edges, until all that was asked for is done
+    waits: bool = True  # wait at the edges until all requested work is done
     intervals: list[Interval] = field(default_factory=list)
-    overlapped: bool = False  # phases of two threads were open at once
+    overlapped: bool = False  # two threads had open phases at once
     _open: list[Interval] = field(default_factory=list)
-    # What is let go while it is held asks the engine, and so for the phase, again.
+    # Reentrant: an array freed under the lock makes a request to the engine, which asks for the phase again.
     _lock: threading.Condition = field(default_factory=lambda: threading.Condition(threading.RLock()))
 
     def begin(self, phase: Phase) -> Interval:
-        """Wait for what was asked for so far, and begin a phase."""
+        """Wait for all requested work, then begin a phase."""
         if self.waits:
             mx.nd.waitall()
         thread = threading.get_ident()
@@ -68,7 +69,7 @@ class Phases:
         return interval
 
     def _take_turn(self, thread: int) -> None:
-        """Wait until no other thread is in a phase; where that lasts too long, never again in this window."""
+        """Wait until no other thread is in a phase; after waiting too long once, never wait again in this window."""
         if self.waits and not self.overlapped and not any(each.thread == thread for each in self._open):
             self._lock.wait_for(lambda: not self._is_others(thread), _PATIENCE_S)
 
@@ -76,7 +77,7 @@ class Phases:
         return any(each.thread != thread for each in self._open)
 
     def end(self, interval: Interval, *, wait: bool = True) -> None:
-        """Wait for what the phase asked for, unless it failed, and end it; does nothing where it ended before."""
+        """Wait for the phase's work, unless it failed, then end the phase; do nothing if it has ended."""
         if interval.last_sequence >= 0:
             return
         try:
@@ -86,16 +87,16 @@ class Phases:
             self._close(interval)
 
     def current(self, thread: int) -> Phase:
-        """Return the phase a thread is in."""
+        """Return a thread's current phase."""
         with self._lock:
             return next((each.phase for each in reversed(self._open) if each.thread == thread), Phase.OUTSIDE)
 
     def of_this_thread(self) -> Phase | None:
-        """Return the phase the calling thread is in, None where Python did not begin the thread."""
+        """Return the calling thread's phase, or None if Python did not start the thread."""
         return self.current(threading.get_ident()) if is_pythons_thread() else None
 
     def end_all(self) -> None:
-        """End what is open still."""
+        """End every open phase."""
         for interval in reversed(self._open[:]):
             self._close(interval)
 
@@ -110,7 +111,7 @@ class Phases:
 
 
 def rows(intervals: Sequence[Interval], strings: Strings) -> list[tuple[object, ...]]:
-    """Return the phases as rows of a table of spans."""
+    """Return the phases as rows of the span table."""
     return [
         (
             each.id,
@@ -134,7 +135,7 @@ def rows(intervals: Sequence[Interval], strings: Strings) -> list[tuple[object, 
 
 
 def is_pythons_thread() -> bool:
-    """Tell whether Python began this thread, not MXNet's engine; `threading.current_thread` would list an engine's."""
+    """Return whether Python started this thread; `threading.current_thread` would register one of MXNet's engine."""
     here = threading.get_ident()
     known = next((thread for thread in threading.enumerate() if thread.ident == here), None)
     return known is not None and not isinstance(known, threading._DummyThread)  # noqa: SLF001

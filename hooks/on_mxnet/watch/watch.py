@@ -1,4 +1,4 @@
-"""What MXNet's Python side tells: root blocks called, recording scopes, backward passes, trainers' steps."""
+"""Watch MXNet's Python API: calls of root blocks, recording scopes, backward passes, trainers' steps."""
 
 import os
 import threading
@@ -16,12 +16,12 @@ from tbdprof.hooks.on_mxnet.watch import owners
 from tbdprof.hooks.on_mxnet.watch.phases import Interval, Phases, is_pythons_thread
 from tbdprof.hooks.patches import Patches, Replaced
 
-# Why a group of functions is replaced.
+# The reasons for which a group of functions is replaced.
 _ALWAYS, _WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS = "always", "window", "models", "trainers", "updates", "pools"
 
 
 class _Thread(threading.local):
-    """Where a thread is: calls of blocks, recording scopes and trainers' steps around it, and its open forward."""
+    """A thread's position: how many block calls, recording scopes and steps surround it, and its forward phase."""
 
     calls = 0
     scopes = 0
@@ -30,12 +30,12 @@ class _Thread(threading.local):
 
 
 class Watch:
-    """Finds what is trained, tells when, and reads owners at the edges of phases while a window is open."""
+    """Finds models and trainers, reports phases, and reads owners at the edges of phases while a window is open."""
 
     def __init__(self, allocator: Allocator) -> None:
         self.watched = owners.Watched()
         self.owned: list[tuple[int, owners.Owned]] = []
-        self.phases: Phases | None = None  # None: no window is open
+        self.phases: Phases | None = None  # None if no window is open
         self._allocator = allocator
         self._callbacks: list[Callable[[object], None]] = []
         self._here = _Thread()
@@ -47,7 +47,7 @@ class Watch:
                 "autograd": [
                     (autograd._RecordingStateScope, "__enter__", self._around_enter),  # noqa: SLF001
                     (autograd._RecordingStateScope, "__exit__", self._around_exit),  # noqa: SLF001
-                    # What autograd.backward, autograd.grad and NDArray.backward all come to.
+                    # The function that autograd.backward, autograd.grad and NDArray.backward all call.
                     (layout.library(), "MXAutogradBackwardEx", self._around_backward),
                 ],
                 "trainers": [(Trainer, name, self._around_step) for name in ("step", "update")],
@@ -57,9 +57,9 @@ class Watch:
         self._patches.need("planners", _ALWAYS)
 
     def find(self, *, models: bool, trainers: bool) -> None:
-        """Find models, trainers or both as they are used; where models are told, only what updates them counts.
+        """Find models, trainers or both as they are used; if models are given, find only trainers that update them.
 
-        The search for models rests while every trained parameter belongs to a known model.
+        The search for models pauses while every trained parameter belongs to a known model.
         """
         self._finds_models |= models
         self._finds_trainers |= trainers
@@ -69,12 +69,12 @@ class Watch:
             self._patches.need("trainers", _TRAINERS)
 
     def on_update(self, callback: Callable[[object], None]) -> None:
-        """Call back with the trainer after each step any trainer takes."""
+        """Call `callback` with the trainer after each step of any trainer."""
         self._callbacks.append(callback)
         self._patches.need("trainers", _UPDATES)
 
     def open_window(self, *, waits: bool = True) -> Phases:
-        """Begin to tell phases, and owners if it `waits` for them."""
+        """Begin to report phases; with `waits`, also read owners."""
         self.phases, self.owned = Phases(self._allocator, waits), []
         self._here = _Thread()
         for group in ("blocks", "autograd", "trainers"):
@@ -82,29 +82,29 @@ class Watch:
         return self.phases
 
     def close_window(self) -> None:
-        """Put MXNet's functions back, end what is open, and tell no more."""
+        """Restore MXNet's functions, end open phases, and report no more."""
         self._patches.release(_WINDOW)
         if self.phases is not None:
             self.phases.end_all()
             self.phases = None
 
     def close(self) -> None:
-        """Put everything back."""
+        """Undo all changes."""
         self._callbacks.clear()
         for reason in (_WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS, _ALWAYS):
             self._patches.release(reason)
         self._allocator.planning = False
 
     def read(self, rows: list[owners.Owned]) -> int:
-        """Keep what owns which storage at this place of the order; return the place."""
+        """Keep the owners with a new sequence number; return that number."""
         sequence = self._allocator.tick()
         self.owned += [(sequence, row) for row in rows]
         return sequence
 
     def _telling(self) -> Phases | None:
-        """Return the phases to tell of; None without a window, in a fork, and on the engine's own threads.
+        """Return the phases to report to; None without a window, in a forked child, and on the engine's own threads.
 
-        Those run custom operators: to wait there for everything would be to wait for oneself.
+        The engine's threads run custom operators. Such a thread would wait for itself if it waited for all work there.
         """
         if self.phases is None or os.getpid() != self._pid:
             return None
@@ -125,7 +125,7 @@ class Watch:
         return call
 
     def _forward(self, phases: Phases, arguments: tuple[object, ...], original: Callable[[], Any]) -> Any:
-        """Call a root block in a forward phase, which ends with the recording that the call is part of."""
+        """Call a root block in a forward phase; the phase ends with the recording scope around the call, if any."""
         if self._here.forward is None:
             self._here.forward = phases.begin(Phase.FORWARD)
         if phases.waits:
@@ -235,7 +235,7 @@ class Watch:
         def build(block: HybridBlock, *arguments: Any) -> Any:
             result = original(block, *arguments)
             if ("static_alloc", True) in block._flags and os.getpid() == self._pid:  # noqa: SLF001
-                # Its pools are filled from here on, by its first calls.
+                # Its first calls, which come next, fill its pools.
                 mx.nd.waitall()
                 self._allocator.planning = True
                 self._patches.need("trainers", _POOLS)

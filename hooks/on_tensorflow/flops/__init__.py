@@ -1,1 +1,1 @@
-"""Counting of FLOPs: what operators compute, from their types, attributes and shapes."""
+"""FLOP counting: what operators compute, from their types, attributes and shapes."""

@@ -1,4 +1,4 @@
-"""What Python gave the traced functions it called in a window: the shapes of their arguments, call by call."""
+"""The argument shapes of each call from Python to a traced function in a window."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _CALLS = "calls"
 
 
 class Arguments:
-    """Notes the arguments' shapes of every call from its making until `close`; captured variables are among them."""
+    """Notes the argument shapes of every call from its construction until `close`, including captured variables."""
 
     def __init__(self) -> None:
         self.of_calls: defaultdict[str, list[Given]] = defaultdict(list)  # by function, in the order of the calls
@@ -23,7 +23,7 @@ class Arguments:
         self._patches.need(_CALLS, "window")
 
     def close(self) -> None:
-        """Note no more."""
+        """Stop noting calls."""
         self._patches.release("window")
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:

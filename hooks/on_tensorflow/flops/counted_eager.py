@@ -1,4 +1,4 @@
-"""The operators of eager mode, counted: what each computes, by what Python asked for."""
+"""FLOP counts of the operators of eager mode, from Python's calls."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tbdprof.hooks.on_tensorflow.operators.node import Node
 
 
 def node_of(asked: Asked, phase: Phase) -> Node:
-    """Return what an operator is part of and computes that Python asked for."""
+    """Return phase, layer and FLOP count of an operator that Python called."""
     inputs = tuple(_array(told) for told in asked.inputs)
     computed = Computed(
         type=asked.type,

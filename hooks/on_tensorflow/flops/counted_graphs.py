@@ -1,4 +1,4 @@
-"""The operators of graphs, counted: what each computes, in functions traced for any size by what a run was given."""
+"""FLOP counts of the operators of graphs; in functions traced for any size, from the shapes of each run's arguments."""
 
 from collections.abc import Set
 from dataclasses import replace
@@ -24,7 +24,7 @@ _ATTRIBUTES = {
 
 
 class CountedGraphs:
-    """Graphs whose nodes tell what they compute."""
+    """Graphs whose nodes say what they compute."""
 
     def __init__(self, graphs: Graphs) -> None:
         self.graphs = graphs
@@ -32,10 +32,10 @@ class CountedGraphs:
         self._nodes: dict[tuple[str, str, str | None, Given | int | None], Node | None] = {}
 
     def find(self, node: str, op: str, function: str | None, given: Given | int | None = None) -> Node | None:
-        """Return what a node that ran means and computes, by the type that ran; None where its function is not known.
+        """Return a node that ran with its FLOP count, by the type that ran, or None if its function is not known.
 
-        `given` is what the function was given in that run, or the size of its batch, for functions that were traced for
-        any (`RunShapes.given`).
+        `given` is needed for functions traced for any size (`RunShapes.given`). It holds the argument shapes of that
+        run, or its batch size.
         """
         key = (node, op, function, given)
         if key not in self._nodes:
@@ -43,7 +43,7 @@ class CountedGraphs:
         return self._nodes[key]
 
     def product_before(self, node: str, function: str, known: Set[str]) -> Node | None:
-        """Return the product that `Graphs.product_before` finds."""
+        """Return the counted matmul or convolution that `Graphs.product_before` finds."""
         return self._counted(self.graphs.product_before(node, function, known), None)
 
     def _counted(self, node: Node | None, given: Given | int | None) -> Node | None:
@@ -56,7 +56,7 @@ class CountedGraphs:
 
 
 def _computed(operator: Any, op: str, phase: Phase, has_bias: bool) -> Computed:
-    """Return an operator as it ran, by the type that ran."""
+    """Return an operator as it ran, with the type that ran."""
     return Computed(
         type=ran_as(operator, op),
         inputs=tuple(_array(tensor) for tensor in operator.inputs),
@@ -69,7 +69,7 @@ def _computed(operator: Any, op: str, phase: Phase, has_bias: bool) -> Computed:
 
 
 def _input_shapes(operator: Any) -> list[list[int]] | None:
-    """Return the shapes of what an operator takes, None where they are not all known."""
+    """Return the shapes of an operator's inputs, or None if some are not known."""
     shapes = [tensor.shape.as_list() if tensor.shape.rank is not None else [] for tensor in operator.inputs]
     return shapes if all(size is not None for shape in shapes for size in shape) else None
 

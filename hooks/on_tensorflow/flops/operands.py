@@ -1,4 +1,4 @@
-"""An operator as what counts it sees it: its type, attributes, and the arrays it takes and makes."""
+"""An operator as the FLOP counts see it: its type, its attributes, its inputs and its outputs."""
 
 import math
 from collections.abc import Mapping
@@ -12,52 +12,52 @@ _PRECISIONS = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float1
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A tensor; None as its shape: not known, or not all of it."""
+    """A tensor; `shape` is None if it is not fully known."""
 
     shape: tuple[int, ...] | None
     dtype: str = "float32"
-    is_variable: bool = False  # what a variable holds, just read
+    is_variable: bool = False  # the value of a variable, just read
 
     @property
     def elements(self) -> int:
-        """Return how many elements there are; raises LookupError where the shape is not known."""
+        """Return how many elements there are; raise LookupError if the shape is not known."""
         if self.shape is None:
             raise LookupError("shape")
         return math.prod(self.shape)
 
     @property
     def dimensions(self) -> tuple[int, ...]:
-        """Return the shape; raises LookupError where it is not known."""
+        """Return the shape; raise LookupError if it is not known."""
         if self.shape is None:
             raise LookupError("shape")
         return self.shape
 
     @property
     def bytes(self) -> int:
-        """Return its size."""
+        """Return its size in bytes."""
         return self.elements * _ITEM_BYTES.get(self.dtype, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """An operator that ran, with its type as the graph has it."""
+    """An operator that ran, with its type in the graph."""
 
     type: str
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     is_backward: bool = False
-    has_bias: bool = False  # one is added within it, or the gradient of one computed
-    in_tf32: bool = False  # if it is a product of float32
+    has_bias: bool = False  # it adds a bias, or computes the gradient of one
+    in_tf32: bool = False  # if it is a float32 matmul or convolution
 
     @property
     def result(self) -> Array:
-        """Return the first array it makes; raises LookupError where it makes none."""
+        """Return its first output; raise LookupError if it has none."""
         return self.outputs[0]
 
     @property
     def moved_bytes(self) -> int | None:
-        """Return the bytes of all operands and results, None where a shape is not known."""
+        """Return the bytes of all inputs and outputs, or None if a shape is not known."""
         try:
             return sum(array.bytes for array in (*self.inputs, *self.outputs))
         except LookupError:
@@ -65,7 +65,7 @@ class Computed:
 
     @property
     def precision(self) -> str:
-        """Return the precision of its arithmetic: that of the first array of floats, the results' first."""
+        """Return the precision of its arithmetic: that of the first floating-point array, outputs before inputs."""
         arrays = (*self.outputs, *self.inputs)
         found = next((_PRECISIONS[array.dtype] for array in arrays if array.dtype in _PRECISIONS), None)
         return found or (arrays[0].dtype if arrays else "fp32")

@@ -1,7 +1,7 @@
-"""Operators made of products: convolutions and products of matrices; counts are exact.
+"""Convolutions and matmuls: exact FLOP counts.
 
-A gradient of a convolution lays the same weight at the same places as the convolution itself, and so does a transposed
-one, which TensorFlow computes by the operator of the gradient: each is one product of the same sizes.
+The gradient of a convolution applies the same weight at the same positions as the convolution. So does a transposed
+convolution, which TensorFlow computes with the gradient's operator. Each counts as one convolution of the same sizes.
 """
 
 import math
@@ -13,18 +13,18 @@ Sizes = dict[str, int]
 
 
 def _laid(weight: Array, mapped: Array, channels: int) -> Sizes:
-    """Every weight is laid at each place of the map, of which every place has all channels."""
+    """Apply every weight at each position of an activation; each position has all channels."""
     return {"weight": weight.elements, "positions": mapped.elements // (channels or 1)}
 
 
 def _convolution(computed: Computed) -> Sizes:
-    """Inputs: maps, weight (…, channels in of a group, channels out)."""
+    """Inputs: activation, weight (…, channels in per group, channels out)."""
     weight = computed.inputs[1]
     return _laid(weight, computed.result, weight.dimensions[-1])
 
 
 def _depthwise(computed: Computed) -> Sizes:
-    """Inputs: maps, weight (…, channels in, multiplier)."""
+    """Inputs: activation, weight (…, channels in, multiplier)."""
     weight = computed.inputs[1]
     return _laid(weight, computed.result, math.prod(weight.dimensions[-2:]))
 
@@ -41,7 +41,7 @@ def _depthwise_to_input(computed: Computed) -> Sizes:
 
 
 def _to_weight(computed: Computed) -> Sizes:
-    """Inputs: maps, sizes, gradient."""
+    """Inputs: activation, sizes, gradient."""
     return _laid(computed.result, computed.inputs[2], computed.result.dimensions[-1])
 
 
@@ -50,12 +50,12 @@ def _depthwise_to_weight(computed: Computed) -> Sizes:
 
 
 def product(batch: int, rows: int, columns: int, inner: int) -> Sizes:
-    """Return the sizes of a product of matrices."""
+    """Return the sizes of a matmul."""
     return {"batch": batch, "rows": rows, "columns": columns, "inner": inner}
 
 
 def _matmul(computed: Computed) -> Sizes:
-    """Inputs: two matrices, or batches of them, either of which may be transposed."""
+    """Inputs: two matrices or batches of matrices; either may be transposed."""
     one = computed.inputs[0].dimensions
     turned = any(computed.attributes.get(name) for name in ("transpose_a", "adj_x"))
     *batch, rows, columns = computed.result.dimensions
@@ -63,7 +63,7 @@ def _matmul(computed: Computed) -> Sizes:
 
 
 def einsum_sizes(equation: str, one: tuple[int, ...], other: tuple[int, ...]) -> Sizes:
-    """Return the sizes of a sum over two arrays; raises LookupError where one alone is summed over an axis."""
+    """Return the sizes of an einsum over two arrays; raise LookupError if one array alone is summed over an axis."""
     taken, _, made = equation.replace(" ", "").partition("->")
     left, right = (_labels(text, len(shape)) for text, shape in zip(taken.split(","), (one, other), strict=True))
     ellipsis = max((text for text in (*left, *right) if text.isdigit()), default="", key=int)
@@ -83,7 +83,7 @@ def einsum_sizes(equation: str, one: tuple[int, ...], other: tuple[int, ...]) ->
 
 
 def _labels(text: str, rank: int) -> list[str]:
-    """Return a label for each axis; those an ellipsis stands for are numbers, counted from the last."""
+    """Return a label for each axis; axes of an ellipsis get numbers, counted from the last."""
     before, dots, after = text.partition("...")
     if not dots:
         return list(text)

@@ -1,4 +1,4 @@
-"""What each run of a function was given that was traced for arguments of any size."""
+"""The argument shapes of each run of a function that was traced for arguments of any size."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,10 +11,10 @@ from tbdprof.hooks.on_tensorflow.session.events import MemoryEvent, OpEvent, Tra
 
 
 class RunShapes:
-    """The shapes that the runs of one trace were given."""
+    """The argument shapes of the runs of one trace."""
 
     def __init__(self, trace: Trace, graphs: Graphs, runs: Runs, calls: Mapping[str, Sequence[Given]]) -> None:
-        """Take what Python gave the functions it called in the trace, call by call."""
+        """Take the argument shapes of Python's calls in the trace, by function and in order."""
         self._graphs, self._runs = graphs, runs
         self._made: defaultdict[int, list[MemoryEvent]] = defaultdict(list)
         for event in trace.memory:
@@ -22,7 +22,7 @@ class RunShapes:
         self._given: dict[int, Given | int | None] = self._told(calls)
 
     def given(self, op: OpEvent) -> Given | int | None:
-        """Return what the run an operator is part of was given, or the size of its batch; None: need not be known."""
+        """Return the argument shapes or the batch size of an operator's run, or None if they need not be known."""
         run = self._runs.run(op)
         if run not in self._runs.named:
             return None
@@ -31,7 +31,7 @@ class RunShapes:
         return self._given[run]
 
     def _told(self, calls: Mapping[str, Sequence[Given]]) -> dict[int, Given | int | None]:
-        """Return what each run of an open function was given: its k-th call made its k-th run."""
+        """Return the argument shapes of each run of an open function: its k-th call started its k-th run."""
         told = dict[int, Given | int | None]()
         runs = Counter(self._runs.named.values())
         counted = Counter[str]()
@@ -42,12 +42,12 @@ class RunShapes:
         return told
 
     def _is_open(self, function: str) -> bool:
-        """Tell whether a function was traced for arguments of any size, so that each run has shapes of its own."""
+        """Return whether a function was traced for arguments of any size, so that each run has its own shapes."""
         reading = self._graphs.reading(function)
         return reading is not None and any(not each.shape.is_fully_defined() for each in reading.graph.inputs)
 
     def _batch(self, function: str, events: Iterable[MemoryEvent]) -> int | None:
-        """Return the size of the batch in a run of a function, by what was allocated in it; None: not told."""
+        """Return a run's batch size, taken from what was allocated in it, or None if it is not known."""
         reading = self._graphs.reading(function)
         if reading is None or not any(each.leaves_batch_open for each in self._graphs.within(reading)):
             return None

@@ -1,9 +1,9 @@
-"""Shapes of a function traced for arguments of any size, once it is known which sizes a call's had.
+"""Shapes of a function traced for arguments of any size, given the sizes of one call.
 
-What Python gave a function is noted call by call (`call_shapes`). What a data set yields within one often has no size
-of the batch in its shape, since the last batch may be smaller: then a run's size follows from what was allocated in it.
-TensorFlow infers all other shapes anew in a copy of the graph that never runs. Where a size does not follow from these,
-as of sequences of any length, it stays unknown.
+The shapes of a call's arguments are noted for each call (`call_shapes`). A data set inside a function often yields
+tensors whose batch size is not part of the shape, because the last batch may be smaller. Then a run's batch size
+follows from what was allocated in it. TensorFlow infers all other shapes again in a copy of the graph that never runs.
+A size that does not follow from these stays unknown, such as that of sequences of any length.
 """
 
 import json
@@ -16,21 +16,21 @@ from tbdprof.hooks.on_tensorflow.operators.functions import Reading
 from tbdprof.hooks.on_tensorflow.operators.node import Place
 from tbdprof.hooks.on_tensorflow.session.events import MemoryEvent
 
-Given = tuple[tuple[int, ...] | None, ...]  # the shape of each of a function's arguments, None where it is not told
+Given = tuple[tuple[int, ...] | None, ...]  # the shape of each argument of a function, None if not known
 
-_OUTPUT = "output"  # the region of what an operator puts out
-_UNKNOWN = -1  # as TensorFlow writes it
+_OUTPUT = "output"  # the region of an operator's outputs
+_UNKNOWN = -1  # TensorFlow's value for it
 _SOURCES = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
 
 
 class SizedGraphs:
-    """Copies of graphs with the shapes they have for what they are given, each made once."""
+    """Copies of graphs with shapes filled in for given arguments; each is made once."""
 
     def __init__(self) -> None:
         self._copies: dict[tuple[Reading, Given | int], Any] = {}
 
     def operator(self, reading: Reading, operator: Any, given: Given | int | None) -> Any:
-        """Return an operator with the shapes it has for what its function is given, where its own leave them open."""
+        """Return an operator with its shapes for these arguments, if its own shapes are open."""
         if given is None or not is_open(operator):
             return operator
         key = (reading, given)
@@ -40,7 +40,7 @@ class SizedGraphs:
         return operator if copy is None else copy.get_operation_by_name(operator.name)
 
     def given_at(self, place: Place, given: Given | int | None) -> Given | int | None:
-        """Return what the function a place lies in was given: what the calls that lead to it hand on."""
+        """Return the arguments of the function that contains a place, as the calls leading to it pass them on."""
         for reading, call in place.above if isinstance(given, tuple) else ():
             handed = self.operator(reading, call, given).inputs
             shapes = (tensor.shape for tensor in (handed[1:] if call.type.endswith("If") else handed))
@@ -49,12 +49,12 @@ class SizedGraphs:
 
 
 def sized(graph: Any, given: Given | int) -> Any:
-    """Return a copy of a graph that is given these shapes, or batches of this size; None where they contradict it."""
+    """Return a copy of a graph with these argument shapes or this batch size, or None if they contradict it."""
     definition = graph.as_graph_def()
     batch = given if isinstance(given, int) else _UNKNOWN
     told = {} if isinstance(given, int) else dict(zip((each.op.name for each in graph.inputs), given, strict=True))
     for node in definition.node:
-        if node.op == "ReadVariableOp":  # what the variable's handle knew of its shape is not in the definition
+        if node.op == "ReadVariableOp":  # the shape known from the variable's handle is not in the definition
             _give(node, graph.get_operation_by_name(node.name).outputs[0])
         elif node.op == "Placeholder" and (shape := told.get(node.name)) is not None:
             node.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
@@ -69,21 +69,21 @@ def sized(graph: Any, given: Given | int) -> Any:
     try:
         with copy.as_default():
             tf.graph_util.import_graph_def(definition, name="")
-    except ValueError:  # so TensorFlow says that shapes do not fit
+    except ValueError:  # TensorFlow raises this if shapes do not fit
         return None
     return copy
 
 
 def is_open(operator: Any) -> bool:
-    """Tell whether the shapes of what an operator takes and makes are not all known."""
+    """Return whether some input or output shape of an operator is not fully known."""
     return not all(tensor.shape.is_fully_defined() for tensor in (*operator.inputs, *operator.outputs))
 
 
 def batch_of(events: Iterable[MemoryEvent], operator: Callable[[str], tuple[int, Any] | None]) -> int | None:
-    """Return the size of the batch in a run, by what was allocated in it; None where nothing tells it.
+    """Return a run's batch size, taken from what was allocated in it, or None if nothing shows it.
 
-    `operator` returns the place in its function and the operator that a node is. What comes first in the function is
-    believed: further on the first axis may be of several axes made one.
+    `operator` returns a node's operator and the operator's position in its function. The earliest position decides:
+    later in the function, the first axis may combine several axes.
     """
     told = list[tuple[int, int]]()
     for event in events:
@@ -96,14 +96,14 @@ def batch_of(events: Iterable[MemoryEvent], operator: Callable[[str], tuple[int,
 
 
 def _leading(shape: Any, made: list[int]) -> int | None:
-    """Return the size of the first axis where only that was left open, and the others are as told."""
+    """Return the size of the first axis, if only that axis was open and the others agree."""
     if shape.rank is None or shape.rank != len(made) or not made or shape[0] is not None:
         return None
     return made[0] if list(shape[1:]) == made[1:] else None
 
 
 def _give(node: Any, tensor: Any) -> None:
-    """Have a node put out a tensor of a shape, whatever it is given."""
+    """Make a node output a tensor of a known shape, whatever its inputs are."""
     node.op = "Placeholder"
     del node.input[:]
     node.attr["shape"].shape.CopyFrom(tensor.shape.as_proto())

@@ -1,7 +1,7 @@
-"""What TensorFlow's operators compute, from their type, attributes and the shapes of what they take and make.
+"""What TensorFlow's operators compute, from their types, attributes and the shapes of their inputs and outputs.
 
-The optimizers of Keras are plain arithmetic on variables: it is counted as that, and the phase, update, tells it apart.
-So is torch's own way of updating many weights at once, and the tables of the two compare.
+Keras's optimizers are plain arithmetic on variables. They are counted as arithmetic, and belong to the update phase.
+Torch's way of updating many weights at once is counted in the same way, so the tables of the two compare.
 """
 
 import math
@@ -13,7 +13,7 @@ from tbdprof.hooks.on_tensorflow.flops.operands import Computed
 from tbdprof.hooks.on_tensorflow.flops.products import PRODUCTS
 from tbdprof.hooks.on_tensorflow.operators.kinds import EINSUM, GATHERS, NAMED, Named, operation
 
-# Operations an element, of those that do more than one.
+# Operations per element, for operators that do more than one.
 _TIMES = {
     "SquaredDifference": 2,  # subtract, square
     "SqrtGrad": 3,  # dy·½/y
@@ -24,12 +24,12 @@ _TIMES = {
 
 
 def told(computed: Computed) -> tuple[Operation, Work | None]:
-    """Return an operator's kind and its work, None where it has none or a shape it takes is not known."""
+    """Return an operator's kind and its `Work`; the `Work` is None if there is none or a needed shape is not known."""
     kind = operation(computed.type)
     try:
         work = _work(computed)
     except (LookupError, ValueError, TypeError, ArithmeticError):
-        return kind, None  # a shape, an attribute or an operand is not told
+        return kind, None  # a shape, an attribute or an operand is not known
     return (kind if work is None else work.operation), work
 
 
@@ -60,12 +60,12 @@ def _product(computed: Computed) -> Work:
 
 
 def _biased(computed: Computed) -> int:
-    """Return how many elements a bias is added to, or summed from: of the map put out forward."""
+    """Return how many elements a bias is added to in the forward pass, or its gradient is summed from."""
     return computed.inputs[2].elements if computed.type.endswith("Filter") else computed.result.elements
 
 
 def _looked_up(computed: Computed) -> Work | None:
-    """Rows of a variable are an embedding's; of it as much is read as is written."""
+    """Count a lookup of rows: it is an embedding if the table is a variable; it reads as much of it as it writes."""
     if not computed.inputs[0].is_variable:
         return None
     made, indices = computed.result, computed.inputs[1]
@@ -99,7 +99,7 @@ def _pooled(computed: Computed) -> dict[str, int]:
 
 
 def _pooled_gradient(computed: Computed) -> dict[str, int]:
-    """The gradient of the results is the second operand of an average's, the third of a maximum's."""
+    """The gradient of the result is the second operand of an average's gradient and the third of a maximum's."""
     gradient = computed.inputs[2 if computed.type.startswith("Max") else 1]
     return {"elements": gradient.elements, "window": math.prod(computed.attributes["ksize"])}
 

@@ -1,1 +1,1 @@
-"""The kernels window: every operator that ran, what it computes, and what GPUs executed in it."""
+"""The kernels window: every operator that ran, what it computes, and what GPUs executed for it."""

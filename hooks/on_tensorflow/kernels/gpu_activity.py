@@ -1,7 +1,7 @@
-"""What a GPU executed in a window of kernels, each in the operator that asked for it.
+"""What a GPU executed in a kernels window, each assigned to the operator that launched it.
 
-That is the innermost one open on the thread of the call, when it was made; where the call is not told, or nothing was
-open there, it is the last one begun before by the node's name, which TensorFlow notes with every kernel.
+That operator is the innermost one open on the launching thread at the time of the call. If the call is not known, or no
+operator was open, it is the last earlier operator with the node's name, which TensorFlow notes with every kernel.
 """
 
 from bisect import bisect_right
@@ -15,7 +15,7 @@ from tbdprof.facts import counters
 from tbdprof.facts.records import KernelKind, Strings, Table, table
 from tbdprof.hooks.on_tensorflow.session.events import CallEvent, DeviceEvent, HloEvent, OpEvent, Trace
 
-TOLERATED_NS = 10_000  # of the clocks' alignment: about as long as a short kernel
+TOLERATED_NS = 10_000  # tolerated clock misalignment: about the length of a short kernel
 _LAUNCH = "cuLaunch"
 _LOST = "{} records of kernels, copies or sets of {} were lost"
 _UNLAUNCHED = "{} of {} kernels, copies and sets came without the call that asked for them"
@@ -29,14 +29,14 @@ _OFF = "the device's times may be off by {:.0f} µs"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The tables of a window, empty where no GPU executed anything, and what is not in them."""
+    """A window's tables, empty if no GPU executed anything, and what they lack."""
 
     tables: dict[str, Table] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
 
 def instructions(trace: Trace) -> Iterator[HloEvent]:
-    """Yield the instructions of XLA's that GPUs executed, each where and as long as it was asked for."""
+    """Yield the XLA instructions that GPUs executed, each with the thread and the time of its launching call."""
     for event in trace.activities:
         call = trace.calls.get(event.correlation)
         if event.hlo_op and call is not None:
@@ -44,9 +44,9 @@ def instructions(trace: Trace) -> Iterator[HloEvent]:
 
 
 def build(trace: Trace, spans: Table, strings: Strings) -> Device:
-    """Return what the GPUs executed, in the spans of the window's operators, whose ids are their rows.
+    """Return what the GPUs executed, with its spans; the id of a window's span is its row in `spans`.
 
-    Where TensorFlow has a GPU and none is told of, `missing` has the reason.
+    If TensorFlow has a GPU but reports nothing of it, `missing` holds the reason.
     """
     if not trace.activities:
         return Device(missing={"kernels": _silence(trace)} if tf.config.get_visible_devices("GPU") else {})
@@ -70,13 +70,13 @@ def build(trace: Trace, spans: Table, strings: Strings) -> Device:
 
 
 def _silence(trace: Trace) -> str:
-    """Say why no GPU is told of though TensorFlow has one."""
+    """Say why nothing is reported of any GPU although TensorFlow has one."""
     said = trace.errors[0].partition("\n")[0] if trace.errors else _UNTOLD
     return f"TensorFlow's profiler told of no GPU: {said}"
 
 
 def _silent(trace: Trace) -> int:
-    """Return how many calls launched a kernel that never came; a call may be told by its kernel's name."""
+    """Return how many calls launched a kernel that is not reported; a call may have its kernel's name."""
     came = {event.correlation for event in trace.activities}
     kernels = {event.name for event in trace.activities if event.kind is KernelKind.KERNEL}
     silent = (call for number, call in trace.calls.items() if number not in came)
@@ -84,7 +84,7 @@ def _silent(trace: Trace) -> int:
 
 
 class _Places:
-    """Finds the span that something was asked for in."""
+    """Finds the span around a launch."""
 
     def __init__(self, spans: Table, ops: list[OpEvent]) -> None:
         self._ends, self._parents = spans["end_ns"].tolist(), spans["parent"].tolist()
@@ -98,7 +98,7 @@ class _Places:
             self._named[op.node].append(op)
 
     def of(self, event: DeviceEvent, call: CallEvent | None) -> int:
-        """Return the row of the span, -1: none is known."""
+        """Return the row of the span, or -1 if none is known."""
         found = -1 if call is None else self._at(call.thread, call.start_ns)
         if found >= 0 or not event.node:
             return found
@@ -108,7 +108,7 @@ class _Places:
         return -1 if place < 0 else self._at(named[place].thread, named[place].start_ns)
 
     def _at(self, thread: int, time_ns: int) -> int:
-        """Return the innermost span of a thread at a time; of those that begin at once the last is innermost."""
+        """Return a thread's innermost span at a time; of spans that begin together, the last is the innermost."""
         rows = self._rows.get(thread, [])
         place = bisect_right(rows, time_ns, key=lambda each: each[0]) - 1
         row = rows[place][1] if place >= 0 else -1

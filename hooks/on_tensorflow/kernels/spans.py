@@ -1,6 +1,6 @@
-"""The operators of a window of kernels as spans, each in one for its layer.
+"""The operators of a kernels window as spans, each inside a span for its layer.
 
-What runs inside another on the same thread lies in it.
+An operator that runs inside another on the same thread lies in that operator's span.
 """
 
 import json
@@ -17,7 +17,7 @@ Row = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Something that ran on a thread, and what it means."""
+    """Something that ran on a thread, and what it is for."""
 
     name: str
     thread: int
@@ -29,7 +29,7 @@ class Ran:
 def spans(ran: Sequence[Ran], strings: Strings) -> Table:
     """Return the table of spans."""
     rows: list[Row] = []
-    open_on: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # by thread: where each ends, and its row
+    open_on: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # by thread: end and row of each open span
     for each in sorted(ran, key=lambda one: (one.start_ns, -one.end_ns)):
         around = open_on[each.thread]
         while around and (each.start_ns >= around[-1][0] or each.end_ns > around[-1][0]):

@@ -1,4 +1,4 @@
-"""A kernels window's trace, written as the tables of `tbdprof.facts.records`."""
+"""Write a kernels window's trace as the tables of `tbdprof.facts.records`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,12 +31,12 @@ class Recorded:
     """What a window recorded."""
 
     trace: Trace
-    asked: Sequence[eager.Asked]  # since the mark `BEGIN`, on its thread
-    calls: Mapping[str, Sequence[Given]]  # what Python gave the functions it called, call by call
+    asked: Sequence[eager.Asked]  # since the marker `BEGIN`, on its thread
+    calls: Mapping[str, Sequence[Given]]  # argument shapes of Python's calls, by function and in order
 
 
 def build(recorded: Recorded, graphs: Graphs, strings: Strings) -> tuple[dict[str, Table], dict[str, str]]:
-    """Return the tables of a window, and what is not in them."""
+    """Return a window's tables, and what they lack."""
     trace = recorded.trace
     trace.hlo_ops += gpu_activity.instructions(trace)
     operators = _Operators(recorded, graphs)
@@ -48,7 +48,7 @@ def build(recorded: Recorded, graphs: Graphs, strings: Strings) -> tuple[dict[st
 
 
 class _Operators:
-    """The operators that ran outside regions that XLA compiled, each with what it is for and what it computes."""
+    """The operators that ran outside regions compiled by XLA, each with its purpose and its FLOP count."""
 
     def __init__(self, recorded: Recorded, graphs: Graphs) -> None:
         trace = self._trace = recorded.trace
@@ -59,7 +59,7 @@ class _Operators:
         self._asked = eager.of_events(trace, BEGIN, recorded.asked, self.missing, counted_eager.node_of)
 
     def ran(self) -> list[Ran]:
-        """Return them; `missing` is filled."""
+        """Return these operators; this also fills `missing`."""
         told = [(op, self._node(op)) for op in self._trace.ops]
         elsewhere = sum(op.is_eager and id(op) not in self._asked for op in self._trace.ops)
         if elsewhere:

@@ -1,4 +1,4 @@
-"""A window of kernels: every operator that ran, what it is for and what it computes; no owner is read."""
+"""A kernels window: every operator that ran, its purpose and what it computes; it does not read owners."""
 
 from contextlib import ExitStack
 
@@ -15,9 +15,9 @@ from tbdprof.hooks.on_tensorflow.watch.watch import Watch
 
 
 class KernelsWindow:
-    """Follows operators from its making until `stop`; raises UnavailableError where another profiler is active.
+    """Follows operators from its construction until `stop`; raises UnavailableError if another profiler is active.
 
-    In eager mode the operators of the thread that made it are followed.
+    In eager mode it follows the operators of the thread that constructed it.
     """
 
     def __init__(self, watch: Watch, graphs: Graphs) -> None:
@@ -44,7 +44,7 @@ class KernelsWindow:
         self._graphs.tracing.here.phase = Phase.OUTSIDE
 
     def stop(self) -> None:
-        """End the session, whatever is raised on the way; does nothing the second time."""
+        """End the session, whatever is raised on the way; do nothing the second time."""
         self._put_back.close()
 
     def drain(self, strings: Strings) -> Drained:

@@ -1,9 +1,9 @@
-"""What ran inside regions that XLA compiled: the instructions it made, by the operators they were made of.
+"""What ran inside regions compiled by XLA: its instructions, each assigned to the operator that it came from.
 
-A region's program (an HloProto) comes with the trace, and names for each instruction the operator it stands for. The
-times are those told: an instruction without an event has none. A product is counted as the operator's own definition
-has it where one instruction computes it, else by what the instruction itself multiplies; what else was fused has no
-count.
+A region's program (an HloProto) comes with the trace. It names the operator of each instruction. The times are those of
+reported events: an instruction without an event has no time. If one instruction computes a matmul or convolution, the
+FLOP count comes from the operator's definition, else from the sizes of the instruction itself. Other fused operators
+have no count.
 """
 
 from bisect import bisect_right
@@ -33,27 +33,27 @@ _OPERATIONS = {
     "convert": Operation.CAST,
     "reduce": Operation.REDUCTION,
 }
-_LIBRARIES = {"__cublas$": Operation.MATMUL, "__cudnn$conv": Operation.CONVOLUTION}  # what calls to them begin with
+_LIBRARIES = {"__cublas$": Operation.MATMUL, "__cudnn$conv": Operation.CONVOLUTION}  # prefixes of calls to libraries
 _PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL)
 _PRECISIONS = {"F32": "fp32", "F64": "fp64", "BF16": "bf16", "F16": "fp16"}
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
-_FOLLOWED = 4  # instructions from one without a name to the one it is computed for
+_FOLLOWED = 4  # how many steps to follow from an instruction without a name to the one that uses its result
 
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """A function that was compiled, or the call of one within another function."""
+    """A compiled function, or a call of one within another function."""
 
     function: str
-    call: str = ""  # the node that calls it, "" where Python does
+    call: str = ""  # the node that calls it, or "" if Python does
     op: str = ""
 
     def within(self, operator: str) -> str:
-        """Return the name of one of its operators as the function has it that is not compiled."""
+        """Return the name that one of its operators has in the function that is not compiled."""
         return f"{self.call}/{operator}" if self.call else operator
 
     def around(self, graphs: Graphs) -> Node:
-        """Return what the call says of everything in it: its phase and its layer; Python's own says nothing."""
+        """Return the phase and layer that the call gives to everything in it; a call from Python gives none."""
         found = graphs.find(self.call, self.op, self.function) if self.call else None
         if found is None:
             return Node(Phase.OUTSIDE, None, Operation.COMPILED)
@@ -70,11 +70,11 @@ class Program:
         self._by_name = {each.name: each for each in self._by_id.values()}
 
     def instruction(self, name: str) -> Any:
-        """Return an instruction, None where there is none of the name."""
+        """Return the instruction of a name, or None if there is none."""
         return self._by_name.get(name)
 
     def operator(self, instruction: Any) -> tuple[str, str]:
-        """Return the name and type of the operator an instruction stands for: its own, else that of what takes it."""
+        """Return name and type of an instruction's operator: its own, else that of an instruction that reads it."""
         level = [instruction]
         for _ in range(_FOLLOWED):
             for each in level:
@@ -84,14 +84,14 @@ class Program:
         return "", ""
 
     def computes(self, instruction: Any) -> Operation:
-        """Return what kind of operation an instruction is by itself."""
+        """Return the kind of operation that an instruction computes."""
         if instruction.opcode == "custom-call":
             target = instruction.custom_call_target
             return next((kind for name, kind in _LIBRARIES.items() if target.startswith(name)), Operation.OTHER)
         return _OPERATIONS.get(instruction.opcode, Operation.OTHER)
 
     def product_in(self, instruction: Any) -> Any:
-        """Return the product that is fused in an instruction if it is one alone, else the instruction itself."""
+        """Return the only matmul or convolution fused in an instruction, or the instruction itself if not just one."""
         fused = instruction.called_computation_ids if instruction.opcode == "fusion" else ()
         inside = [each for part in fused for each in self._computations[part].instructions]
         products = [each for each in inside if self.computes(each) in _PRODUCTS]
@@ -99,16 +99,16 @@ class Program:
 
     @cached_property
     def named(self) -> frozenset[str]:
-        """The operators that instructions which compute products are named for."""
+        """The operators named by the instructions that compute matmuls or convolutions."""
         products = (each for each in self._by_id.values() if self.computes(each) in _PRODUCTS)
         return frozenset(each.metadata.op_name for each in products) - {""}
 
     def is_alone(self, instruction: Any) -> bool:
-        """Tell whether no other instruction computes a product of the same operator."""
+        """Return whether no other instruction computes a matmul or convolution for the same operator."""
         return self._shared[self.operator(instruction)[0]] == 1
 
     def work(self, instruction: Any) -> Work | None:
-        """Return what an instruction multiplies by itself, None where a library does that is called for it."""
+        """Return an instruction's own `Work`, or None if it calls a library that computes it."""
         if instruction.opcode == "custom-call":
             return None
         made, precision = list(instruction.shape.dimensions), _precision(instruction)
@@ -134,13 +134,13 @@ class Program:
 
     @cached_property
     def _shared(self) -> Counter[str]:
-        """How many instructions compute products of each operator."""
+        """How many instructions compute matmuls or convolutions for each operator."""
         products = (each for each in self._by_id.values() if self.computes(each) in _PRODUCTS)
         return Counter(self.operator(each)[0] for each in products)
 
 
 def instructions(trace: Trace, graphs: CountedGraphs) -> Iterator[Ran]:
-    """Yield the instructions that ran, with what they mean."""
+    """Yield the instructions that ran, with their purpose."""
     programs = {name: Program(told) for name, told in trace.hlo_protos.items()}
     callers, known = _Callers(trace, graphs.graphs), dict[tuple[str, str, _Region | None], Node]()
     for event in trace.hlo_ops:
@@ -151,7 +151,7 @@ def instructions(trace: Trace, graphs: CountedGraphs) -> Iterator[Ran]:
 
 
 class _Callers:
-    """The calls that ran compiled regions: of Python, and of functions that were not compiled themselves."""
+    """The calls that ran compiled regions, from Python and from functions that are not compiled."""
 
     def __init__(self, trace: Trace, graphs: Graphs) -> None:
         compiled = {each.name for each in trace.functions if each.is_compiled}
@@ -166,7 +166,7 @@ class _Callers:
                 self._calls[called].append((op, _Region(function, op.node, op.op)))
 
     def region(self, event: HloEvent) -> _Region | None:
-        """Return the region an instruction ran in: the call of it that began last before, None where none is known."""
+        """Return the region of an instruction, by the last call that began before it, or None if none is known."""
         function = self._function(event.module)
         if function is None or function in self._by_python:
             return None if function is None else self._by_python[function]
@@ -175,7 +175,7 @@ class _Callers:
         return calls[max(place - 1, 0)][1]
 
     def _function(self, module: str) -> str | None:
-        """Return the function a program was compiled from, whose name begins the program's."""
+        """Return the function that a program was compiled from; the program's name begins with the function's."""
         if module not in self._functions:
             known = (each for each in (*self._by_python, *self._calls) if module.startswith(_program(each)))
             self._functions[module] = next(known, None)
@@ -183,7 +183,7 @@ class _Callers:
 
 
 def _program(function: str) -> str:
-    """Return what XLA's name of a function's program begins with."""
+    """Return the prefix of XLA's name for a function's program."""
     return f"{function.replace('_', 'a', 1)}__"
 
 
@@ -197,7 +197,7 @@ def _node(program: Program | None, name: str, region: _Region | None, graphs: Co
     operator, op_type = program.operator(instruction)
     found = graphs.find(region.within(operator), op_type, region.function) if operator and region is not None else None
     if found is not None and around.source and found.source in ("", around.source):
-        found = None  # the function has no such operator: the call's name begins its name
+        found = None  # the function has no such operator: the name begins with the call's name
     if kind in _PRODUCTS:
         return _product(program, instruction, found or around, None if found is None else region, graphs)
     if found is None:
@@ -207,7 +207,7 @@ def _node(program: Program | None, name: str, region: _Region | None, graphs: Co
 
 
 def _product(program: Program, instruction: Any, found: Node, region: _Region | None, graphs: CountedGraphs) -> Node:
-    """Say what a product is: where XLA gave it no name, the one that leads to what takes it and has no other."""
+    """Describe a matmul or convolution; without a name, it is the unnamed one that leads to the instruction's user."""
     if region is not None and not instruction.metadata.op_name:
         taker = region.within(program.operator(instruction)[0])
         found = graphs.product_before(taker, region.function, program.named) or found

@@ -1,1 +1,1 @@
-"""The memory window: allocations and frees, the operators they lie in, and what owns which block."""
+"""The memory window: allocations and frees, the operators around them, and the owner of each block."""

@@ -1,4 +1,4 @@
-"""What the allocator of a device tells of itself: its totals, and what it holds of a GPU."""
+"""A device's allocator: its own totals, and how much of a GPU it holds."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from tbdprof.hooks.on_tensorflow.memory import snapshot
 
 
 def levels(device: str) -> Levels:
-    """Return what a GPU's allocator holds of the device, in bytes by counter; nothing where it cannot be asked."""
+    """Return what a GPU's allocator holds of the device, in bytes by counter; nothing if it cannot be read."""
     whole = snapshot.take(device) if device != "cpu" else None
     if whole is None:
         return {}
@@ -22,12 +22,12 @@ def levels(device: str) -> Levels:
 
 
 def allocated_bytes(device: str) -> int | None:
-    """Return the allocator's own total now, None where it keeps none."""
+    """Return the allocator's own current total, or None if it keeps none."""
     return _information(device).get("current")
 
 
 def peak_bytes(device: str) -> int | None:
-    """Return the allocator's own peak over the whole run, None where it keeps none."""
+    """Return the allocator's own peak over the whole run, or None if it keeps none."""
     return _information(device).get("peak")
 
 

@@ -1,10 +1,11 @@
 """What was allocated when a memory window began.
 
-The allocator writes down its blocks (`snapshot`): they are what was there, but for those the window saw made
-before that. Else known are: what was followed from the first allocation on until the end of the first steps
-(`Follower`); what the window itself sees freed, which it is told of in full; and what Python can see then. A block that
-was followed where the window sees another made first has gone in between. A variable that lies elsewhere than when it
-was followed is given a new buffer (`owners.renew`), so that the old one is seen freed.
+If the allocator can list its blocks (`snapshot`), those existed, except blocks that the window saw allocated before the
+list was made. Otherwise there are three sources. The first is what was followed from the first allocation to the end of
+the first steps (`Follower`). The second is what the window sees freed, because a free is reported in full. The third is
+what Python can see. A followed block was freed meanwhile if the window's first event at its address is an allocation. A
+variable at another address than when it was followed gets a new buffer (`owners.renew`), so that the window sees the
+old buffer freed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,12 +17,12 @@ from tbdprof.facts.records import AllocationKind
 from tbdprof.hooks.on_tensorflow.session.events import MemoryEvent
 from tbdprof.hooks.on_tensorflow.watch.owners import Owned
 
-ALIGNMENT = 256  # the allocator's: a block has at least this much, and a multiple of it
+ALIGNMENT = 256  # the allocator's: the smallest block, and every block's size is a multiple of it
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of memory; `is_tensor` where TensorFlow or Python say so."""
+    """A block of memory; `is_tensor` is set if TensorFlow or Python says so."""
 
     address: int
     requested_bytes: int
@@ -31,9 +32,10 @@ class Block:
 
 
 def live(events: Iterable[MemoryEvent]) -> dict[str, dict[int, Block]]:
-    """Return what lives after some events, by allocator and address.
+    """Return what is live after some events, by allocator and address.
 
-    Whatever outlives an operator is a tensor's; so are the constants a function is made with, whose type is not told.
+    A block that outlives its operator is a tensor. So are the constants that a function is created with, whose data
+    type is not reported.
     """
     found: dict[str, dict[int, Block]] = {}
     for event in events:
@@ -48,10 +50,11 @@ def live(events: Iterable[MemoryEvent]) -> dict[str, dict[int, Block]]:
 def existing(
     events: Sequence[MemoryEvent], followed: Mapping[int, Block], seen: Mapping[int, Owned], total_bytes: int | None
 ) -> list[Block]:
-    """Return the blocks of one allocator that were there before its events.
+    """Return the blocks of one allocator that existed before its events.
 
-    `seen` is what Python saw then. Where all is more than the allocator's total (None: not known), what is least
-    sure is left out: tensors that may lie in memory of numpy's, then what nobody saw, the latest followed first.
+    `seen` is what Python saw then. If all blocks together exceed the allocator's total (None: not known), the least
+    certain ones are left out: first tensors that may lie in numpy's memory, then blocks that Python did not see, the
+    latest followed first.
     """
     first: dict[int, MemoryEvent] = {}
     for event in events:
@@ -77,7 +80,7 @@ def held(
     seen: Mapping[int, Owned],
     blocks: Mapping[int, Block],
 ) -> list[Block]:
-    """Return the blocks of one allocator that were there before its events, from those it held amid them."""
+    """Return the blocks of one allocator that existed before its events, from the blocks it held during them."""
     first: dict[int, MemoryEvent] = {}
     for event in events:
         first.setdefault(event.address, event)
@@ -91,7 +94,7 @@ def _freed(event: MemoryEvent, followed: Mapping[int, Block], seen: Mapping[int,
 
 
 def _known(block: Block, followed: Mapping[int, Block], seen: Mapping[int, Owned]) -> Block:
-    """Return a block with what else is known of it; what was followed there tells more, if it is the same."""
+    """Return a block with what else is known of it; if the block followed there is the same, that one says more."""
     known = followed.get(block.address)
     if known is not None and (known.requested_bytes, known.allocated_bytes) == (
         block.requested_bytes,
@@ -102,7 +105,7 @@ def _known(block: Block, followed: Mapping[int, Block], seen: Mapping[int, Owned
 
 
 def _agrees(block: Block, seen: Mapping[int, Owned]) -> bool:
-    """Tell whether what was followed is large enough for what was seen there later."""
+    """Return whether the followed block is large enough for what was seen there later."""
     return block.address not in seen or seen[block.address].bytes <= block.requested_bytes
 
 
@@ -113,14 +116,14 @@ def _apart(blocks: Iterable[Block], others: Sequence[Block]) -> list[Block]:
 
 
 class _Ranges:
-    """The places of blocks, for asking what overlaps them."""
+    """The address ranges of blocks, to find overlaps."""
 
     def __init__(self, blocks: Iterable[Block]) -> None:
         told = [(block.address, block.address + block.allocated_bytes) for block in blocks]
         self._first, self._last = np.array(told, np.uint64).reshape(-1, 2).T
 
     def overlap(self, block: Block) -> bool:
-        """Tell whether a block lies where another does."""
+        """Return whether a block overlaps one of these."""
         end = block.address + block.allocated_bytes
         return bool(((self._first < end) & (block.address < self._last)).any())
 
@@ -130,7 +133,7 @@ def _block(event: MemoryEvent) -> Block:
 
 
 def _least(row: Owned) -> Block:
-    """Return a block for what was seen alone: how much of it is rounding is not told, so the least there can be."""
+    """Return a block for what only Python saw: its rounding is not known, so take the smallest possible."""
     return Block(row.address, row.bytes, -(-row.bytes // ALIGNMENT) * ALIGNMENT, row.shape, is_tensor=True)
 
 

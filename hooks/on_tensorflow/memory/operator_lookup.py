@@ -1,4 +1,4 @@
-"""What an operator that ran is part of: as the graphs say, and in eager mode as Python asked for it."""
+"""Find the purpose of an operator that ran: from the graphs, or in eager mode from Python's call."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,16 +12,16 @@ from tbdprof.hooks.on_tensorflow.session.events import OpEvent
 
 @dataclass(slots=True)
 class Meanings:
-    """Looks operators up, those of functions once each; `asked` has those of eager mode by the `id` of their event."""
+    """Looks up operators, each operator of a function once; `asked` maps the `id` of an eager event to its node."""
 
     graphs: Graphs
     runs: Runs
     asked: Mapping[int, Node]
-    unknown: dict[str, int] = field(default_factory=dict)  # operators nothing is known of, with how often they ran
+    unknown: dict[str, int] = field(default_factory=dict)  # operators of which nothing is known -> how often they ran
     _found: dict[tuple[str, str, str | None], Node | None] = field(default_factory=dict)
 
     def of(self, op: OpEvent) -> Node | None:
-        """Return what an operator is part of, None where nothing is known; in eager mode the phase is not told."""
+        """Return an operator's node, or None if nothing is known; in eager mode the node does not hold the phase."""
         if op.op in LOADING or self.runs.is_loading(op):
             return Node(Phase.DATA, None, Operation.OTHER)
         if op.is_eager:

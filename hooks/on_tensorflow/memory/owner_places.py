@@ -1,11 +1,12 @@
-"""Where in a window's order owners stand, read while other threads train.
+"""Where owners stand in a window's order if other threads train while owners are read.
 
-An update may give a variable another buffer just as it is read. So a mark is put while what was read is held: there its
-block lives, and is the variable's. Where nothing comes or goes at its address until all are read it stands at the end
-of the reading, as an owner does that nobody can change; else where it was held.
+An update may give a variable another buffer just as it is read. So a marker is set while the value read is held: at
+that marker its block is live and belongs to the variable. If nothing is allocated or freed at its address until all
+owners are read, the owner stands at the end of the reading, like an owner that no other thread can change. Otherwise it
+stands at its own marker.
 
-A weight stands at no place where one is changed, for there both copies live, and weights hold more than the parameter
-list says. Its block is named by another reading, or was there for the moment of a change alone.
+A weight stands at no place where it is being changed. There both copies are live, and weights would hold more than the
+parameter list says. Another reading names its block, or the block existed only during the change.
 """
 
 from bisect import bisect_left, bisect_right
@@ -28,7 +29,7 @@ Placed = tuple[int, Owned]
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """What lived at an address between two points of the order, and the thread it was made in."""
+    """The time in which a block was live at an address, between two points of the order, and its allocating thread."""
 
     start: int
     end: int
@@ -37,14 +38,14 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One reading: where it began and ended, in which thread."""
+    """One reading: where it began and ended, and its thread."""
 
     begin: int
     end: int
     thread: int
 
 
-_THERE = _Block(_BEFORE, _NEVER, _NO_THREAD)  # from before the window on
+_THERE = _Block(_BEFORE, _NEVER, _NO_THREAD)  # live since before the window
 
 
 class Placing:
@@ -61,13 +62,13 @@ class Placing:
             self._changing = _merged(self._changes())
 
     def of(self, number: int, sequence: int) -> list[Placed]:
-        """Return the owners of a reading that ends at a place, each with its own; without those that none is for."""
+        """Return the owners of a reading that ends at `sequence`, each with its place; leave out those without one."""
         rows = self._reads[number]
         if all(row.mark == NO_MARK for row in rows):
             return [(sequence, row) for row in rows]
         reading = self._readings[number]
         found = [(row, self._block(row, reading)) for row in rows]
-        # The states of one parameter stand together, for together they are what its optimizer's definition says.
+        # The states of one parameter stand together: only together are they what the optimizer's definition says.
         moved = {_together(row) for row, block in found if block is None or block.end < reading.end}
         placed = (self._place(row, reading, has_moved=_together(row) in moved) for row, block in found if block)
         return _with_states_at(reading.end, [each for each in placed if each is not None])
@@ -86,7 +87,7 @@ class Placing:
                 self._readings[number] = _Reading(begun.get(event.thread, sequence), sequence, event.thread)
 
     def _block(self, row: Owned, reading: _Reading) -> _Block | None:
-        """Return the block of an owner, None where that is a copy made for the reader."""
+        """Return an owner's block, or None if it is a copy made for the reader."""
         block = self._lives.at(row.address, self._held.get(row.mark, reading.end))
         if block is None or row.mark == NO_MARK:
             return block
@@ -102,7 +103,7 @@ class Placing:
         return place >= 0 and sequence < self._changing[place][1]
 
     def _changes(self) -> Iterator[tuple[int, int]]:
-        """Yield from where to where two blocks of one weight or buffer live."""
+        """Yield the intervals in which two blocks of one weight or buffer are live."""
         blocks: defaultdict[tuple[Role, str], set[_Block]] = defaultdict(set)
         for number, reading in self._readings.items():
             for row in self._reads[number]:
@@ -117,7 +118,7 @@ class Placing:
 
 
 class _Lives:
-    """The blocks that lived at some addresses, which no two devices of a process share."""
+    """The blocks that were live at some addresses; no two devices of a process share an address."""
 
     def __init__(self, order: Order, addresses: set[int]) -> None:
         self._blocks: defaultdict[int, list[_Block]] = defaultdict(list)  # in the order of their starts
@@ -135,7 +136,7 @@ class _Lives:
             self._blocks[address].append(block)
 
     def at(self, address: int, sequence: int) -> _Block | None:
-        """Return the block that lived at an address at a place, None where none did; what nobody told of stayed."""
+        """Return the block live at an address at a place, or None; an address without events was live all the time."""
         blocks = self._blocks.get(address, [_THERE])
         place = bisect_left(blocks, sequence, key=lambda block: block.start) - 1
         return blocks[place] if place >= 0 and sequence < blocks[place].end else None
@@ -146,7 +147,7 @@ def _together(row: Owned) -> tuple[Role, str]:
 
 
 def _with_states_at(end: int, placed: list[Placed]) -> list[Placed]:
-    """Leave states out where none stands at the end of the reading, for one alone would be taken for all."""
+    """Leave out optimizer states unless one stands at the end of the reading: some alone would be taken for all."""
     if any(at == end and row.role == Role.OPTIMIZER_STATE for at, row in placed):
         return placed
     return [(at, row) for at, row in placed if row.role != Role.OPTIMIZER_STATE]

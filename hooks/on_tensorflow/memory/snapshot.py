@@ -1,7 +1,8 @@
-"""Every block that one of TensorFlow's allocators holds at a moment, as it tells for the dump when memory runs out.
+"""Every block that one of TensorFlow's allocators holds now, from the dump that it makes when memory runs out.
 
-No function of Python's asks for that, so the allocator's own, which takes its lock, is called in TensorFlow's library:
-only where the library has it, and where the allocator is by its table of functions of a class that has it.
+TensorFlow's Python API has no function for this. So this module calls the allocator's own function, which takes its
+lock, in TensorFlow's library. It does so only if the library has the function, and if the allocator's function table
+says that its class has it.
 """
 
 import ctypes
@@ -32,18 +33,18 @@ _CPUS_CLASS, _GPUS_CLASS = "_ZTVN3tsl12BFCAllocatorE", "_ZTVN10tensorflow15GPUBF
 _RECORD = "_ZN3tsl12BFCAllocator15RecordMemoryMapEv"
 _SIZE, _DESTROY = "_ZNK10tensorflow10MemoryDump12ByteSizeLongEv", "_ZN10tensorflow10MemoryDumpD1Ev"
 _WRITE = "_ZNK6google8protobuf11MessageLite23SerializePartialToArrayEPvi"
-_KNOWN = "x86_64"  # where what a function returns is made at an address that is its first argument
-_FIRST_FUNCTION = 2 * ctypes.sizeof(ctypes.c_void_p)  # where an object points to in its class's table (Itanium C++ ABI)
+_KNOWN = "x86_64"  # here a function's result is made at an address that is its first argument
+_FIRST_FUNCTION = 2 * ctypes.sizeof(ctypes.c_void_p)  # where in its class's table an object points (Itanium C++ ABI)
 _ANYWHERE = -1  # no NUMA node
-_ROOM = 4096  # for an object of some ten fields, and more
+_ROOM = 4096  # more than enough for an object of some ten fields
 _NO_PEERS = 3 * ctypes.sizeof(ctypes.c_void_p)  # an empty std::vector is three null pointers
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """An allocator's name and its blocks, by address, and what it holds of the device for them.
+    """An allocator's name, its blocks by address, and what it holds of the device for them.
 
-    `fragments_bytes` are not in use, but in one piece with something that is, as far as addresses tell.
+    `fragments_bytes` are not in use, but part of a piece of memory in which something is, as far as addresses show.
     """
 
     allocator: str
@@ -53,12 +54,12 @@ class Snapshot:
 
     @property
     def allocated_bytes(self) -> int:
-        """Return what the blocks take."""
+        """Return how many bytes the blocks take."""
         return sum(block.allocated_bytes for block in self.blocks.values())
 
 
 def take(device: str) -> Snapshot | None:
-    """Return what the allocator of "cpu" or "cuda:N" holds, None where it is none that tells, or cannot be asked."""
+    """Return what the allocator of "cpu" or "cuda:N" holds, or None if it has no such dump or cannot be called."""
     try:
         library = _library()
         allocator = _of_cpu(library) if device == "cpu" else _of_gpu(library, cuda_driver.index_of(device))
@@ -82,7 +83,7 @@ def _of_cpu(library: ctypes.CDLL) -> int | None:
 
 
 def _of_gpu(library: ctypes.CDLL, number: int) -> int | None:
-    """Return the address of a GPU's allocator; of none that TensorFlow has not begun with, for asking would make it."""
+    """Return the address of a GPU's allocator, or None if TensorFlow does not use it yet: a query would start it."""
     if not _has(number):
         return None
     process, find, options, forget = (getattr(library, name) for name in (*_GPUS, *_OPTIONS))
@@ -97,14 +98,14 @@ def _of_gpu(library: ctypes.CDLL, number: int) -> int | None:
 
 
 def _has(number: int) -> bool:
-    """Tell whether TensorFlow has begun with a GPU."""
+    """Return whether TensorFlow has started with a GPU."""
     here = context.context()
-    begun = here._initialized  # noqa: SLF001 - nothing else tells without beginning
+    begun = here._initialized  # noqa: SLF001 - every other query would start it
     return bool(begun) and any(name.endswith(f"/device:GPU:{number}") for name in here.devices())
 
 
 def _of_class(library: ctypes.CDLL, allocator: int, name: str) -> int | None:
-    """Return an allocator if it is of a class, None if it is of another."""
+    """Return an allocator if its class has this name, else None."""
     table = ctypes.addressof(ctypes.c_char.in_dll(library, name)) + _FIRST_FUNCTION
     return allocator if ctypes.c_size_t.from_address(allocator).value == table else None
 
@@ -135,7 +136,7 @@ def _read(told: bytes) -> Snapshot:
 
 
 def _fragments(chunks: Sequence[MemChunk]) -> int:
-    """Return what is not in use of all pieces (chunks that touch) in which something is."""
+    """Return the unused bytes of all pieces (adjacent chunks) in which something is in use."""
     ordered = sorted(chunks, key=lambda chunk: chunk.address)
     ends = [place for place, (one, next_) in enumerate(pairwise(ordered), 1) if one.address + one.size != next_.address]
     pieces = [ordered[first:last] for first, last in pairwise([0, *ends, len(ordered)])]

@@ -1,7 +1,7 @@
-"""The spans of a memory window: phases, and the operators in which memory came or went, each with its layer.
+"""The spans of a memory window: phases, and the operators that allocated or freed memory, each with its layer.
 
-Operators run as soon as they can, those of several phases at once, so that each operator tells its own phase. A phase
-of a function is the time from its first such operator to its last; an update begins once there is a gradient.
+Operators run as soon as they can, those of several phases at the same time. So each operator has a phase of its own. A
+function's phase lasts from the phase's first operator to its last. An update begins once a gradient exists.
 """
 
 from collections import defaultdict
@@ -14,8 +14,8 @@ from tbdprof.hooks.on_tensorflow.operators.node import Node
 from tbdprof.hooks.on_tensorflow.session.events import MarkEvent, MemoryEvent, OpEvent, Trace
 from tbdprof.hooks.on_tensorflow.watch.phases import intervals
 
-STRIDE = 2  # of the order: between any two events there is room for one more
-_END, _BEGIN, _EVENT = range(3)  # what comes first of what happens at one time
+STRIDE = 2  # distance of two events in the order, so that one more fits between
+_END, _BEGIN, _EVENT = range(3)  # the order of what happens at the same time
 _WITH_PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE)
 
 
@@ -24,7 +24,7 @@ class _Span:
     thread: int
     start_ns: int
     end_ns: int
-    op: OpEvent | None = None  # None: a phase
+    op: OpEvent | None = None  # None for a phase
     phase: Phase = Phase.OUTSIDE
     parent: "_Span | None" = None
     node: Node | None = None
@@ -39,7 +39,7 @@ _Point = tuple[int, int, int, "_Span | MemoryEvent | MarkEvent"]
 
 @dataclass(slots=True)
 class Spans:
-    """Puts a trace in order and says where each event lies."""
+    """Puts a trace in order and finds the span of each event."""
 
     trace: Trace
     meanings: Meanings
@@ -66,26 +66,26 @@ class Spans:
         self._number(sorted([*needed, *_points(phases, Trace())], key=lambda point: point[:3]))
 
     def innermost(self, event: MemoryEvent) -> int:
-        """Return the id of the innermost span an event lies in, -1: none."""
+        """Return the id of the innermost span around an event, or -1 if there is none."""
         span = self._places.get(id(event))
         return -1 if span is None else span.id
 
     def node(self, event: MemoryEvent) -> Node | None:
-        """Return what the operator an event lies in is part of, None where it lies in none, or none that is known."""
+        """Return the node of the operator around an event, or None if there is no operator or no node is known."""
         span = self._places.get(id(event))
         return None if span is None else span.node
 
     def phase(self, event: MemoryEvent) -> Phase:
-        """Return the phase an event lies in."""
+        """Return the phase of an event."""
         span = self._places.get(id(event))
         return Phase.OUTSIDE if span is None else span.phase
 
     def rows(self) -> list[tuple[object, ...]]:
-        """Return the rows of the table of spans."""
+        """Return the rows of the span table."""
         return [row for span in sorted(self._spans, key=lambda span: span.id) for row in self._rows_of(span)]
 
     def _find_places(self, points: list[_Point]) -> None:
-        """Find what encloses each span and each event of memory."""
+        """Find what encloses each span and each memory event."""
         open_: defaultdict[int, list[_Span]] = defaultdict(list)
         for _, kind, _, thing in points:
             if isinstance(thing, MarkEvent):
@@ -112,7 +112,7 @@ class Spans:
             span.phase = _phase_around(span)
 
     def _number(self, points: list[_Point]) -> None:
-        """Give everything its place in the order, and spans their ids in it; a layer's id is before its operator's."""
+        """Give everything its place in the order and spans their ids; a layer's id comes before its operator's."""
         ids = 0
         for rank, (_, kind, _, thing) in enumerate(points, 1):
             sequence = rank * STRIDE
@@ -138,7 +138,7 @@ class Spans:
 
 
 def _points(spans: list[_Span], trace: Trace) -> Iterator[_Point]:
-    """Yield all that has a time; of spans that begin at once the longest begins first, and ends last."""
+    """Yield everything that has a time; of spans that begin together, the longest begins first and ends last."""
     for span in spans:
         length = span.end_ns - span.start_ns
         yield span.start_ns, _BEGIN, -length, span
@@ -163,7 +163,7 @@ def _phase_around(span: _Span) -> Phase:
 
 
 def _phases_of_functions(spans: list[_Span]) -> list[_Span]:
-    """Return the phases of each run of a function, from the first operator of a phase to the last."""
+    """Return the phases of each run of a function, from a phase's first operator to its last."""
     runs: defaultdict[int, defaultdict[Phase, list[_Span]]] = defaultdict(lambda: defaultdict(list))
     for span in spans:
         if span.op is not None and span.op.step and span.phase in _WITH_PHASES:
@@ -175,7 +175,7 @@ def _phases_of_functions(spans: list[_Span]) -> list[_Span]:
         for phase, members in phases.items():
             inside = [span for span in members if span.start_ns >= earliest.get(phase, 0)]
             if inside:
-                # On a thread of its own: it encloses nothing, and may overlap others.
+                # On a thread of its own: such a phase encloses nothing and may overlap others.
                 start_ns, end_ns = min(span.start_ns for span in inside), max(span.end_ns for span in inside)
                 found.append(_Span(-number, start_ns, end_ns, phase=phase, is_needed=True))
     return found

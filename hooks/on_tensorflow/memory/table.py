@@ -1,4 +1,4 @@
-"""A memory window's trace, put in one order and written as the tables of `tbdprof.facts.records`."""
+"""Put a memory window's trace into one order and write it as the tables of `tbdprof.facts.records`."""
 
 import json
 from collections import Counter
@@ -19,9 +19,9 @@ from tbdprof.hooks.on_tensorflow.watch.owners import Owned, device_text
 from tbdprof.hooks.on_tensorflow.watch.variables import Named
 
 BEGIN = "memory"
-LOADED = "tf.data"  # what owns a batch while it is loaded
-NEVER = 1 << 62  # later than all of an order
-SMALLEST_TOLD = 256 << 10  # of the allocator that TensorFlow has on a CPU where it was not told otherwise
+LOADED = "tf.data"  # owner of a batch while it is loaded
+NEVER = 1 << 62  # later than anything in the order
+SMALLEST_TOLD = 256 << 10  # smallest block that TensorFlow's default CPU allocator reports
 PLAIN = "mklcpu"
 EARLIER = 'run with `tbdprof run`, or `tbdprof.prepare("tensorflow")` comes before TensorFlow is imported'
 _LARGE_ONLY = "TensorFlow began with an allocator that tells of CPU blocks of 256 KiB or more alone"
@@ -35,18 +35,18 @@ class Recorded:
     device: str
     followed: Mapping[str, Mapping[int, Block]]
     named: Sequence[Named]
-    outside: Collection[int]  # addresses of tensors whose memory is not the allocator's
-    asked: Sequence[eager.Asked] = ()  # since the mark `BEGIN`, on its thread
+    outside: Collection[int]  # addresses of tensors that are not in the allocator's memory
+    asked: Sequence[eager.Asked] = ()  # since the marker `BEGIN`, on its thread
     seen: Mapping[int, Owned] = field(default_factory=dict)
     total_bytes: int | None = None
-    held: Snapshot | None = None  # what the allocator held at the mark `BEGIN`, None where it does not tell
+    held: Snapshot | None = None  # what the allocator held at the marker `BEGIN`, None if it has no dump
     trace: Trace = field(default_factory=Trace)
     reads: Sequence[Sequence[Owned]] = ()
     end_ns: int = 0
 
 
 def build(recorded: Recorded, graphs: Graphs, strings: Strings) -> tuple[dict[str, Table], list[int], dict[str, str]]:
-    """Return the tables of a window, the sequence at each of its steps' ends, and what is not in them."""
+    """Return a window's tables, the sequence number at the end of each step, and what the tables lack."""
     trace = recorded.trace
     missing: dict[str, str] = {}
     asked = eager.of_events(trace, BEGIN, recorded.asked, missing)
@@ -71,7 +71,7 @@ def build(recorded: Recorded, graphs: Graphs, strings: Strings) -> tuple[dict[st
 
 
 class _Rows:
-    """The rows of allocations and owners, in the making."""
+    """Builds the rows of allocations and owners."""
 
     def __init__(self, recorded: Recorded, spans: Spans, strings: Strings) -> None:
         self.allocations: list[tuple[object, ...]] = []
@@ -79,14 +79,14 @@ class _Rows:
         self._recorded, self._spans, self._strings = recorded, spans, strings
         self._parameters = {each.path: each for each in recorded.named}
         self._placing = Placing(spans.order, recorded.reads)
-        self._loaded: set[int] = set()  # sizes of what data sets made
-        self._ahead: list[Block] = []  # what was there of which nothing is known
-        # By run and path: gradients whose memory an operator told, and by sequence the blocks of summands.
+        self._loaded: set[int] = set()  # sizes of what data sets allocated
+        self._ahead: list[Block] = []  # existing blocks of which nothing else is known
+        # By run and path: gradients whose memory an operator reported. By sequence number: the blocks of summands.
         self._full: set[tuple[int, str]] = set()
         self._summands: dict[int, tuple[int, str]] = {}
 
     def exist(self) -> None:
-        """Enter what was there before the window."""
+        """Enter what existed before the window."""
         told = [event for event in self._recorded.trace.memory if device_of(event.allocator) == self._recorded.device]
         names = [event.allocator for event in told]
         followed = self._recorded.followed.get(names[0], {}) if names else {}
@@ -100,17 +100,17 @@ class _Rows:
     def _before(
         self, told: Sequence[MemoryEvent], names: Sequence[str], followed: Mapping[int, Block]
     ) -> list[tuple[Block, bool]]:
-        """Return what was there before all that is told, and whether it is a tensor's."""
+        """Return the blocks that existed before all events, and whether each is a tensor."""
         whole = self._recorded.held
         if whole is None or whole.allocator not in names:
             total_bytes = _total_before(told[0]) if told else self._recorded.total_bytes
             blocks = existing(told, followed, self._visible(names), total_bytes)
             return [(block, block.is_tensor) for block in blocks]
-        # All was waited for, so that no operator's scratch is among them.
+        # All work was waited for, so none of them is an operator's workspace.
         return [(block, True) for block in held(told, followed, self._visible(names), whole.blocks)]
 
     def happen(self, sequence: int, event: MemoryEvent) -> None:
-        """Enter an allocation or a free, and whom it belongs to where its operator tells."""
+        """Enter an allocation or a free, and its owner if the operator shows it."""
         self._enter(
             sequence,
             event.kind,
@@ -128,20 +128,20 @@ class _Rows:
             self._told_by_operator(sequence, event)
 
     def read(self, sequence: int, mark: MarkEvent) -> None:
-        """Enter what was read at a mark."""
+        """Enter the owners read at a marker."""
         if mark.name.startswith(READ):
             for place, row in self._placing.of(int(mark.name.removeprefix(READ)), sequence):
                 self._own(place, row)
 
     def finish(self) -> None:
-        """Enter what only all events together tell."""
+        """Enter what follows only from all events together."""
         self._own_loaded_before()
         self._own_sums()
 
     def _own_loaded_before(self) -> None:
-        """Enter the data set as the owner of a batch it loaded before the window, which no event tells.
+        """Enter the data set as owner of a batch that it loaded before the window; no event reports that batch.
 
-        It is known by two things: nobody in Python held it, and it is as large as a later one.
+        Two things identify it: no Python object held it, and it is as large as a later batch.
         """
         for block in self._ahead:
             if block.requested_bytes in self._loaded:
@@ -151,7 +151,7 @@ class _Rows:
                 self._own(0, row)
 
     def _own_sums(self) -> None:
-        """Enter gradients summed in the memory of a summand: in the one freed last, for the others are gone."""
+        """Enter gradients that are summed in a summand's memory: that summand is the one freed last."""
         ends, last = dict[int, int](), dict[tuple[int, str], tuple[int, int, MemoryEvent]]()
         for sequence, event in reversed(self._spans.order):
             if not isinstance(event, MemoryEvent):
@@ -168,7 +168,7 @@ class _Rows:
             self._own_gradient(sequence, event, self._parameters[path])
 
     def _visible(self, allocators: Sequence[str]) -> Mapping[int, Owned]:
-        """Return what Python saw of the allocator's; of the plain one small blocks are not told."""
+        """Return what Python saw of the allocator's blocks; the plain allocator does not report small ones."""
         least = SMALLEST_TOLD if PLAIN in allocators else 0
         seen = self._recorded.seen.items()
         return {key: row for key, row in seen if row.bytes >= least and key not in self._recorded.outside}
@@ -178,7 +178,7 @@ class _Rows:
             self._loaded.add(event.requested_bytes)
             self._own(sequence, self._owned(event, Role.INPUT, LOADED, event.shape))
         node = self._spans.node(event)
-        if node is None or not event.node:  # scratch of the operator's carries no name
+        if node is None or not event.node:  # an operator's workspace has no name
             return
         for path in node.gradients:
             if self._fits(path, event):
@@ -200,7 +200,7 @@ class _Rows:
 
     def _own(self, sequence: int, row: Owned) -> None:
         text = self._strings.add
-        # Right after the allocation: an owner is found where its block began before.
+        # Right after the allocation: an owner belongs to a block that began before it.
         self.owners.append(
             (sequence + 1, text(row.device), row.address, row.bytes, row.role, text(row.name), text(row.shape))
         )

@@ -1,4 +1,4 @@
-"""A memory window: every allocation TensorFlow tells of, the operators it lies in, and owners read at marks."""
+"""A memory window: every allocation that TensorFlow reports, the operator around it, and owners read at markers."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -20,10 +20,10 @@ from tbdprof.hooks.threads import are_others
 
 
 class MemoryWindow:
-    """Follows memory from its making, with what exists then, until `stop`.
+    """Follows memory from its construction until `stop`, including what exists at its start.
 
-    Raises UnavailableError where another profiler is active. `followed` is what is known since the first allocation, by
-    allocator and address, and `outside` are addresses that are not the allocator's.
+    Raise UnavailableError if another profiler is active. `followed` is what is known since the first allocation, by
+    allocator and address. `outside` are addresses of memory that is not the allocator's.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class MemoryWindow:
         self._recorded = Recorded(device, followed, watch.watched.variables(), outside)
         self._missing: dict[str, str] = {}
         self._is_done = False
-        self._left: tuple[int, Levels] = (0, {})  # what the allocator held in the end, and when
+        self._left: tuple[int, Levels] = (0, {})  # what the allocator held at the end, and when
         self._session = Session()
-        # Before the session: what Python sees is there before all that is told.
+        # Before the session starts: what Python sees now existed before all events.
         self._recorded.seen = owners.visible(device)
         self._session.start()
         self._is_open = True
@@ -49,9 +49,9 @@ class MemoryWindow:
         try:
             self._session.mark(BEGIN)
             self._recorded.total_bytes = allocator.allocated_bytes(device)
-            if followed or device != "cpu":  # the CPU's allocator may be one that does not tell of small blocks
+            if followed or device != "cpu":  # the CPU's allocator may be one that does not report small blocks
                 whole = self._recorded.held = snapshot.take(device)
-            # An update by another thread while a variable is given a new buffer would be undone.
+            # Giving a variable a new buffer would undo an update that another thread makes meanwhile.
             if followed and not are_others():
                 known = [whole.blocks] if whole is not None else followed.values()
                 owners.renew(watch.watched, {address for blocks in known for address in blocks})
@@ -62,13 +62,13 @@ class MemoryWindow:
             raise
 
     def mark_step(self) -> None:
-        """Read all owners at a step's end, with all its work done, and mark the place."""
+        """Read all owners at the end of a step, when all its work is done, and set a step marker."""
         self._watch.read_all()
         self._watch.mark_step()
         self._log.step()
 
     def stop(self) -> None:
-        """Put TensorFlow's functions back and end the session; does nothing the second time."""
+        """Restore TensorFlow's functions and end the session; do nothing the second time."""
         if not self._is_open:
             return
         self._is_open = False

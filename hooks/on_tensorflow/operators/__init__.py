@@ -1,1 +1,1 @@
-"""What an operator that ran is: of which function, phase, layer and kind, and whose gradient it makes."""
+"""The purpose of an operator that ran: its function, phase, layer and kind, and whose gradient it computes."""

@@ -1,7 +1,7 @@
-"""What Python code asks for in eager mode, operator by operator, and which of the events of a trace each is.
+"""Log Python's calls of operators in eager mode, and match them to the events of a trace.
 
-TensorFlow tells a callback every operator after it ran, with its attributes and tensors. The trace tells the same
-operators on the thread's line in the same order, by type alone: the two are joined by that order, and by no clock.
+After each operator TensorFlow calls a callback with its attributes and tensors. The trace holds the same operators on
+the thread's line in the same order, by type only. The two are joined by that order, without comparing clocks.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ from tbdprof.hooks.on_tensorflow.session.events import OpEvent, Trace
 from tbdprof.hooks.on_tensorflow.watch.layers import around
 from tbdprof.hooks.on_tensorflow.watch.tracing import Tracing
 
-_FUNCTION = "__"  # what the names of traced functions begin with ("__inference_step_12"): not operators
+_FUNCTION = "__"  # prefix of traced functions' names ("__inference_step_12"); these are not operators
 _DIFFERENT = "{} of {} operators of eager mode could not be told apart by their order: they are in no layer"
 
 Told = tuple[int, tuple[int, ...] | None, int]  # a tensor's number, shape and data type
@@ -26,37 +26,37 @@ Told = tuple[int, tuple[int, ...] | None, int]  # a tensor's number, shape and d
 
 @dataclass(slots=True)
 class Asked:
-    """An operator Python asked for."""
+    """An operator that Python called."""
 
     type: str
     phase: Phase
     layer: str | None
     inputs: tuple[Told, ...]
     outputs: tuple[Told, ...]
-    attributes: tuple[Any, ...]  # names and values in turn
-    reads: bool  # its first input is what a variable holds
+    attributes: tuple[Any, ...]  # names and values alternate
+    reads: bool  # its first input is the value of a variable
 
 
 @dataclass(slots=True)
 class Log:
-    """Keeps what one thread asks for from its making until `close`; of tensors only their numbers and shapes."""
+    """Logs one thread's calls from its construction until `close`; of tensors it keeps only numbers and shapes."""
 
     tracing: Tracing
     asked: list[Asked] = field(default_factory=list)
-    _made: dict[int, int] = field(default_factory=dict)  # by number of a tensor: the place of what made it
-    _taken: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))  # of what took it
+    _made: dict[int, int] = field(default_factory=dict)  # tensor's number -> the call that returned it
+    _taken: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))  # the calls that took it
 
     def __post_init__(self) -> None:
         op_callbacks.add_op_callback(self._keep)
         self.tracing.on_gradient = self._gradient_of
 
     def close(self) -> None:
-        """Keep no more."""
+        """Stop logging."""
         self.tracing.on_gradient = None
         op_callbacks.remove_op_callback(self._keep)
 
     def step(self) -> None:
-        """Forget which tensors were made by what: no gradient reaches over the end of a step."""
+        """Forget which call returned which tensor: no gradient reaches beyond the end of a step."""
         self._made.clear()
         self._taken.clear()
 
@@ -77,7 +77,7 @@ class Log:
             self._taken[number].append(place)
 
     def _gradient_of(self, op_name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> str | None:
-        """Return the layer of what a gradient is of, as far as its tensors are told."""
+        """Return the layer that a gradient belongs to, as far as its tensors are known."""
         for tensor in outputs:
             if _number(tensor) in self._made:
                 return self.asked[self._made[_number(tensor)]].layer
@@ -87,7 +87,7 @@ class Log:
         return self.asked[max(found)].layer if found else None
 
     def _summed(self, taken: Sequence[Told]) -> str | None:
-        """Return the layer that has in it all that a sum of gradients adds."""
+        """Return the layer around everything that a sum of gradients adds."""
         made = [self.asked[self._made[number]].layer for number, _, _ in taken if number in self._made]
         return around([layer for layer in made if layer is not None])
 
@@ -97,7 +97,7 @@ NodeOf = Callable[[Asked, Phase], Node]
 
 
 def node_of(asked: Asked, phase: Phase) -> Node:
-    """Return what an operator is part of that Python asked for."""
+    """Return phase, layer and kind of an operator that Python called."""
     inputs, outputs = ([shape for _, shape, _ in tensors] for tensors in (asked.inputs, asked.outputs))
     of_kind = kind(asked.type, inputs, outputs, reads_variable=asked.reads)
     return Node(phase, asked.layer or None, of_kind, source=asked.type)
@@ -106,7 +106,7 @@ def node_of(asked: Asked, phase: Phase) -> Node:
 def of_events(
     trace: Trace, mark: str, asked: Sequence[Asked], missing: dict[str, str], node_of: NodeOf = node_of
 ) -> dict[int, Node]:
-    """Return what was asked for on the thread of a mark, by the `id` of the event; `missing` is filled."""
+    """Map the `id` of each event on the thread of a marker to its node; this also fills `missing`."""
     threads = {each.thread for each in trace.marks if each.name == mark}
     mine = [op for op in trace.ops if op.is_eager and op.thread in threads]
     return {id(op): node for op, node in zip(mine, join(asked, mine, missing, node_of), strict=True)}
@@ -115,9 +115,10 @@ def of_events(
 def join(
     asked: Sequence[Asked], ran: Sequence[OpEvent], missing: dict[str, str], node_of: NodeOf = node_of
 ) -> list[Node]:
-    """Return what each of a thread's operators that ran means; `missing` is filled.
+    """Return the node of each of a thread's operators that ran; this also fills `missing`.
 
-    What Python did not ask for, as values read from variables within other operators, is part of what follows.
+    An operator that Python did not call, such as a variable read within another operator, belongs to the operator after
+    it.
     """
     places, happened = _places(asked), Counter(event.op for event in ran)
     phases = _phases(asked)
@@ -136,7 +137,7 @@ def join(
 
 
 def by_type(event: OpEvent) -> Node:
-    """Return what the type alone tells of an operator."""
+    """Return what an operator's type alone shows."""
     return Node(Phase.OUTSIDE, None, operation(event.op))
 
 
@@ -149,7 +150,7 @@ def _filled(ran: Sequence[OpEvent], found: Sequence[Node | None]) -> list[Node]:
 
 
 def _phases(asked: Sequence[Asked]) -> list[Phase]:
-    """Return the phases; what stands between a backward pass and the update that follows it is of the update."""
+    """Return the phases; a call between a backward pass and the update after it belongs to the update."""
     phases, before = [each.phase for each in asked], Phase.OUTSIDE
     waiting: list[int] = []  # places since the backward pass
     for place, phase in enumerate(phases):
@@ -175,7 +176,7 @@ def _number(tensor: Any) -> int:
 
 
 def _told(tensor: Any) -> Told:
-    # The quick ways: this is done for every tensor of every operator while it is timed.
+    # Use the fastest ways: this runs for every tensor of every operator while operators are timed.
     try:
         return tensor._id, tensor._shape_tuple(), tensor._datatype_enum()  # noqa: SLF001
     except AttributeError:

@@ -1,7 +1,8 @@
-"""What the operators of one traced function are for: their phases, their layers, and which put out a weight's gradient.
+"""The purpose of each operator of one traced function: its phase, its layer, and the weight whose gradient it outputs.
 
-Notes taken while it was traced say it; of a function that was there before, its operators' names and what is assigned
-to variables do: gradients are made in scopes of their own ("gradient_tape/…"), one call's after the other.
+This follows from notes taken while the function was traced. For a function that was traced earlier, it follows from its
+operators' names and from the assignments to variables: gradients are computed in name scopes of their own
+("gradient_tape/…"), one call's after the other.
 """
 
 from collections import defaultdict
@@ -13,7 +14,7 @@ from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_tensorflow.watch.layers import Layers, around, found_in, scopes
 from tbdprof.hooks.on_tensorflow.watch.tracing import Interval, Notes
 
-CALLS: Mapping[str, Mapping[str, str]] = {  # operators that run functions: by what their names begin with there
+CALLS: Mapping[str, Mapping[str, str]] = {  # operators that run functions: part of a name -> attribute
     **{name: {"": "f"} for name in ("PartitionedCall", "StatefulPartitionedCall")},
     **{name: {"body": "body", "cond": "cond"} for name in ("While", "StatelessWhile")},
     **{name: {"then": "then_branch", "else": "else_branch"} for name in ("If", "StatelessIf")},
@@ -24,11 +25,11 @@ _SAME_MEMORY = frozenset(
 )
 _ASSIGNING = ("Assign", "ResourceApply", "ResourceScatter")
 _FUNCTION_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
-_BACKWARD_FUNCTION, _FORWARD_FUNCTION = "__backward_", "__forward_"  # as TensorFlow names what it takes gradients of
+_BACKWARD_FUNCTION, _FORWARD_FUNCTION = "__backward_", "__forward_"  # TensorFlow's names of functions with gradients
 
 
 class Reading:
-    """One function's graph, read once; `notes` are None where nobody watched it being traced."""
+    """One function's graph, analyzed once; `notes` is None if nothing was noted while it was traced."""
 
     def __init__(self, name: str, graph: Any, notes: Notes | None, layers: Layers) -> None:
         self.name, self.graph, self.notes = name, graph, notes
@@ -37,16 +38,16 @@ class Reading:
         self.place = {operator.name: place for place, operator in enumerate(self.operators)}
 
     def operator(self, name: str) -> Any:
-        """Return the operator of a name, None where there is none."""
+        """Return the operator of a name, or None if there is none."""
         place = self.place.get(name)
         return None if place is None else self.operators[place]
 
     def phase(self, operator: Any) -> Phase | None:
-        """Return the phase of an operator, None where it is whatever this function is called in."""
+        """Return an operator's phase, or None if it is the phase of the call of this function."""
         return self._phases.get(self.place[operator.name])
 
     def layer(self, operator: Any) -> str | None:
-        """Return the layer an operator was made in, or is the gradient of one made in; None: in none."""
+        """Return the layer that an operator, or the operator it is the gradient of, was created in, or None."""
         place = self.place[operator.name]
         if place in self._noted_layers:
             return self._noted_layers[place]
@@ -61,7 +62,7 @@ class Reading:
         return found
 
     def layer_of_scope(self, name: str) -> str | None:
-        """Return the layer whose scope an operator's name lies in."""
+        """Return the layer whose name scope contains an operator's name."""
         found = found_in(name, self.scopes)
         if found is not None:
             return found
@@ -69,7 +70,7 @@ class Reading:
 
     @cached_property
     def scopes(self) -> Mapping[str, str]:
-        """The layer of each forward operator that was noted, and of its scope."""
+        """The layer of each noted forward operator, and of its name scope."""
         told: dict[str, str] = {}
         for place, layer in self._noted_layers.items():
             name = self.operators[place].name
@@ -81,23 +82,23 @@ class Reading:
 
     @cached_property
     def leaves_batch_open(self) -> bool:
-        """Tell whether something has a first axis of no known size."""
+        """Return whether some output has a first axis of unknown size."""
         outputs = (tensor.shape for operator in self.operators for tensor in operator.outputs)
         return any(shape.rank and shape[0] is None for shape in outputs)
 
     @cached_property
     def has_tape(self) -> bool:
-        """Tell whether gradients are taken in this function."""
+        """Return whether this function computes gradients."""
         return Phase.BACKWARD in self._phases.values()
 
     @cached_property
     def has_layers(self) -> bool:
-        """Tell whether layers are called in this function."""
+        """Return whether this function calls layers."""
         return bool(self._noted_layers) or any(self.layer_of_scope(operator.name) for operator in self.operators[:200])
 
     @cached_property
     def results(self) -> list[tuple[Any, str]]:
-        """The tensors that hold the gradients of variables, with these' names."""
+        """The tensors that hold variables' gradients, with the variables' names."""
         if self.notes is not None and self.notes.results:
             return self.notes.results
         return list(self._assigned())
@@ -122,7 +123,7 @@ class Reading:
         return found
 
     def _named_backward(self) -> Iterator[int]:
-        """Yield the places of what is in a tape's scope, and of what was made between two of those."""
+        """Yield the indices of operators in a tape's scope, and of those created between two of them."""
         inside = [operator.name.startswith(TAPE) for operator in self.operators]
         for place, is_inside in enumerate(inside):
             between = not is_inside and "/" not in self.operators[place].name and any(inside[place + 1 : place + 3])
@@ -130,7 +131,7 @@ class Reading:
                 yield place
 
     def _add_update(self, phases: dict[int, Phase]) -> None:
-        """Add what only changes variables by their gradients: the optimizer, clipping and decay before it."""
+        """Add what only changes variables by their gradients: the optimizer, and clipping and decay before it."""
         begun = min(place for place, phase in phases.items() if phase is Phase.BACKWARD)
         roots = {place for place, phase in phases.items() if phase is Phase.UPDATE}
         roots |= {place for place in self._changed_by(phases) if phases.get(place) is None}
@@ -149,7 +150,7 @@ class Reading:
                 phases[place] = Phase.UPDATE
 
     def _assigned_after(self, phases: Mapping[int, Phase]) -> set[int]:
-        """Return the places of assignments after all gradients where nobody noted whose they are: counters of steps."""
+        """Return the indices of assignments after all gradients if there are no notes: they are step counters."""
         ended = max(place for place, phase in phases.items() if phase is Phase.BACKWARD)
         after = range(ended + 1, len(self.operators)) if self.notes is None else ()
         return {place for place in after if self.operators[place].type.startswith(_ASSIGNING)}
@@ -158,7 +159,7 @@ class Reading:
         return str(self.operators[place].name).rpartition("/")[0].partition("/")[0]
 
     def _changed_by(self, phases: Mapping[int, Phase]) -> Iterator[int]:
-        """Yield the places of assignments that follow from gradients."""
+        """Yield the indices of assignments that depend on gradients."""
         follows = {place for place, phase in phases.items() if phase is Phase.BACKWARD}
         for place, operator in enumerate(self.operators):
             if place in follows:
@@ -169,7 +170,7 @@ class Reading:
                     yield place
 
     def _assigned(self) -> Iterator[tuple[Any, str]]:
-        """Yield the gradient each variable is changed by, found from its assignment backward."""
+        """Yield the gradient that changes each variable, found by going backward from the variable's assignment."""
         names = self._variables()
         for place, operator in enumerate(self.operators):
             if self._phases.get(place) is not Phase.UPDATE or not operator.type.startswith(_ASSIGNING):
@@ -180,7 +181,7 @@ class Reading:
                 yield next(iter(found.values())), name
 
     def _gradients_before(self, assignment: Any) -> Iterator[Any]:
-        """Yield the tensors of the backward pass that an assignment follows from."""
+        """Yield the tensors of the backward pass that an assignment depends on."""
         leading, seen = list(assignment.inputs[1:]), set[str]()
         while leading:
             tensor = leading.pop()
@@ -194,7 +195,7 @@ class Reading:
                 leading += leading_to(tensor)
 
     def _variables(self) -> Mapping[str, tuple[str, Any]]:
-        """Return names and shapes of trainable variables by the placeholder that stands for each in the graph."""
+        """Return names and shapes of trainable variables, by the placeholder for each in the graph."""
         trainable = self._layers.trainable()
         names = {variable.handle._id: (name, variable.shape) for name, variable in trainable}  # noqa: SLF001
         captured = ((getattr(outer, "_id", None), inner.name) for outer, inner in getattr(self.graph, "captures", ()))
@@ -202,7 +203,7 @@ class Reading:
 
 
 def leading_to(tensor: Any) -> Iterator[Any]:
-    """Yield the tensors one is made of; what is read from a variable is what was assigned to it just before."""
+    """Yield the tensors that a tensor is computed from; a variable read yields what was assigned just before."""
     operator = tensor.op
     if operator.type == "IdentityN":
         yield operator.inputs[tensor.value_index]
@@ -215,27 +216,27 @@ def leading_to(tensor: Any) -> Iterator[Any]:
 
 
 def _forward_call(operator: Any) -> Any:
-    """Return the call whose gradient another call is: that takes what it put out, None where it is no such call."""
+    """Return the forward call whose gradient this call computes, because it takes the call's outputs, or None."""
     takes = operator.inputs if operator.type in _FUNCTION_CALLS else ()
     calls = (tensor.op for tensor in takes if tensor.op.type in _FUNCTION_CALLS)
     return next((call for call in calls if call.get_attr("f").name.startswith(_FORWARD_FUNCTION)), None)
 
 
 def origin(tensor: Any) -> Any:
-    """Return the tensor whose memory another is: what only looks at it in another shape is walked through."""
+    """Return the tensor that owns a tensor's memory: operators that only change the shape are skipped."""
     while tensor.op.type in _SAME_MEMORY:
         tensor = tensor.op.inputs[tensor.value_index if tensor.op.type == "IdentityN" else 0]
     return tensor
 
 
 def summands(operator: Any) -> Iterator[Any]:
-    """Yield the operators that put out what a sum adds; a sum may be made in the memory of one of them."""
+    """Yield the operators whose outputs a sum adds; the sum may be stored in the memory of one of them."""
     if operator.type in ("AddN", "AccumulateNV2"):
         yield from (origin(tensor).op for tensor in operator.inputs)
 
 
 def _spread(intervals: Iterable[Interval]) -> dict[int, Any]:
-    """Return what is told of each place by the innermost interval it lies in."""
+    """Return the value for each index, from the innermost interval around it."""
     told: dict[int, Any] = {}
     by_length: defaultdict[int, list[Interval]] = defaultdict(list)
     for interval in intervals:

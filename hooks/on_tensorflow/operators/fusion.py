@@ -1,4 +1,4 @@
-"""The types of operators as they ran: under the names of the library TensorFlow takes on CPUs, or several made one."""
+"""The types of operators as they ran: under oneDNN's names on CPUs, or as one fused operator."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from tbdprof.facts.records import Operation
 from tbdprof.hooks.on_tensorflow.operators.kinds import operation
 
-_ONE_DNN = ("_MklNative", "_Mkl")  # names of the same operators in the library TensorFlow takes on CPUs
+_ONE_DNN = ("_MklNative", "_Mkl")  # prefixes of the same operators in oneDNN, which TensorFlow uses on CPUs
 _FUSED = "Fused"
-_FUSED_DEPTH = 6  # operators between the last and the first of those that are made one
+_FUSED_DEPTH = 6  # most operators between the last and the first of a fused operator
 
 
 def plain(ran: str) -> str:
-    """Return an operator's type without the marks of the library and of fusion: "_MklNativeFusedConv2D" is a Conv2D."""
+    """Return an operator's type without the marks of oneDNN and of fusion: "_MklNativeFusedConv2D" is a Conv2D."""
     for mark in _ONE_DNN:
         if ran.startswith(mark):
             return _unfused(ran.removeprefix(mark))
@@ -20,22 +20,22 @@ def plain(ran: str) -> str:
 
 
 def is_fused(ran: str) -> bool:
-    """Tell whether an operator stands for several of the graph, the last of which gave it its name."""
+    """Return whether an operator stands for several of the graph; it has the name of the last one."""
     return ran.startswith("_") and plain(ran) != ran and (_FUSED in ran or ran.endswith("WithBias"))
 
 
 def ran_as(operator: Any, op: str) -> str:
-    """Return the type an operator of a graph ran as, which may be another that does the same."""
+    """Return the type that an operator of a graph ran as; it may be another type that does the same."""
     ran = plain(op)
     same = ran == operator.type or operation(ran) is Operation.OTHER
     return str(operator.type) if same else ran
 
 
 def first_of(operator: Any, op: str) -> tuple[Any, bool]:
-    """Return the operator that several made one begin with, the product, and whether a bias is among them.
+    """Return the matmul or convolution that a fused operator begins with, and whether a bias is part of the fusion.
 
-    The product tells the sizes, and the layer is its. A sum at the end may have another product beside it: the one with
-    a bias or a normalization after it is that which was fused, of two such the first.
+    It gives the sizes and the layer. A sum at the end may have a second matmul or convolution as its other operand. The
+    fused one is then the one followed by a bias or a normalization, and the nearer one if that does not decide.
     """
     wanted, with_bias = plain(op), op.endswith("WithBias")
     if operator.type == wanted or not is_fused(op):
@@ -45,7 +45,7 @@ def first_of(operator: Any, op: str) -> tuple[Any, bool]:
 
 
 def _beneath(operator: Any, wanted: str, depth: int, seen: tuple[bool, bool]) -> Iterator[tuple[bool, int, bool, Any]]:
-    """Yield the products beneath an operator: whether bias or normalization is between, how deep, if bias, itself."""
+    """Yield matmuls or convolutions below: (bias or normalization between, depth, bias between, operator)."""
     biased = seen[1] or operator.type == "BiasAdd" or _adds_vector(operator)
     marked = seen[0] or biased or operator.type.startswith("FusedBatchNorm")
     for tensor in operator.inputs:

@@ -1,14 +1,14 @@
-"""What the nodes that ran in traced functions mean: which operator of which graph each is, and what that is for.
+"""Map nodes that ran in traced functions to their operators and graphs, and to each operator's purpose.
 
     graphs = Graphs()
     graphs.watch("", model)                # whose layers and weights are to be named
     graphs.begin()                         # functions traced from here on are noted; others are read as they are
     graphs.find(event.node, event.op, name_of_the_function) -> Node | None
 
-In a function in which gradients are taken everything is FORWARD that is neither BACKWARD nor UPDATE: nested gradients
-are BACKWARD, as a double backward pass is in torch, and layers called while gradients are taken RECOMPUTE. What is
-computed from gradients on the way to the variables it changes (clipping, weight decay) is UPDATE. A function in which
-none are taken is FORWARD if it calls layers, else OUTSIDE.
+In a function that computes gradients, everything that is neither BACKWARD nor UPDATE is FORWARD. Nested gradients are
+BACKWARD, like a double backward pass in torch. Layers called while gradients are computed are RECOMPUTE. UPDATE is what
+is computed from gradients on the way to the variables that it changes (clipping, weight decay). A function that
+computes no gradients is FORWARD if it calls layers, else OUTSIDE.
 """
 
 import gc
@@ -27,12 +27,12 @@ from tbdprof.hooks.on_tensorflow.operators.node import Computing, Node, Place
 from tbdprof.hooks.on_tensorflow.watch.layers import Layers
 from tbdprof.hooks.on_tensorflow.watch.tracing import Tracing
 
-COMPILED = "__inference_"  # what an operator's type begins with that runs a compiled function
-_BEFORE = 6  # operators between a product and what takes it in a compiled region
+COMPILED = "__inference_"  # prefix of the type of an operator that runs a compiled function
+_BEFORE = 6  # most operators between a matmul or convolution and what uses its result in a compiled region
 
 
 class Graphs:
-    """The functions that ran, and what their operators mean."""
+    """The functions that ran, and the purpose of their operators."""
 
     def __init__(self) -> None:
         self.layers = Layers()
@@ -42,27 +42,27 @@ class Graphs:
         self._marks: dict[str, dict[tuple[str, str], list[str]]] = {}
 
     def watch(self, prefix: str, model: object) -> None:
-        """Name the layers of a model, whose parameters' names begin with a prefix."""
+        """Name the layers of a model; `prefix` begins its parameters' names."""
         self.layers.add(prefix, model)
         self.tracing.follow_modules()
         self.forget()
 
     def begin(self) -> None:
-        """Note how functions are traced from now on."""
+        """Note from now on how functions are traced."""
         self.tracing.begin()
 
     def end(self) -> None:
-        """Put everything back; what was noted stays known."""
+        """Restore everything; notes taken so far are kept."""
         self.tracing.end()
 
     def forget(self) -> None:
-        """Read functions anew when they are next asked for."""
+        """Analyze functions again when they are next needed."""
         self._readings.clear()
         self._nodes.clear()
         self._marks.clear()
 
     def find(self, node: str, op: str, function: str | None) -> Node | None:
-        """Return what a node that ran means, by the type that ran; None where its function is not known.
+        """Return a node that ran, by the type that ran, or None if its function is not known.
 
         A function that XLA compiled is itself a node of its name.
         """
@@ -76,12 +76,12 @@ class Graphs:
         return self._nodes[key]
 
     def has(self, node: str, function: str) -> bool:
-        """Tell whether a function has an operator of a node's name, or had before it was rewritten."""
+        """Return whether a function has an operator of a node's name, or had one before the graph was rewritten."""
         reading = self.reading(function)
         return reading is not None and self.place(reading, node) is not None
 
     def reading(self, name: str) -> Reading | None:
-        """Return a traced function, None where it is gone."""
+        """Return a traced function, or None if it no longer exists."""
         if name not in self._readings:
             graph = _graph(name)
             notes = None if graph is None else self.tracing.notes(graph)
@@ -89,7 +89,7 @@ class Graphs:
         return self._readings[name]
 
     def place(self, reading: Reading, node: str) -> Place | None:
-        """Return where a node of a function stands, None where it and those it calls have no such operator."""
+        """Return a node's operator and function, or None if the function and those it calls have no such operator."""
         for name in grappler.originals(node):
             found = self._exactly(reading, name, ())
             if found is not None:
@@ -97,7 +97,7 @@ class Graphs:
         return None
 
     def within(self, reading: Reading) -> Iterator[Reading]:
-        """Yield a function and those it calls."""
+        """Yield a function and the functions that it calls."""
         yield reading
         for operator in reading.operators:
             if operator.type in CALLS:
@@ -107,14 +107,14 @@ class Graphs:
                         yield from self.within(each)
 
     def called(self, node: str, function: str) -> str | None:
-        """Return the name of the function that a node of another one calls, None where it is no such call."""
+        """Return the name of the function that a node of another function calls, or None if it calls none."""
         reading = self.reading(function)
         place = None if reading is None else self.place(reading, node)
         within = None if place is None else self._called(place.operator, "")
         return None if within is None else within.name
 
     def product_before(self, node: str, function: str, known: Set[str]) -> Node | None:
-        """Return the product that a node is or that leads to it, the nearest one that is not known by its name."""
+        """Return the nearest matmul or convolution that is this node, or leads to it, and is not named in `known`."""
         reading = self.reading(function)
         place = None if reading is None else self.place(reading, node)
         if reading is None or place is None:
@@ -150,14 +150,14 @@ class Graphs:
         )
 
     def _compiled(self, function: str) -> Node:
-        """Say what a compiled region is; what it makes is of the backward pass if gradients are taken within."""
+        """Describe a compiled region; its outputs belong to the backward pass if it computes gradients."""
         reading = self.reading(function)
         trains = reading is not None and any(each.has_tape for each in self.within(reading))
         forward = Phase.OUTSIDE if reading is None else self._default(reading)
         return Node(Phase.BACKWARD if trains else forward, None, Operation.COMPILED, source=function)
 
     def _by_name(self, reading: Reading, node: str, op: str) -> Node:
-        """Say what a name alone tells, of a node that none of the graph's operators had."""
+        """Return what its name alone shows of a node that no operator of the graph has."""
         phase = Phase.BACKWARD if TAPE in node else self._default(reading)
         return Node(phase, reading.layer_of_scope(node) or None, operation(plain(op)))
 
@@ -178,7 +178,7 @@ class Graphs:
         return None if attribute is None else self.reading(call.get_attr(attribute).name)
 
     def _phase(self, place: Place) -> Phase:
-        """Return the phase of the outermost call that has one of its own, else the function's."""
+        """Return the phase of the outermost call with a phase of its own, else that of the function."""
         chain = (*place.above, (place.reading, place.operator))
         found = next((phase for reading, each in chain if (phase := reading.phase(each)) is not None), None)
         return found or self._default(chain[0][0])
@@ -188,12 +188,12 @@ class Graphs:
         return Phase.FORWARD if trains else Phase.OUTSIDE
 
     def _layer(self, place: Place) -> str | None:
-        """Return the layer of a place; what a model itself does, whose path is "", is in none."""
+        """Return the layer of a place; what a model itself does, under the path "", is in no layer."""
         chain = ((place.reading, place.operator), *reversed(place.above))
         own = next((layer for reading, each in chain if (layer := reading.layer(each))), None)
         if own is not None or not place.above:
             return own
-        # What a loop's gradients are of is named in their names, and stands in another function.
+        # The source of a loop's gradients is part of their names, and stands in another function.
         readings = [within for reading, _ in place.above for within in self.within(reading)]
         layers = (each.layer_of_scope(place.operator.name) for each in readings)
         return next((layer for layer in layers if layer), None)
@@ -209,7 +209,7 @@ class Graphs:
         return full, next((name[1:] for name in names if name.startswith("+")), None)
 
     def _marked(self, reading: Reading) -> dict[tuple[str, str], list[str]]:
-        """Return the gradients of parameters by function and operator; a summand's are marked "+"."""
+        """Return parameters' gradients by function and operator; those of a summand are marked "+"."""
         if reading.name not in self._marks:
             marks: dict[tuple[str, str], list[str]] = {}
             self._marks[reading.name] = marks
@@ -231,7 +231,7 @@ class Graphs:
 
 
 def _kind(operator: Any, op: str) -> Operation:
-    """Return the kind of an operator by the type that ran, and by its shapes as far as the graph knows them."""
+    """Return an operator's kind by the type that ran, and by its shapes as far as the graph knows them."""
     inputs, outputs = ([_shape(tensor) for tensor in tensors] for tensors in (operator.inputs, operator.outputs))
     reads = len(inputs) > 0 and operator.inputs[0].op.type == "ReadVariableOp"
     return kind(ran_as(operator, op), inputs, outputs, reads_variable=reads)
@@ -245,7 +245,7 @@ _known: "weakref.WeakValueDictionary[str, Any]" = weakref.WeakValueDictionary()
 
 
 def _graph(name: str) -> Any:
-    """Return the graph of a traced function, None where the function is gone."""
+    """Return the graph of a traced function, or None if the function no longer exists."""
     if name not in _known:
         for each in gc.get_objects():
             if isinstance(each, AtomicFunction) and each._cached_graph is not None:  # noqa: SLF001

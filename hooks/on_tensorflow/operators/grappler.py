@@ -1,9 +1,9 @@
-"""The names that Grappler, TensorFlow's optimizer of graphs, and the runtime give to operators.
+"""The names that operators get from Grappler, TensorFlow's graph optimizer, and from the runtime.
 
-A function's operators have the name of its call before theirs once it is written out in place
-("StatefulPartitionedCall/…"), a loop's that of the loop and which copy it is ("lstm/while/body/_12/…"). What is
-rewritten keeps its name, with a scope and a mark of the stage that wrote it
-("ArithmeticOptimizer/AddOpsRewrite_Leaf_0_add_1", "truediv_recip").
+When a function is inlined, its operators' names begin with the name of the call ("StatefulPartitionedCall/…"). A loop's
+begin with the name of the loop and the number of the copy ("lstm/while/body/_12/…"). A rewritten operator keeps its
+name, with a scope and a mark of the stage that rewrote it ("ArithmeticOptimizer/AddOpsRewrite_Leaf_0_add_1",
+"truediv_recip").
 """
 
 import re
@@ -14,7 +14,7 @@ _COPY = re.compile(r"^(body|cond|then|else)/_\d+/(.*)$")
 
 
 def calls(name: str) -> Iterator[tuple[str, str, str]]:
-    """Yield each way a name may be one within a call: the call's name, which of its functions, the name in that."""
+    """Yield each way to read a name as one inside a call: the call's name, which of its functions, the name in it."""
     parts = name.split("/")
     for size in range(1, len(parts)):
         outer, inner = "/".join(parts[:size]), "/".join(parts[size:])
@@ -25,7 +25,7 @@ def calls(name: str) -> Iterator[tuple[str, str, str]]:
 
 
 def originals(name: str) -> Iterator[str]:
-    """Yield the names an operator may have had before it was rewritten, the likeliest first."""
+    """Yield the names that an operator may have had before it was rewritten, the likeliest first."""
     yield name
     parts = [part for part in name.split("/") if part not in _STAGES]
     before, last = "/".join(parts[:-1]), parts[-1]

@@ -1,15 +1,15 @@
-"""What TensorFlow's types of operators are in the vocabulary of all frameworks: the kind, and the name of its count."""
+"""Translate TensorFlow's operator types into the vocabulary of all frameworks: the kind, and the name of the count."""
 
 from collections.abc import Mapping, Sequence
 
 from tbdprof.facts.records import Operation
 
-Named = tuple[Operation, str, bool]  # kind, name it is counted by, whether a gradient
-Shape = tuple[int, ...] | None  # None: not known, or not all of it
+Named = tuple[Operation, str, bool]  # kind, name of its count, whether it is a gradient
+Shape = tuple[int, ...] | None  # None if not fully known
 
 GATHERS = ("Gather", "GatherV2")
 EINSUM = "Einsum"
-_APPLIES = "ResourceApply"  # what the operators of optimizers begin with
+_APPLIES = "ResourceApply"  # prefix of the optimizers' operators
 
 
 def operation(type_name: str) -> Operation:
@@ -20,9 +20,9 @@ def operation(type_name: str) -> Operation:
 
 
 def kind(type_name: str, inputs: Sequence[Shape], outputs: Sequence[Shape], *, reads_variable: bool) -> Operation:
-    """Return the kind of an operator by what it takes and makes, as far as that is known, else by its type.
+    """Return an operator's kind by its inputs and outputs, as far as they are known, else by its type.
 
-    To look rows up is embedding where the first input is what a variable holds, and to sum over one array is to copy.
+    A lookup of rows is an embedding if the first input is a variable's value. An einsum over one array is a copy.
     """
     if type_name in GATHERS and reads_variable and None not in (*inputs[1:2], *outputs[:1]):
         return Operation.EMBEDDING
@@ -64,7 +64,7 @@ NAMED: Mapping[str, Named] = {
     **_named(Operation.ACTIVATION, "gelu", "Gelu"),
     **_named(Operation.SOFTMAX, "softmax", "Softmax"),
     **_named(Operation.SOFTMAX, "log_softmax", "LogSoftmax"),
-    # Both compute the gradient's `softmax - target` besides, which is scaled in the backward pass.
+    # Both also compute the gradient's `softmax - target`, which the backward pass scales.
     **_named(Operation.LOSS, "cross_entropy", "SparseSoftmaxCrossEntropyWithLogits SoftmaxCrossEntropyWithLogits"),
     **_named(Operation.NORMALIZATION, "layer_norm", "LayerNorm"),
     **_named(Operation.ELEMENTWISE, "multiply", "Mul MulNoNan"),
@@ -93,7 +93,7 @@ NAMED: Mapping[str, Named] = {
     **_named(Operation.CAST, "cast", "Cast Bitcast"),
 }
 
-# Operators whose count has a rule of its own, those of which the sizes do not tell what they compute, and those that
+# Operators with a counting rule of their own, operators whose sizes do not say what they compute, and operators that
 # move nothing.
 _KINDS: Mapping[str, Operation] = {
     name: kind

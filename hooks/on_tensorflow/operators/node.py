@@ -1,4 +1,4 @@
-"""What a node that ran is for, and which operator of which function it stands for."""
+"""The purpose of a node that ran, and the operator and function that it stands for."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An operator in the function it stands in, and the calls that lead to it, the outermost first."""
+    """An operator in its function, and the calls that lead to it, the outermost first."""
 
     reading: "Reading"
     operator: Any
@@ -21,21 +21,21 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Computing:
-    """The operator that tells what a node computes: of several made one the product they begin with."""
+    """The operator that says what a node computes; for a fused operator, the matmul or convolution it begins with."""
 
     place: Place
     ran: str  # the type that ran
-    has_bias: bool  # one is among what was made one
+    has_bias: bool  # a bias is part of the fused operator
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a node that ran is for.
+    """The purpose of a node that ran.
 
-    `gradients` are the parameters whose full gradient it puts out, one of each output, in the outputs' order; in a loop
-    the last of its executions does. `adds_to` is the parameter whose gradient it puts out a summand of: the sum may be
-    made in the memory of one of these. `source` is the operator it stands for, "" where only its name was read.
-    `work` and `shapes` are told where it was counted (`flops`), and `computing` where a graph has an operator for it.
+    `gradients` are the parameters whose full gradients it outputs, one per output and in the order of the outputs. In a
+    loop only its last execution does so. `adds_to` is the parameter for whose gradient it outputs a summand: the sum
+    may be stored in the memory of one summand. `source` is the operator that it stands for, or "" if only its name was
+    read. `work` and `shapes` are set if it was counted (`flops`), and `computing` if a graph has an operator for it.
     """
 
     phase: Phase

@@ -1,1 +1,1 @@
-"""The session with TensorFlow's profiler, and the reading of what it wrote."""
+"""The session with TensorFlow's profiler, and the reading of the file that it writes."""

@@ -1,27 +1,27 @@
-"""What a session of TensorFlow's profiler told: the seam between sessions and what is made of them.
+"""The events of a session of TensorFlow's profiler: the interface between sessions and their analysis.
 
-All times are `time.monotonic_ns()` of this process; the events of one trace, marks among them, are on one clock, and
-are put in order by it. `thread` is TensorFlow's own number of a thread, the same in all events of one trace.
+All times are `time.monotonic_ns()` of this process. The events of one trace, including markers, use one clock, and
+their order is that of its times. `thread` is TensorFlow's own number of a thread, the same in all events of one trace.
 """
 
 from dataclasses import dataclass, field
 
 from tbdprof.facts.records import AllocationKind, KernelKind
 
-MARK = "tbdprof "  # what the names of marks begin with in the trace
+MARK = "tbdprof "  # prefix of the markers' names in the trace
 READING, HELD, READ, STEP = "reading", "held ", "read ", "step"  # the names of markers
 
 
 @dataclass(frozen=True, slots=True)
 class OpEvent:
-    """One execution of a node on a thread of TensorFlow's."""
+    """One execution of a node on one of TensorFlow's threads."""
 
     thread: int
     node: str  # name after Grappler ("gradient_tape/resnet50/…/Conv2DBackpropFilter"); in eager mode the type
     op: str  # type of the node that ran ("_MklNativeConv2D", "Mul"); a compiled function's own name
     start_ns: int
     end_ns: int
-    step: int = 0  # number of the run of a function it is part of (`FunctionEvent.step`), 0: none, as in eager mode
+    step: int = 0  # number of the function run around it (`FunctionEvent.step`); 0 if none, as in eager mode
     is_eager: bool = False
 
 
@@ -38,16 +38,16 @@ class MemoryEvent:
     allocated_bytes: int
     total_bytes: int  # of the allocator, after this event
     peak_bytes: int
-    node: str  # "" where none is told; the name after Grappler, in eager mode the type
+    node: str  # "" if not reported; the name after Grappler, in eager mode the type
     region: str  # "output", "temp", ""
-    dtype: int  # TensorFlow's number of the data type, 0: not told
-    shape: str  # "[2,3]", "" where it is not told
+    dtype: int  # TensorFlow's number of the data type, 0 if not reported
+    shape: str  # "[2,3]", "" if not reported
     step: int
 
 
 @dataclass(frozen=True, slots=True)
 class MarkEvent:
-    """A mark of ours."""
+    """A marker set by tbdprof."""
 
     name: str
     thread: int
@@ -62,24 +62,24 @@ class FunctionEvent:
     thread: int
     start_ns: int
     end_ns: int
-    step: int  # the number its operators carry, 0 where it is compiled: it then has HloEvents
+    step: int  # the number that its operators carry; 0 if it is compiled, as it then has HloEvents
     is_compiled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HloEvent:
-    """One execution of an instruction that XLA made."""
+    """One execution of an instruction that XLA compiled."""
 
     thread: int
     name: str  # "convolution.1", "multiply_add_fusion"
-    module: str  # as the HloProto's hlo_module.name
+    module: str  # the HloProto's hlo_module.name
     start_ns: int
     end_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceEvent:
-    """A kernel, copy or set that a GPU executed; -1 and "": not told."""
+    """A kernel, copy or memset that a GPU executed; -1 and "" mean not reported."""
 
     kind: KernelKind
     name: str
@@ -87,11 +87,11 @@ class DeviceEvent:
     stream: int
     start_ns: int
     end_ns: int
-    correlation: int  # the number of the call that asked for it
-    node: str = ""  # that asked for it, as in `OpEvent.node`
-    hlo_op: str = ""  # as `HloEvent.name`
+    correlation: int  # number of the call that launched it
+    node: str = ""  # the node that launched it, as in `OpEvent.node`
+    hlo_op: str = ""  # as in `HloEvent.name`
     hlo_module: str = ""
-    graph: int = -1  # the CUDA graph it is a node of
+    graph: int = -1  # the CUDA graph that it is a node of
     grid: str = ""  # JSON list of three
     block: str = ""
     registers: int = -1
@@ -103,7 +103,7 @@ class DeviceEvent:
 class CallEvent:
     """A call of the CUDA driver."""
 
-    name: str  # of the call, or of the kernel it launched
+    name: str  # name of the call, or of the kernel that it launched
     thread: int
     start_ns: int
     end_ns: int
@@ -112,16 +112,16 @@ class CallEvent:
 
 @dataclass(slots=True)
 class Trace:
-    """What a session told, each list in the order of time; an operator comes before those inside it."""
+    """What a session recorded, each list in order of time; an operator comes before those inside it."""
 
     ops: list[OpEvent] = field(default_factory=list)
     memory: list[MemoryEvent] = field(default_factory=list)
     marks: list[MarkEvent] = field(default_factory=list)
     functions: list[FunctionEvent] = field(default_factory=list)
     hlo_ops: list[HloEvent] = field(default_factory=list)
-    hlo_protos: dict[str, bytes] = field(default_factory=dict)  # serialized xla.HloProto by name of the module
+    hlo_protos: dict[str, bytes] = field(default_factory=dict)  # serialized xla.HloProto by module name
     activities: list[DeviceEvent] = field(default_factory=list)
     calls: dict[int, CallEvent] = field(default_factory=dict)  # by correlation
-    dropped: int = 0  # events the profiler says it lost
-    errors: list[str] = field(default_factory=list)  # its own words about what went wrong
-    leaves_out: bool = False  # operators that TensorFlow has come to think cheap are not told
+    dropped: int = 0  # events that the profiler says it lost
+    errors: list[str] = field(default_factory=list)  # the profiler's own messages about what went wrong
+    leaves_out: bool = False  # operators that TensorFlow now considers cheap are not reported

@@ -1,9 +1,10 @@
-"""Reads what TensorFlow's profiler tells of GPUs, of which it is the client of CUPTI itself.
+"""Read the GPU activity that TensorFlow's profiler reports; it is a client of CUPTI itself.
 
-Seen in TensorFlow 2.21 over a stand-in for CUPTI, and not on a card: a plane "/device:GPU:0" has a line for each
-stream, "Stream #13(Memset,Compute)", whose events carry a correlation number and, by what they are, "kernel_details"
+Seen in TensorFlow 2.21 with a stand-in for CUPTI, not on a GPU: a plane "/device:GPU:0" has a line for each stream,
+"Stream #13(Memset,Compute)". Its events carry a correlation number and, depending on their kind, "kernel_details"
 ("regs:32 static_shared:0 … grid:4,1,1 block:256,1,1 …"), "memcpy_details" or "memset_details" ("… size:4096 …"). The
-calls that asked for them have the same number, on lines of their threads, in the plane of the host or in "/host:CUPTI".
+calls that launched them carry the same number. These are on the lines of their threads, in the plane of the host or in
+"/host:CUPTI".
 """
 
 import json
@@ -22,7 +23,7 @@ _KINDS = {
     "kernel_details": KernelKind.KERNEL,
     "memcpy_details": KernelKind.COPY,
     "memset_details": KernelKind.SET,
-    "cuda_graph_exec_id": KernelKind.KERNEL,  # a whole graph, where its nodes are not told apart
+    "cuda_graph_exec_id": KernelKind.KERNEL,  # a whole graph, if its nodes are not reported separately
 }
 _GRAPHS = ("cuda_graph_id", "cuda_graph_exec_id")
 _STREAM = re.compile(r"Stream #(\d+)")
@@ -31,7 +32,7 @@ _DROPPED = re.compile(r"(\d+) events dropped")
 
 
 def activities(planes: Mapping[str, Any], begin_ns: int) -> list[DeviceEvent]:
-    """Return what the GPUs did; `begin_ns` is the beginning of the session on this process's clock."""
+    """Return the GPUs' activity; `begin_ns` is the start of the session on this process's clock."""
     told = ((name.removeprefix(_DEVICE), plane) for name, plane in planes.items() if name.startswith(_DEVICE))
     found = (
         event
@@ -44,12 +45,12 @@ def activities(planes: Mapping[str, Any], begin_ns: int) -> list[DeviceEvent]:
 
 
 def calls(planes: Mapping[str, Any], begin_ns: int) -> dict[int, CallEvent]:
-    """Return the calls that asked GPUs for something, by the correlation number."""
+    """Return the calls that launched GPU activity, by correlation number."""
     return {call.correlation: call for name in _CALLS if name in planes for call in _of_plane(planes[name], begin_ns)}
 
 
 def dropped(warnings: Any) -> int:
-    """Return how many events of GPUs the profiler says it has dropped."""
+    """Return how many GPU events the profiler says it dropped."""
     return sum(int(number) for warning in warnings for number in _DROPPED.findall(warning))
 
 

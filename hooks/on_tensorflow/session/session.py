@@ -1,7 +1,7 @@
 """A session of TensorFlow's profiler.
 
 session = Session()      # nothing yet
-session.start()          # raises UnavailableError where another profiler is running
+session.start()          # raises UnavailableError if another profiler is running
 session.mark("name")     # a MarkEvent, on this thread, now
 trace = session.stop()   # everything, on one clock
 """
@@ -29,7 +29,7 @@ _VERBOSE = 3  # tsl::profiler::TraceMeLevel::kVerbose
 
 
 class Session:
-    """One session; sessions follow one another in a process, and no two are open at once."""
+    """One session; sessions follow one another in a process, and only one can be open at a time."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
@@ -37,7 +37,7 @@ class Session:
         self._leaves_out = False
 
     def start(self) -> None:
-        """Begin; raises UnavailableError where another session of this process is open."""
+        """Begin; raise UnavailableError if another session of this process is open."""
         place = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
         folder = Path(tempfile.mkdtemp(prefix="tbdprof-", dir=place))
         try:
@@ -52,12 +52,12 @@ class Session:
         self._folder, self._offset_ns = folder, wall_offset_ns()
 
     def mark(self, name: str) -> int:
-        """Put a mark into the trace, with everything this thread did before; return the time."""
+        """Put a marker into the trace, after everything this thread did before; return the time."""
         _pywrap_traceme.TraceMe(MARK + name).Stop()
         return time.monotonic_ns()
 
     def stop(self, *, of_memory_alone: bool = False) -> Trace:
-        """End, and return what was told, all or of memory; raises UnavailableError where the trace cannot be read."""
+        """End; return all events, or only those of memory; raise UnavailableError if the trace cannot be read."""
         folder, self._folder = self._folder, None
         if folder is None:
             return Trace()
@@ -71,12 +71,12 @@ class Session:
 
 
 def _tell_of_cheap_operators() -> bool:
-    """Have the open session trace every operator; return whether that could be had.
+    """Make the open session trace every operator; return whether that is possible.
 
-    The executor lowers its estimate of an operator's cost with each run and traces what it thinks cheap at a higher
-    level than sessions have, which take no other (TensorFlow 2.21 ignores `ProfilerOptions`): after some ninety runs
-    most operators of a small net would be gone. The level is one number in TensorFlow's library; the session's end sets
-    it back.
+    The executor lowers its estimate of an operator's cost with each run. It traces operators that it considers cheap at
+    a higher level than a session records, and a session's level cannot be chosen (TensorFlow 2.21 ignores
+    `ProfilerOptions`). After about ninety runs most operators of a small network would be missing. The level is one
+    number in TensorFlow's library. The end of the session resets it.
     """
     try:
         library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib()) / _LIBRARY))

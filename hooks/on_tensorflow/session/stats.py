@@ -1,12 +1,12 @@
-"""Reads the values that TensorFlow's profiler tells with an event of a plane."""
+"""Read the values that TensorFlow's profiler stores with a plane's events."""
 
 from typing import Any
 
 
 class Told:
-    """Reads what is told with a plane's events.
+    """Reads the values of a plane's events.
 
-    Hundreds of thousands of values are: names are looked up once, and so is the field that holds a name's values.
+    There are hundreds of thousands of values, so each name is looked up once, and so is the field with a name's values.
     """
 
     def __init__(self, plane: Any) -> None:
@@ -14,13 +14,13 @@ class Told:
         self._fields: dict[int, str] = {}
 
     def read(self, stats: Any) -> dict[str, Any]:
-        """Return values by name."""
+        """Return the values by name."""
         names, fields, found = self._names, self._fields, dict[str, Any]()
         for stat in stats:
             key = stat.metadata_id
             field = fields.get(key)
             value = getattr(stat, field) if field is not None else None
-            if not value:  # the first of its name, or nothing, or in another field than the last
+            if not value:  # the first value of its name, an empty one, or one in another field than the last
                 field = fields[key] = stat.WhichOneof("value")
                 value = getattr(stat, field)
             found[names[key]] = names[value] if field == "ref_value" else value

@@ -1,8 +1,8 @@
-"""Reads the file that TensorFlow's profiler leaves (an XSpace) into the events of a `Trace`.
+"""Read the file that TensorFlow's profiler writes (an XSpace) into the events of a `Trace`.
 
-Seen in TensorFlow 2.21 on a CPU: everything is on the plane "/host:CPU", a line per thread. An operator's event is
-named "node:Type" and displayed as "Type"; in eager mode it is "EagerLocalExecute: Type". The executor tells the number
-of the run its operators belong to around them ("ExecutorState::Process"), a function's run once
+Seen in TensorFlow 2.21 on a CPU: everything is on the plane "/host:CPU", with one line per thread. An operator's event
+has the name "node:Type" and the display name "Type"; in eager mode it is "EagerLocalExecute: Type". The executor
+reports the number of a run around the run's operators ("ExecutorState::Process"), and each run of a function once
 ("FunctionRun").
 """
 
@@ -28,7 +28,7 @@ from tbdprof.hooks.on_tensorflow.session.stats import Told
 
 _HOST, _METADATA, _ENVIRONMENT = "/host:CPU", "/host:metadata", "Task Environment"
 _EAGER = "EagerLocalExecute: "
-_FUNCTION = "__inference_"  # what TensorFlow names every traced function with
+_FUNCTION = "__inference_"  # part of the name of every traced function
 _MEMORY = {"MemoryAllocation": AllocationKind.ALLOCATED, "MemoryDeallocation": AllocationKind.FREED}
 _UNSIGNED = 1 << 64
 
@@ -38,7 +38,7 @@ _Taker = Callable[["_Line", str, str, int, int, Stats], None]
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A name whose events are taken, and what takes them."""
+    """A name whose events are read, and the method that reads them."""
 
     taker: _Taker
     name: str
@@ -46,7 +46,7 @@ class _Wanted:
 
 
 def read(serialized: bytes, offset_ns: int, *, of_memory_alone: bool = False) -> Trace:
-    """Return a serialized XSpace's events; `offset_ns` is the wall clock minus the monotonic one."""
+    """Return a serialized XSpace's events; `offset_ns` is the wall clock minus the monotonic clock."""
     space = xplane_pb2.XSpace.FromString(serialized)
     trace = Trace(dropped=len(space.errors) + gpus.dropped(space.warnings), errors=list(space.errors))
     planes = {plane.name: plane for plane in space.planes}
@@ -78,12 +78,12 @@ class _Line:
     def __init__(self, told: Told, line: Any, begin_ns: int, trace: Trace) -> None:
         self._told, self._line, self._trace = told, line, trace
         self._begin_ns = begin_ns + line.timestamp_ns
-        self._runs: list[tuple[int, int, int]] = []  # of the executor: start, end, step
-        self._calls: list[tuple[int, int, str]] = []  # of functions in eager mode: start, end, name
+        self._runs: list[tuple[int, int, int]] = []  # runs of the executor: start, end, step
+        self._calls: list[tuple[int, int, str]] = []  # calls of functions in eager mode: start, end, name
         self._thread = line.id
 
     def read(self, wanted: Mapping[int, _Wanted]) -> None:
-        """Add them to the trace; what tells of others first."""
+        """Add the events to the trace, those that enclose others first."""
         around = (_Line.run, _Line.call)
         events = [(each, event) for event in self._line.events if (each := wanted.get(event.metadata_id)) is not None]
         for first in (True, False):
@@ -106,7 +106,7 @@ class _Line:
         self._calls.append((start_ns, end_ns, name.removeprefix(_EAGER)))
 
     def function(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
-        # What runs it may return before it has run; the call around it waits.
+        # The event of a run may end before the run does; the call around it waits.
         start_ns, end_ns, called = _around(self._calls, start_ns) or (start_ns, end_ns, "")
         self._trace.functions.append(FunctionEvent(called, self._thread, start_ns, end_ns, int(stats.get("id", 0))))
 
@@ -146,16 +146,16 @@ class _Line:
         self._trace.marks.append(MarkEvent(name.removeprefix(MARK), self._thread, start_ns))
 
     def hlo(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
-        if "hlo_op" in stats and gpus.CORRELATION not in stats:  # which is a call: its kernel tells the instruction
+        if "hlo_op" in stats and gpus.CORRELATION not in stats:  # else a call: its kernel names the instruction
             module = str(stats.get("hlo_module", ""))
             self._trace.hlo_ops.append(HloEvent(self._thread, name, module, start_ns, end_ns))
 
 
-_READING = (_Line.run, _Line.function, _Line.memory, _Line.hlo)  # the others ask for nothing beyond name and time
+_READING = (_Line.run, _Line.function, _Line.memory, _Line.hlo)  # the others need only name and time
 
 
 def _taker(item: Any) -> _Taker | None:
-    """Return what takes the events of a name, None for those that tell nothing wanted."""
+    """Return the method that reads the events of a name, or None if they are not needed."""
     name, display = item.name, item.display_name
     fixed: dict[str, _Taker] = {
         **dict.fromkeys(_MEMORY, _Line.memory),
@@ -175,7 +175,7 @@ def _taker(item: Any) -> _Taker | None:
 
 
 def _around(intervals: list[tuple[int, int, Any]], time_ns: int) -> tuple[int, int, Any] | None:
-    """Return the latest interval (in order of start) that holds a time, None where none does."""
+    """Return the latest interval (by start) that contains a time, or None."""
     place = bisect_right(intervals, time_ns, key=lambda interval: interval[0]) - 1
     while place >= 0:
         if intervals[place][0] <= time_ns <= intervals[place][1]:
@@ -185,7 +185,7 @@ def _around(intervals: list[tuple[int, int, Any]], time_ns: int) -> tuple[int, i
 
 
 def _begin_ns(plane: Any) -> int:
-    """Return the wall clock at the beginning of the session, which all times of lines count from."""
+    """Return the wall clock at the start of the session; the times of lines count from there."""
     return int(Told(plane).read(plane.stats).get("profile_start_time", 0)) if plane is not None else 0
 
 

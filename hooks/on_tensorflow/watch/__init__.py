@@ -1,1 +1,1 @@
-"""What is watched of the user's objects: models, layers, variables, optimizers, tapes, and what they own."""
+"""What is watched of the user's objects: models, layers, variables, optimizers, tapes, and memory owners."""

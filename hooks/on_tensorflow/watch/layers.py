@@ -1,7 +1,7 @@
-"""Names of layers: a layer's place in its model, by attributes ("layer1.0.conv1"), in a sequence by the layers' names.
+"""Names of layers: a layer's path in its model, by attributes ("layer1.0.conv1") or by layer names in a sequence.
 
-Keras opens a name scope for each layer it calls, so that the names of a graph's operators tell the layer also where
-nobody watched the graph being made.
+Keras opens a name scope for each layer that it calls. So the names of a graph's operators give the layer even if
+nothing was noted while the graph was created.
 """
 
 import re
@@ -12,9 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
-_NUMBERED = re.compile(r"_\d+$")  # what makes a name scope unique in its graph
+_NUMBERED = re.compile(r"_\d+$")  # makes a name scope unique in its graph
 _GRADIENT = "gradient_tape/"
-_SYMBOLIC = "gradients/"  # of a loop's body, whose gradients are made without a tape
+_SYMBOLIC = "gradients/"  # scope of a loop's body, whose gradients are computed without a tape
 
 
 class Layers:
@@ -25,7 +25,7 @@ class Layers:
         self._roots: list[weakref.ref[Any]] = []
 
     def add(self, prefix: str, model: object) -> None:
-        """Take in a model and what it is made of; its parameters' names begin with the prefix."""
+        """Add a model and its parts; `prefix` begins its parameters' names."""
         if not is_layer(model) or model in self._paths:
             return
         self._roots.append(weakref.ref(model))
@@ -33,26 +33,26 @@ class Layers:
             self._paths.setdefault(layer, path)
 
     def refresh(self) -> None:
-        """Take in what models were given since."""
+        """Add the parts that models were given since then."""
         for root in self.roots():
             for path, layer in _walk(self._paths[root], root, set()):
                 self._paths.setdefault(layer, path)
 
     def roots(self) -> list[Any]:
-        """Return the models that are still there."""
+        """Return the models that still exist."""
         return [model for model in (root() for root in self._roots) if model is not None]
 
     def path(self, layer: object) -> str | None:
-        """Return a layer's path, "" for a model, None outside the models."""
+        """Return a layer's path, "" for a model, or None outside the models."""
         found: str | None = self._paths.get(layer)
         return found
 
     def types(self) -> set[type]:
-        """Return the classes of layers that are plain modules, which nothing but their own class calls."""
+        """Return the classes of layers that are plain modules, which are called only through their own class."""
         return {type(layer) for layer in self._paths if not is_keras(layer)}
 
     def trainable(self) -> Iterator[tuple[str, Any]]:
-        """Yield the trainable variables of the models with the names their owners have for them."""
+        """Yield the models' trainable variables, with the names that their owners give them."""
         for model in self.roots():
             for variable in getattr(model, "trainable_variables", ()):
                 value = getattr(variable, "value", variable)
@@ -62,7 +62,7 @@ class Layers:
                     yield name, told
 
     def of_scope(self, scope: str) -> str | None:
-        """Return the layer of a name scope ("resnet50_1/layer1/0/conv1_2/convolution"), None where it names none."""
+        """Return the layer of a name scope ("resnet50_1/layer1/0/conv1_2/convolution"), or None if it names none."""
         first, *rest = scope.split("/")
         root = _called(first, self.roots())
         if root is None:
@@ -74,7 +74,7 @@ class Layers:
 
 
 def variable_name(variable: Any) -> str | None:
-    """Return a variable's name as its owner has it: Keras' path, else TensorFlow's name."""
+    """Return a variable's name as its owner gives it: Keras's path, else TensorFlow's name."""
     path = getattr(variable, "path", None)
     if isinstance(path, str):
         return path
@@ -82,17 +82,17 @@ def variable_name(variable: Any) -> str | None:
 
 
 def is_keras(layer: object) -> bool:
-    """Tell whether Keras calls it."""
+    """Return whether Keras calls a layer."""
     return hasattr(layer, "_open_name_scope")
 
 
 def is_layer(thing: object) -> bool:
-    """Tell whether something is a layer, a model or a module."""
+    """Return whether something is a layer, a model or a module."""
     return isinstance(thing, tf.Module) or is_keras(thing)
 
 
 def children(layer: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a layer is made of with its name in it: the attribute's, in a sequence of layers the layer's own."""
+    """Yield a layer's parts with their names in it: the attribute's name, or in a sequence the part's own name."""
     seen: set[int] = {id(layer)}
     for name, value in _attributes(layer):
         for label, child in _inside(name, value):
@@ -106,9 +106,9 @@ def children(layer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def scopes(name: str) -> Iterator[str]:
-    """Yield the name scopes an operator's name lies in, of a gradient those of what it is the gradient of.
+    """Yield the name scopes around an operator's name; for a gradient, those of the operator it is the gradient of.
 
-    The longest, the name itself, comes first.
+    The name itself comes first, then shorter and shorter scopes.
     """
     plain = name.rpartition(_GRADIENT)[2]
     before, symbolic, after = plain.rpartition(_SYMBOLIC)
@@ -124,7 +124,7 @@ def found_in(name: str, known: Mapping[str, str]) -> str | None:
 
 
 def around(paths: Sequence[str]) -> str | None:
-    """Return the layer that has all of these in it, None of none."""
+    """Return the layer that contains all of these layers, or None if there are none."""
     if not paths:
         return None
     places = zip(*(path.split(".") for path in paths), strict=False)
@@ -153,6 +153,6 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _called(scope: str, layers: Iterable[Any]) -> Any:
-    """Return the layer that a part of a name scope stands for, exactly or but for its number."""
+    """Return the layer that a part of a name scope stands for, with or without its number."""
     named = {str(getattr(layer, "name", "")): layer for layer in reversed(list(layers))}
     return named.get(scope, named.get(_NUMBERED.sub("", scope)))

@@ -1,6 +1,6 @@
-"""Which memory TensorFlow's models and optimizers own: addresses of variables and tensors, read where they are asked.
+"""The memory that TensorFlow's models and optimizers own: addresses of variables and tensors at the time of a call.
 
-Assigning to a variable may give it another buffer, so that an address holds until the next assignment and no longer.
+An assignment may give a variable another buffer, so an address is valid only until the next assignment.
 """
 
 import ctypes
@@ -27,9 +27,9 @@ from tbdprof.hooks.on_tensorflow.watch.variables import Named, dotted, path_of, 
 from tbdprof.hooks.threads import are_others
 
 NO_MARK = -1
-_TABLE = 2  # dimensions of what is looked up by rows
-_MOVED = 3  # times in a row that another thread gives a variable another buffer just as it is read: never seen
-_copying: set[int] = set()  # the handles of variables found to copy, once they do they go on
+_TABLE = 2  # dimensions of a table of rows
+_MOVED = 3  # reads in a row during which another thread replaces a variable's buffer: never observed
+_copying: set[int] = set()  # handles of variables found to copy on read; they keep doing so
 _UNREADABLE = (tf.string, tf.resource, tf.variant)
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -37,7 +37,7 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What a block of memory is for, as its owner says."""
+    """The purpose of a block of memory, as its owner reports it."""
 
     role: Role
     name: str
@@ -45,7 +45,7 @@ class Owned:
     address: int
     bytes: int
     shape: str
-    mark: int = NO_MARK  # the number of what marks the place where it was held, if other threads might change it
+    mark: int = NO_MARK  # number of the marker set while it was held, if other threads might change it
 
 
 def _no_mark() -> int:
@@ -53,7 +53,7 @@ def _no_mark() -> int:
 
 
 class Watched:
-    """The models, optimizers and inputs whose memory is named, held weakly."""
+    """The models, optimizers and inputs whose memory is named, held by weak references."""
 
     def __init__(self) -> None:
         self._models: list[weakref.ref[Any]] = []
@@ -71,24 +71,24 @@ class Watched:
             self._optimizers.append(weakref.ref(optimizer))
 
     def add_inputs(self, inputs: Sequence[object]) -> None:
-        """Watch the tensors in these, which hold mini-batches from step to step."""
+        """Watch the tensors in `inputs`, which hold mini-batches from step to step."""
         flat = tf.nest.flatten(list(inputs))
         self._inputs += [weakref.ref(each) for each in flat if isinstance(each, EagerTensor | tf.Variable)]
 
     def models(self) -> list[Any]:
-        """Return the models that are still there."""
+        """Return the models that still exist."""
         return [model for ref in self._models if (model := ref()) is not None]
 
     def optimizers(self) -> list[Any]:
-        """Return the optimizers that are still there."""
+        """Return the optimizers that still exist."""
         return [optimizer for ref in self._optimizers if (optimizer := ref()) is not None]
 
     def inputs(self) -> list[Any]:
-        """Return the kept inputs that are still there."""
+        """Return the kept inputs that still exist."""
         return [tensor for ref in self._inputs if (tensor := ref()) is not None]
 
     def variables(self) -> list[Named]:
-        """Return the models' variables, and those that only an optimizer knows."""
+        """Return the models' variables, and those that only an optimizer holds."""
         named = variables_of(self.models())
         known = {id(each.variable) for each in named}
         for optimizer in self.optimizers():
@@ -100,12 +100,12 @@ class Watched:
 
 
 def trained_by(optimizer: Any) -> list[Any]:
-    """Return the variables an optimizer updates, none before it knows them."""
+    """Return the variables that an optimizer updates; none before it knows them."""
     return list(getattr(optimizer, "_trainable_variables", ()))
 
 
 def slots(optimizer: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield an optimizer's state: the slot, the trained variable (None: of the optimizer as a whole), and the state."""
+    """Yield an optimizer's state: the slot, the trained variable (None for the whole optimizer), and the state."""
     trained, told = trained_by(optimizer), set[int]()
     for attribute, value in vars(optimizer).items():
         if attribute in ("_variables", "_trainable_variables") or not isinstance(value, list):
@@ -121,13 +121,13 @@ def slots(optimizer: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _slot(variable: Any, state: Any) -> str:
-    """Return what Keras added to a variable's path to name its state, "" where that is named otherwise."""
+    """Return what Keras appended to a variable's path to name its state, or "" if it named the state otherwise."""
     before = f"{path_of(variable).replace('/', '_')}_"
     return state.name.removeprefix(before) if state.name.startswith(before) else ""
 
 
 def everything(watched: Watched, mark: Callable[[], int] = _no_mark) -> list[Owned]:
-    """Return what weights, buffers, optimizer state and kept inputs hold now; each is held as `mark` is called."""
+    """Return what weights, buffers, optimizer state and kept inputs hold now; each is held while `mark` is called."""
     named = watched.variables()
     rows = [of_variable(role_of(each), each.name, each.variable, mark) for each in named]
     names = {id(each.variable): each.name for each in named}
@@ -143,31 +143,31 @@ def everything(watched: Watched, mark: Callable[[], int] = _no_mark) -> list[Own
 
 
 def of_variable(role: Role, name: str, variable: Any, mark: Callable[[], int] = _no_mark) -> Owned | None:
-    """Return what a variable holds now, None where that cannot be told; it is held as `mark` is called."""
+    """Return what a variable holds now, or None if that is not known; it is held while `mark` is called."""
     if variable.dtype in _UNREADABLE or not isinstance(variable.handle, EagerTensor):
         return None
     try:
-        # Held as briefly as can be: meanwhile an update in place would copy.
+        # Hold the value as briefly as possible: an update in place would copy it meanwhile.
         if not copies(variable):
             return of_tensor(role, name, read_variable_op(variable.handle, variable.dtype), mark)
         disable_copy_on_read(variable.handle)
         row = of_tensor(role, name, read_variable_op(variable.handle, variable.dtype), mark)
-        _update_nothing(variable)  # which has it copy again
+        _update_nothing(variable)  # makes the variable copy on read again
     except tf.errors.FailedPreconditionError:  # it has no value yet
         return None
     return row
 
 
 def copies(variable: Any) -> bool:
-    """Tell whether a variable copies its value for everyone who reads it, as it does once rows of it were updated.
+    """Return whether a variable copies its value for every reader, as it does once rows of it were updated.
 
-    Only a matrix is asked, for asking makes such copies, and it is remembered.
+    Only a matrix is tested, because the test makes such copies. The result is kept.
     """
     if variable.shape.rank != _TABLE or not variable.shape.num_elements():
         return False
     if variable.handle._id not in _copying:  # noqa: SLF001 - a number that no other tensor ever has
         read = [read_variable_op(variable.handle, variable.dtype)]
-        # All are held: two reads at one address are no copies. An update by another thread may have come between two.
+        # All are held, so two reads at one address are not copies. Another thread's update may come between two reads.
         for _ in range(_MOVED if are_others() else 1):
             read.append(read_variable_op(variable.handle, variable.dtype))
             if address_of(read[-2]) == address_of(read[-1]):
@@ -182,7 +182,7 @@ def _update_nothing(variable: Any) -> None:
 
 
 def of_tensor(role: Role, name: str, tensor: Any, mark: Callable[[], int] = _no_mark) -> Owned | None:
-    """Return what an eager tensor holds, None where that cannot be told; `mark` gives its number."""
+    """Return what an eager tensor holds, or None if that is not known; `mark` returns the marker's number."""
     address = address_of(tensor)
     if not address:
         return None
@@ -192,7 +192,7 @@ def of_tensor(role: Role, name: str, tensor: Any, mark: Callable[[], int] = _no_
 
 
 def address_of(tensor: Any) -> int:
-    """Return where an eager tensor's data lie, 0 where that cannot be told."""
+    """Return the address of an eager tensor's data, or 0 if it is not known."""
     if tensor.dtype in _UNREADABLE or not tensor.shape.num_elements():
         return 0
     capsule = tf.experimental.dlpack.to_dlpack(tensor)
@@ -207,15 +207,15 @@ def renew(watched: Watched, known: Container[int]) -> None:
         row = of_variable(Role.UNKNOWN, "", variable)
         if row is None or row.address in known:
             continue
-        # Where there is no room for another one, it stays.
+        # If there is no memory for a new buffer, the variable keeps its own.
         with suppress(tf.errors.ResourceExhaustedError):
             variable.assign(deep_copy(read_variable_op(variable.handle, variable.dtype)))
 
 
 def visible(device: str | None = None) -> dict[int, Owned]:
-    """Return the eager tensors and variables, of a device or all, that Python can see, by address.
+    """Return the eager tensors and variables that Python can see, by address, of one device or of all.
 
-    Variables have a name.
+    Variables have a name, tensors have none.
     """
     found: dict[int, Owned] = {}
     for thing in gc.get_objects():
@@ -232,7 +232,7 @@ def visible(device: str | None = None) -> dict[int, Owned]:
 
 
 def found_models(optimizers: Sequence[Any]) -> list[Any]:
-    """Return the largest Keras models and modules that have anything the optimizers update."""
+    """Return the outermost Keras models and modules with a variable that the optimizers update."""
     trained = {id(plain(each)) for optimizer in optimizers for each in trained_by(optimizer)}
     having = [each for each in _of_kind((keras.Layer, tf.Module)) if trained & _ids(each)]
     parts = {id(part) for each in having for part in _parts(each)}
@@ -240,7 +240,7 @@ def found_models(optimizers: Sequence[Any]) -> list[Any]:
 
 
 def found_optimizers(models: Sequence[Any]) -> list[Any]:
-    """Return the Keras optimizers that update anything of the models, or anything at all where there is no model."""
+    """Return the Keras optimizers that update a variable of the models, or any variable if there is no model."""
     wanted = {each for model in models for each in _ids(model)}
     every = [each for each in _of_kind((keras.optimizers.Optimizer,)) if trained_by(each)]
     return [each for each in every if not models or wanted & {id(plain(variable)) for variable in trained_by(each)}]
@@ -253,7 +253,7 @@ def device_text(device: str) -> str:
 
 
 def role_of(named: Named) -> Role:
-    """Return what a model's variable is."""
+    """Return the role of a model's variable."""
     return Role.BUFFER if named.is_buffer else Role.WEIGHT
 
 
@@ -267,7 +267,7 @@ def _ids(model: Any) -> set[int]:
 
 
 def _parts(model: Any) -> list[Any]:
-    """Return what a model is made of; a sequence of layers has a graph of them besides, no part by Keras's account."""
+    """Return a model's parts; a sequence of layers also holds a graph of them, which Keras does not list as a part."""
     if not isinstance(model, keras.Layer):
         return list(model.submodules)
     return [*model._flatten_layers(include_self=False), getattr(model, "_functional", None)]  # noqa: SLF001

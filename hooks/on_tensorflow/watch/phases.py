@@ -1,6 +1,6 @@
-"""Phases of training that Python code went through in eager mode, as intervals of a trace.
+"""Phases of training in eager-mode Python code, as intervals of a trace.
 
-Inside a `tf.function` operators of all phases run as soon as they can, and each has its own (`node.Node.phase`).
+Inside a `tf.function`, operators of all phases run as soon as they can, and each has its own phase (`node.Node.phase`).
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ class Interval:
 
 
 def intervals(marks: Sequence[MarkEvent], end_ns: int) -> list[Interval]:
-    """Return the phases between marks, in the order they began; what never ended ends at `end_ns`."""
+    """Return the phases between markers, in the order in which they began; an unfinished phase ends at `end_ns`."""
     open_: defaultdict[int, list[tuple[Phase, int]]] = defaultdict(list)
     found = []
     for mark in marks:

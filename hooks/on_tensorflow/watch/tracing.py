@@ -1,7 +1,7 @@
-"""What is being done while TensorFlow runs or traces Python code: the phase, the layer, and whose gradient is taken.
+"""What TensorFlow does while it runs or traces Python code: the phase, the layer, and whose gradient it computes.
 
-While a function is traced, the operators made between the beginning and the end of a thing are that thing's: only
-places in the graph are kept. Nothing in the graph is changed by it.
+While a function is traced, operators created between the start and the end of a phase, layer or gradient belong to it.
+Only positions in the graph are kept. The graph itself is not changed.
 """
 
 import sys
@@ -23,7 +23,7 @@ from tbdprof.hooks.on_tensorflow.watch.layers import Layers, variable_name
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The operators of a graph from one place up to another, and what they have in common."""
+    """The operators of a graph between two positions, and what they have in common."""
 
     first: int
     last: int
@@ -32,24 +32,24 @@ class Interval:
 
 @dataclass(slots=True)
 class Notes:
-    """What is known of a graph from its making."""
+    """What was noted while a graph was created."""
 
-    phases: list[Interval] = field(default_factory=list)  # of Phase
-    layers: list[Interval] = field(default_factory=list)  # of paths
-    gradients: list[Interval] = field(default_factory=list)  # of the name of the operator whose gradient it is
-    results: list[tuple[Any, str]] = field(default_factory=list)  # the gradients of variables, and these' names
+    phases: list[Interval] = field(default_factory=list)  # values of Phase
+    layers: list[Interval] = field(default_factory=list)  # values: layer paths
+    gradients: list[Interval] = field(default_factory=list)  # values: the operator whose gradient it is
+    results: list[tuple[Any, str]] = field(default_factory=list)  # variables' gradients, with the variables' names
 
 
 @dataclass(slots=True)
 class Here:
-    """Where a thread is; in the backward pass the layer is that of what a gradient is of."""
+    """A thread's phase and layer; in the backward pass the layer is that of the operator whose gradient is computed."""
 
     phase: Phase = Phase.OUTSIDE
     layer: str | None = None
 
 
 class Tracing:
-    """Takes notes from `begin` until `end`, which puts everything back."""
+    """Takes notes from `begin` until `end`, which restores everything."""
 
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
@@ -57,26 +57,26 @@ class Tracing:
         self._local = threading.local()
         self._undo: list[Callable[[], None]] = []
         self._modules: set[type] = set()
-        # Asked for the layer of a gradient in eager mode; None where no window is open.
+        # Called for the layer of a gradient in eager mode; None if no window is open.
         self.on_gradient: Callable[[str, Sequence[Any], Sequence[Any]], str | None] | None = None
 
     def notes(self, graph: object) -> Notes | None:
-        """Return what was noted of a graph."""
+        """Return the notes of a graph."""
         found: Notes | None = self._notes.get(graph)
         return found
 
     @property
     def here(self) -> Here:
-        """Return where this thread is."""
+        """Return this thread's phase and layer."""
         found: Here | None = getattr(self._local, "here", None)
         if found is None:
             found = self._local.here = Here()
         return found
 
     def begin(self) -> None:
-        """Wrap what tells; does nothing the second time.
+        """Wrap the functions to follow; do nothing the second time.
 
-        What others put in the same places later they take out before `end`.
+        Other code that wraps the same functions later must remove its wrappers before `end`.
         """
         if self._undo:
             return
@@ -90,13 +90,13 @@ class Tracing:
         self.follow_modules()
 
     def end(self) -> None:
-        """Put everything back."""
+        """Restore everything."""
         while self._undo:
             self._undo.pop()()
         self._modules.clear()
 
     def follow_modules(self) -> None:
-        """Wrap the calls of modules that are not Keras' and came to be known since `begin`."""
+        """Wrap the calls of non-Keras modules that became known since `begin`."""
         for kind in self._layers.types() - self._modules if self._undo else ():
             self._modules.add(kind)
             if "__call__" in vars(kind):
@@ -121,7 +121,7 @@ class Tracing:
         self._undo.append(put_back)
 
     def _register(self) -> None:
-        original = backprop._gradient_function  # noqa: SLF001 - the one way from a tape to what it takes gradients of
+        original = backprop._gradient_function  # noqa: SLF001 - the only way from a tape to its operators
 
         def wrapped(op_name: str, attributes: Any, count: int, inputs: Any, outputs: Any, *rest: Any) -> Any:
             if self._passes():
@@ -133,7 +133,7 @@ class Tracing:
         self._undo.append(lambda: pywrap_tfe.TFE_Py_RegisterGradientFunction(original))
 
     def _passes(self) -> bool:
-        """Tell whether there is nothing to note: no window asks, and no function is being traced."""
+        """Return whether there is nothing to note: no window is open, and no function is being traced."""
         return self.on_gradient is None and tf.executing_eagerly()
 
     def _gradient(self, original: Callable[[], Any], tape: Any, target: Any, sources: Any, *_: Any, **__: Any) -> Any:
@@ -176,7 +176,7 @@ class Tracing:
 
     @contextmanager
     def _again(self) -> Iterator[None]:
-        """Tell what a layer does that is called while gradients are taken: its forward pass once more."""
+        """Note a layer's call while gradients are computed as a second run of its forward pass."""
         if self.here.phase is not Phase.BACKWARD:
             yield
             return
@@ -218,7 +218,7 @@ class Tracing:
 
     @contextmanager
     def _noted(self, kind: str, told: Any) -> Iterator[None]:
-        """Note the operators that are made meanwhile in the graph that is being made; in eager mode there is none."""
+        """Note which operators are created meanwhile in the current graph; in eager mode there is none."""
         if told is None or tf.executing_eagerly():
             yield
             return
@@ -243,14 +243,14 @@ class Tracing:
 
 
 def _flat(result: Any, count: int) -> list[Any]:
-    """Return the gradients in the order of their sources; those of lookups are not taken apart."""
+    """Return the gradients in the order of their sources; gradients of lookups stay whole."""
     if count == 1 and not isinstance(result, list | tuple | dict):
         return [result]
     return list(tf.nest.flatten(result, expand_composites=False))
 
 
 def _forward(op_name: str, inputs: Any, outputs: Any) -> str | None:
-    """Return the name of the operator whose gradient is asked for: of its results or operands some are told."""
+    """Return the name of the operator whose gradient is computed; only some of its results and operands are known."""
     for tensor in outputs or ():
         if tensor is not None and hasattr(tensor, "op"):
             return str(tensor.op.name)

@@ -1,6 +1,6 @@
-"""Names of variables: the place of their layer in the model, as the tables by layer have it, and their own name in it.
+"""Names of variables: the path of their layer in the model, as in the tables by layer, and their own name in it.
 
-"layer1.0.conv1.kernel" is `kernel` of the layer that `layers.Layers` calls "layer1.0.conv1".
+"layer1.0.conv1.kernel" is `kernel` of the layer that `layers.Layers` names "layer1.0.conv1".
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,9 +16,10 @@ from tbdprof.hooks.on_tensorflow.watch.layers import children, is_keras, variabl
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A variable, what the reports call it, and what Keras or TensorFlow does.
+    """A variable, its name in the reports, and its name in Keras or TensorFlow.
 
-    A weight that is not trained, as of a frozen layer, is no buffer: that is what its layer made not to be trained.
+    A buffer is a variable that its layer creates as untrainable. A weight that is not trained, for example in a frozen
+    layer, is not a buffer.
     """
 
     name: str
@@ -29,7 +30,7 @@ class Named:
 
 
 def variables_of(models: Sequence[object]) -> list[Named]:
-    """Return the variables of models, each once; what no layer has comes last, by its path."""
+    """Return the models' variables, each once; variables without a layer come last, named by their path."""
     named: dict[int, Named] = {}
     for prefix, model in prefixes(models):
         for path, layer in _walk(prefix[:-1], model, set()):
@@ -41,27 +42,27 @@ def variables_of(models: Sequence[object]) -> list[Named]:
 
 
 def plain(variable: Any) -> tf.Variable:
-    """Return TensorFlow's variable of Keras's, or itself."""
+    """Return the TensorFlow variable inside a Keras variable, or the variable itself."""
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
 def dotted(variable: Any) -> str:
-    """Return the name of a variable that no known layer has."""
+    """Return the name of a variable without a known layer."""
     return path_of(variable).replace("/", ".")
 
 
 def path_of(variable: Any) -> str:
-    """Return what Keras or TensorFlow calls a variable."""
+    """Return the name that Keras or TensorFlow gives a variable."""
     return variable_name(variable) or ""
 
 
 def is_variable(thing: object) -> bool:
-    """Tell whether something is a variable of Keras or TensorFlow."""
+    """Return whether something is a variable of Keras or TensorFlow."""
     return isinstance(thing, keras.Variable | tf.Variable)
 
 
 def _add(named: dict[int, Named], name: str, variable: Any, *, is_buffer: bool) -> None:
-    """Take in a variable under its first name, numbered where another one has it."""
+    """Add a variable under its first name, with a number if another variable has that name."""
     if id(plain(variable)) in named:
         return
     again = sum(each.name == name for each in named.values())
@@ -79,9 +80,9 @@ def _walk(path: str, layer: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
 
 
 def _own(layer: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Yield the variables that a layer itself has, and whether each is a buffer."""
+    """Yield a layer's own variables, and whether each is a buffer."""
     if is_keras(layer):
-        yield from ((each.name, each, False) for each in layer._trainable_variables)  # noqa: SLF001 - of its own alone
+        yield from ((each.name, each, False) for each in layer._trainable_variables)  # noqa: SLF001 - only its own
         yield from ((each.name, each, True) for each in layer._non_trainable_variables)  # noqa: SLF001
     for name, value in list(vars(layer).items()):
         if not name.startswith("_") and is_variable(value):

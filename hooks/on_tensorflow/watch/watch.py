@@ -1,4 +1,4 @@
-"""What TensorFlow's Python side tells: tapes, gradients, optimizers' updates, and the functions that make them."""
+"""Watch TensorFlow's Python API: tapes, gradients, optimizers' updates, and the functions that contain them."""
 
 import os
 import threading
@@ -25,27 +25,27 @@ from tbdprof.hooks.on_tensorflow.watch.variables import plain
 from tbdprof.hooks.patches import Patches, Replaced
 from tbdprof.hooks.threads import are_others
 
-# Why functions are replaced.
+# The reasons for which functions are replaced.
 _WINDOW, _UPDATES = "window", "updates"
 
 
 class _Thread(threading.local):
-    """The `tf.function` a thread called from outside any, and how deep it is in layers."""
+    """The outermost `tf.function` that a thread called, and how deep the thread is in layers."""
 
     function: Any = None
     calls = 0
 
 
 class Watch:
-    """Finds what is trained, tells in a window of phases, and reads owners into its order."""
+    """Finds models and optimizers, reports phases to a window, and reads owners into its order."""
 
     def __init__(self, name_layers: Callable[[str, object], None]) -> None:
-        """Take what names the layers of a model, whose parameters' names begin with a prefix."""
+        """Take a function that names a model's layers; its first argument is the prefix of the parameters' names."""
         self.watched = Watched()
         self._name_layers = name_layers
-        self.reads: list[list[Owned]] = []  # by the number in the mark of each reading
+        self.reads: list[list[Owned]] = []  # by the number in the marker of each reading
         self._numbering, self._held = threading.Lock(), count()
-        self._session: Session | None = None  # None: no window is open
+        self._session: Session | None = None  # None if no window is open
         self._reads_gradients = False
         self._finds_models = self._finds_optimizers = False
         self._callbacks: list[Callable[[object], None]] = []
@@ -66,11 +66,11 @@ class Watch:
         )
 
     def find(self, *, models: bool, optimizers: bool) -> None:
-        """Have models, optimizers or both looked for when they are asked for."""
+        """Choose whether `look` searches for models, optimizers or both."""
         self._finds_models, self._finds_optimizers = models, optimizers
 
     def look(self) -> None:
-        """Look for the models and optimizers that were not told, among all that Python has."""
+        """Find the models and optimizers that were not given among all Python objects."""
         if self._finds_optimizers:
             for optimizer in owners.found_optimizers([] if self._finds_models else self.watched.models()):
                 self.watched.add_optimizer(optimizer)
@@ -80,36 +80,36 @@ class Watch:
             self.name_layers()
 
     def name_layers(self) -> None:
-        """Have the layers of the watched models named."""
+        """Name the layers of the watched models."""
         for prefix, model in prefixes(self.watched.models()):
             self._name_layers(prefix, model)
 
     def on_update(self, callback: Callable[[object], None]) -> None:
-        """Call back with the optimizer after each update: in eager mode at once, else after the function with it."""
+        """Call `callback` with the optimizer after each update: at once in eager mode, else after the function."""
         self._callbacks.append(callback)
         for group in ("updates", "functions"):
             self._patches.need(group, _UPDATES)
 
     def open_window(self, session: Session, *, reads_owners: bool) -> None:
-        """Begin to mark phases in a session, and to read gradients if it `reads_owners`."""
+        """Begin to mark phases in a session; with `reads_owners`, also read gradients."""
         self._session, self._reads_gradients, self.reads = session, reads_owners, []
         self._here = _Thread()
         for group in ("tapes", "layers", "updates"):
             self._patches.need(group, _WINDOW)
 
     def close_window(self) -> None:
-        """Put TensorFlow's functions back and mark no more."""
+        """Restore TensorFlow's functions and set no more markers."""
         self._patches.release(_WINDOW)
         self._session = None
 
     def close(self) -> None:
-        """Put everything back."""
+        """Restore everything."""
         self._callbacks.clear()
         for reason in (_WINDOW, _UPDATES):
             self._patches.release(reason)
 
     def read(self, rows: Sequence[Owned | None]) -> None:
-        """Keep what owns which address at this place of the order."""
+        """Keep the owners read at this place of the order."""
         session = self._telling()
         if session is not None:
             with self._numbering:
@@ -117,7 +117,7 @@ class Watch:
                 self.reads.append([row for row in rows if row is not None])
 
     def read_all(self) -> None:
-        """Read what all owners hold; where other threads may change it meanwhile, mark where each was held."""
+        """Read all owners; if other threads may change them meanwhile, set a marker while each is held."""
         session = self._telling()
         if session is None:
             return
@@ -133,7 +133,7 @@ class Watch:
         return number
 
     def mark_step(self) -> None:
-        """Mark the end of a step."""
+        """Set a step marker where a step ends."""
         session = self._telling()
         if session is not None:
             session.mark(STEP)
@@ -234,7 +234,7 @@ class Watch:
         return call
 
     def _updates_in(self, function: Any, optimizer: Any) -> None:
-        """Remember that a function updates what an optimizer trains."""
+        """Remember that a function contains an optimizer's update."""
         if function is not None:
             known = self._updating.setdefault(function, [])
             if not any(ref() is optimizer for ref in known):
@@ -248,12 +248,12 @@ class Watch:
 
 
 def _flat(found: Any) -> list[Any]:
-    """Return gradients in order, None and IndexedSlices as they are."""
+    """Return gradients in order; None and IndexedSlices stay as they are."""
     return list(tf.nest.flatten(found, expand_composites=False))
 
 
 def add_all(watch: Watch, models: Sequence[object], optimizers: Sequence[object]) -> list[str]:
-    """Watch these, and have looked for what is missing; return the classes of what is neither."""
+    """Watch these and find what is missing; return the class names of what is neither model nor optimizer."""
     strange = [type(each).__name__ for each in models if not isinstance(each, keras.Layer | tf.Module)]
     strange += [type(each).__name__ for each in optimizers if not isinstance(each, keras.optimizers.Optimizer)]
     if strange:

@@ -1,1 +1,1 @@
-"""Counting FLOPs: an operator's name and arguments translated into what it computes."""
+"""FLOP counting: translate an operator's name and arguments into what it computes."""

@@ -1,4 +1,4 @@
-"""The arguments of an operator as torch's profiler told them, freed of torch's own types, and arithmetic on shapes."""
+"""An operator's arguments as torch's profiler reports them, without torch's own types, and arithmetic on shapes."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -35,41 +35,41 @@ class Operand:
 
     @property
     def bytes(self) -> int:
-        """The bytes of its elements."""
+        """How many bytes its elements take."""
         return self.elements * self.item_bytes
 
 
-# Tensors and lists of them; numbers, texts and lists of numbers; None where torch told nothing.
+# Tensors and lists of tensors; numbers, strings and lists of numbers; None where torch reported nothing.
 Argument = object
 Arguments = tuple[Argument, ...]
 Rule = Callable[
     [Arguments], Work
-]  # raises IndexError, TypeError or ValueError where the arguments are not the known ones
+]  # raises IndexError, TypeError or ValueError if the arguments are not those it expects
 
 
 def tensor(argument: Argument) -> Operand:
-    """Return an argument that must be a tensor; raises TypeError where it is none."""
+    """Return an argument that must be a tensor; raise TypeError if it is not."""
     if not isinstance(argument, Operand):
         raise TypeError("a tensor is wanted here")
     return argument
 
 
 def number(argument: Argument) -> int:
-    """Return an argument that must be an integer; raises TypeError where it is none."""
+    """Return an argument that must be an integer; raise TypeError if it is not."""
     if not isinstance(argument, int):
         raise TypeError("an integer is wanted here")
     return argument
 
 
 def numbers(argument: Argument) -> tuple[int, ...]:
-    """Return an argument that must be a list of integers or flags; raises TypeError where it is none."""
+    """Return an argument that must be a list of integers or flags; raise TypeError if it is not."""
     if not _are_numbers(argument):
         raise TypeError("a list of numbers is wanted here")
     return argument
 
 
 def tensors(arguments: Sequence[Argument]) -> Iterator[Operand]:
-    """Yield the tensors among arguments, those of lists too."""
+    """Yield the tensors among arguments, including those inside lists."""
     for each in arguments:
         if isinstance(each, Operand):
             yield each
@@ -78,14 +78,14 @@ def tensors(arguments: Sequence[Argument]) -> Iterator[Operand]:
 
 
 def total_bytes(arguments: Sequence[Argument]) -> int:
-    """Return the bytes of all tensors among arguments, each argument once."""
+    """Return the bytes of all tensors among the arguments; count each argument once."""
     return sum(each.bytes for each in tensors(arguments))
 
 
 def deciding(arguments: Sequence[Argument]) -> list[Operand]:
-    """Return the tensors that decide the data type of what is made: those with a shape, if there are any.
+    """Return the tensors that decide the data type of the output: those with dimensions, if there are any.
 
-    A number of Python's is told as a tensor of no shape, in double precision.
+    Torch reports a Python number as a tensor without dimensions, in double precision.
     """
     every = list(tensors(arguments))
     return [each for each in every if each.shape] or every
@@ -101,7 +101,7 @@ def precision(arguments: Sequence[Argument], *, tf32: bool = False) -> str:
 def told(
     kind: Operation, name: str, elements: int, read: Arguments, written_bytes: int, *, backward: bool = False
 ) -> Work:
-    """Return the work of an operator that is counted by its elements, from what it reads and how much it writes."""
+    """Return the `Work` of an operator that is counted per element, from what it reads and how much it writes."""
     return Work(
         kind,
         {"elements": elements},
@@ -113,12 +113,12 @@ def told(
 
 
 def rule_for(rule: Rule, names: str) -> dict[str, Rule]:
-    """Return one rule for several operators, by their names in one text."""
+    """Return one rule for several operators; `names` holds their names, separated by spaces."""
     return dict.fromkeys(names.split(), rule)
 
 
 def broadcast(shapes: Sequence[Shape]) -> int:
-    """Return how many elements there are when tensors of these shapes are combined element by element."""
+    """Return how many elements result when tensors of these shapes are combined element by element."""
     sizes: list[int] = []
     for place in range(max(map(len, shapes), default=0)):
         here = {shape[-1 - place] for shape in shapes if len(shape) > place}
@@ -129,12 +129,12 @@ def broadcast(shapes: Sequence[Shape]) -> int:
 def window_places(
     sizes: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, *, ceil: bool = False
 ) -> Shape:
-    """Return at how many places along each dimension a window is laid."""
+    """Return how many positions a sliding window takes along each dimension."""
     places = []
     for size, width, step, pad, gap in zip(sizes, kernel, stride, padding, dilation, strict=True):
         room = size + 2 * pad - gap * (width - 1) - 1
         count = (room + step - 1 if ceil else room) // step + 1
-        # A window that begins in the padding beyond the end is left out.
+        # Leave out a window that begins in the padding beyond the end.
         places.append(count - (ceil and (count - 1) * step >= size + pad))
     return tuple(places)
 
@@ -142,13 +142,13 @@ def window_places(
 def transposed_sizes(
     sizes: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, output_padding: Shape
 ) -> Shape:
-    """Return the sizes a transposed convolution makes."""
+    """Return the output sizes of a transposed convolution."""
     settings = zip(sizes, kernel, stride, padding, dilation, output_padding, strict=True)
     return tuple((size - 1) * s - 2 * p + d * (k - 1) + extra + 1 for size, k, s, p, d, extra in settings)
 
 
 def for_each(values: tuple[int, ...], dimensions: int) -> Shape:
-    """Return one value a dimension; a single one stands for all."""
+    """Return one value per dimension; a single value applies to all."""
     return values * dimensions if len(values) == 1 else values
 
 

@@ -1,4 +1,4 @@
-"""Operators counted by their elements: normalization, activation, pooling, losses, arithmetic, copies, updates."""
+"""Operators counted per element: normalization, activation, pooling, losses, arithmetic, copies, updates."""
 
 import math
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from tbdprof.hooks.on_torch.flops.operands import (
 )
 from tbdprof.hooks.on_torch.flops.pooling import POOLING
 
-# What the numbers of data types mean among torch's arguments, as bytes of an element.
+# Bytes per element, by torch's number of a data type.
 _ITEM_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 9: 8, 10: 16, 11: 1, 15: 2}
 
 
@@ -35,9 +35,9 @@ def _elementwise(
     backward: bool = False,
     item_bytes: int | None = None,
 ) -> Work:
-    """Read every tensor and write one as large as all together; of lists, one for each of the first.
+    """Read every tensor and write one of their broadcast shape; for lists, write one tensor for each of the first list.
 
-    `item_bytes` are those of what is written, None: as large as what is read.
+    `item_bytes` is the size of a written element; None means the size of a read one.
     """
     if isinstance(arguments[0], tuple):
         first = arguments[:1]
@@ -49,14 +49,14 @@ def _elementwise(
 
 
 def _normalization(arguments: Arguments, *, name: str, backward: bool = False, training: int | None = None) -> Work:
-    """Write one tensor as large as the first; at `training` is the flag that says whether the batch's own is taken."""
+    """Write one tensor as large as the first; the flag at `training` says whether it uses the batch's statistics."""
     given = tensor(arguments[0])
     name = name if training is None or arguments[training] else f"{name}_inference"
     return told(Operation.NORMALIZATION, name, given.elements, arguments, given.bytes, backward=backward)
 
 
 def _reduction(arguments: Arguments, *, name: str) -> Work:
-    """Args: input and, where told, the dimensions it is reduced over (none: all)."""
+    """Args: input and, if reported, the dimensions to reduce over. Without dimensions, reduce over all."""
     given = tensor(arguments[0])
     named = arguments[1] if len(arguments) > 1 and isinstance(arguments[1], tuple) else ()
     over = {place % len(given.shape) for place in numbers(named)} if given.shape else set()
@@ -65,12 +65,12 @@ def _reduction(arguments: Arguments, *, name: str) -> Work:
 
 
 def _vector_norm(arguments: Arguments) -> Work:
-    """Args: input, order, and where told the dimensions (none: all)."""
+    """Args: input, order and, if reported, the dimensions. Without dimensions, reduce over all."""
     return _reduction((arguments[0], *arguments[2:3]), name="norm")
 
 
 def _norms(arguments: Arguments) -> Work:
-    """Args: a list; each tensor of it is read, and one number written."""
+    """Args: a list of tensors. Each one is read, and one number per tensor is written."""
     given = list(tensors(arguments[:1]))
     written = sum(each.item_bytes for each in given)
     return told(Operation.REDUCTION, "norm", sum(each.elements for each in given), arguments[:1], written)
@@ -91,7 +91,7 @@ def _samples_backward(arguments: Arguments) -> Work:
 
 
 def _embedding(arguments: Arguments) -> Work:
-    """Args: weight, indices. Of the weight as much is read as is written."""
+    """Args: weight, indices. As much of the weight is read as is written."""
     weight, indices = tensor(arguments[0]), tensor(arguments[1])
     elements = indices.elements * weight.shape[1]
     work = told(Operation.EMBEDDING, "embedding", elements, (indices,), 2 * elements * weight.item_bytes)
@@ -106,7 +106,7 @@ def _embedding_backward(arguments: Arguments) -> Work:
 
 
 def _update(arguments: Arguments, *, name: str, with_state: str = "") -> Work:
-    """Args: lists of weights, gradients and states, then settings; all but the gradients are written, too."""
+    """Args: lists of weights, gradients and states, then settings. All are read; all but the gradients are written."""
     lists = arguments[: next(place for place, each in enumerate(arguments) if not isinstance(each, tuple))]
     written = total_bytes(lists) - total_bytes(lists[1:2])
     elements = sum(each.elements for each in tensors(lists[:1]))
@@ -115,24 +115,24 @@ def _update(arguments: Arguments, *, name: str, with_state: str = "") -> Work:
 
 
 def _filled(arguments: Arguments, *, name: str, kind: Operation) -> Work:
-    """Args: what is written without being read; of a list, all."""
+    """Args: a tensor, or a list of tensors, that is written without being read."""
     return told(kind, name, sum(each.elements for each in tensors(arguments[:1])), arguments[:1], 0)
 
 
 def _copy(arguments: Arguments) -> Work:
-    """Args: where to, where from."""
+    """Args: target, source."""
     target, source = tensor(arguments[0]), tensor(arguments[1])
     return told(Operation.COPY, "copy", target.elements, (source,), target.bytes)
 
 
 def _copies(arguments: Arguments) -> Work:
-    """Args: what is copied; of a list, all."""
+    """Args: a tensor, or a list of tensors, to copy."""
     elements = sum(each.elements for each in tensors(arguments[:1]))
     return told(Operation.COPY, "copy", elements, arguments[:1], total_bytes(arguments[:1]))
 
 
 def _cast(arguments: Arguments) -> Work:
-    """Args: the tensor and the number of the data type it is copied into."""
+    """Args: the tensor, and the number of the data type to copy it into."""
     given, number_of_type = tensor(arguments[0]), arguments[1]
     item_bytes = _ITEM_BYTES.get(number_of_type, 0) if isinstance(number_of_type, int) else given.item_bytes
     return told(Operation.CAST, "cast", given.elements, arguments[:1], given.elements * item_bytes)

@@ -1,4 +1,4 @@
-"""Pooling, counted by the elements of the forward pass's output and those of a window."""
+"""Pooling: counted from the forward pass's output elements and the elements of a window."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from tbdprof.hooks.on_torch.flops.operands import (
 
 
 def _pooling(arguments: Arguments, *, name: str, ceil: int, dilation: int | None = None, index_bytes: int = 0) -> Work:
-    """Args: input, kernel, stride (none: the kernel), padding, …; at `ceil` whether sizes are rounded up."""
+    """Args: input, kernel, stride (empty means the kernel), padding, …; the argument at `ceil` rounds sizes up."""
     given, kernel, stride, padding = tensor(arguments[0]), *(numbers(each) for each in arguments[1:4])
     gaps = (1,) if dilation is None else numbers(arguments[dilation])
     dimensions = len(kernel)
@@ -38,7 +38,7 @@ def _pooling_backward(arguments: Arguments, *, name: str) -> Work:
 
 
 def _adaptive(arguments: Arguments, *, name: str) -> Work:
-    """Args: input, wanted sizes. Windows differ in size: their average is told, rounded up."""
+    """Args: input, output sizes. The windows differ in size, so the count uses their average, rounded up."""
     given, wanted = tensor(arguments[0]), numbers(arguments[1])
     elements = math.prod((*given.shape[: -len(wanted)], *wanted))
     return _pooled(arguments, name, elements, -(-given.elements // elements), elements * given.item_bytes)

@@ -1,4 +1,4 @@
-"""Operators made of products: convolutions, products of matrices, attention, recurrent layers; counts are exact."""
+"""Convolutions, matmuls, attention and recurrent layers: exact FLOP counts."""
 
 import math
 from collections.abc import Mapping
@@ -25,19 +25,19 @@ from tbdprof.hooks.on_torch.flops.operands import (
 
 @dataclass(frozen=True, slots=True)
 class _At:
-    """Where a convolution has its settings, after its input and its weight."""
+    """The positions of a convolution's settings among its arguments, after input and weight."""
 
     stride: int
     padding: int
     dilation: int
     groups: int
     bias: int | None = 2
-    transposed: int | bool = False  # a bool is the answer itself
+    transposed: int | bool = False  # a position, or a bool that is the value itself
     output_padding: int | None = None
 
 
 def _convolution(arguments: Arguments, *, at: _At) -> Work:
-    """Lay the weight at every place of the output; a transposed convolution's at every place of the input."""
+    """Apply the weight at every position of the output, or of the input for a transposed convolution."""
     given, weight = tensor(arguments[0]), tensor(arguments[1])
     spatial, kernel = given.shape[2:], weight.shape[2:]
     stride, padding, dilation = (
@@ -61,7 +61,7 @@ def _convolution(arguments: Arguments, *, at: _At) -> Work:
 
 
 def _convolution_backward(arguments: Arguments) -> Work:
-    """Args: gradient, input, weight, …, transposed 7, …, and last which gradients are wanted."""
+    """Args: gradient, input, weight, …, transposed (7), …, and last which gradients are needed."""
     gradient, given, weight = (tensor(each) for each in arguments[:3])
     to_input, to_weight, to_bias = (bool(each) for each in numbers(arguments[10]))
     laid = given if arguments[7] else gradient
@@ -72,14 +72,14 @@ def _convolution_backward(arguments: Arguments) -> Work:
         | _bias(gradient.elements * to_bias),
         backward=True,
         products=to_input + to_weight,
-        # The gradient of the one is made of the other.
+        # The gradient of the input reads the weight, and the gradient of the weight reads the input.
         moved_bytes=gradient.bytes + (to_input + to_weight) * (given.bytes + weight.bytes) + bias_bytes,
         precision=precision(arguments),
     )
 
 
 def _matmul(arguments: Arguments, *, left: int = 0, bias: int | None = None) -> Work:
-    """Args: at `left` the two factors, matrices or batches of them or vectors, and somewhere what is added."""
+    """Args: two factors from `left` on (matrices, batches of matrices, or vectors) and, at `bias`, what is added."""
     one, other = tensor(arguments[left]), tensor(arguments[left + 1])
     batch = math.prod(one.shape[:-2])
     rows = one.shape[-2] if len(one.shape) > 1 else 1
@@ -114,7 +114,7 @@ def _product(arguments: Arguments, sizes: tuple[int, ...], added: int) -> Work:
 
 
 def _attention(arguments: Arguments, *, backward: bool = False) -> Work:
-    """Args: queries, keys and values (batch, heads, length, width); backward the output's gradient before them."""
+    """Args: queries, keys, values (batch, heads, length, width); `backward` puts the output's gradient first."""
     queries, keys, values = (tensor(each) for each in arguments[backward : backward + 3])
     batch, heads, length, width = queries.shape
     value_width = values.shape[-1]
@@ -139,15 +139,15 @@ def _attention(arguments: Arguments, *, backward: bool = False) -> Work:
 
 
 def _recurrent_layer(arguments: Arguments, *, backward: bool = False) -> Work:
-    """Args: input (time, batch, width), the weights of the input and of the state, their biases, the states, …."""
+    """Args: input (time, batch, width), the weights of input and state, their biases, the states, …."""
     biased = len(tensor(arguments[3]).shape) == 1 and tensor(arguments[3]).elements > 0
     return _recurrent(arguments, arguments[1:3], sum(tensor(arguments[3]).shape) if biased else 0, backward)
 
 
 def _recurrent_layers(arguments: Arguments, *, backward: bool = False) -> Work:
-    """Args: input (time, batch, width) or packed (positions, width), the list of all weights and biases, …."""
+    """Args: input (time, batch, width) or packed (positions, width), then a list of all weights and biases, …."""
     weights = list(tensors(arguments[1:2]))
-    # Each cell has two biases, of its input and of its state, that are added as one.
+    # Each cell has two biases, one for its input and one for its state; they are added as one.
     biases = sum(each.elements for each in weights if len(each.shape) == 1) // 2
     return _recurrent(arguments, tuple(each for each in weights if len(each.shape) > 1), biases, backward)
 
@@ -160,7 +160,7 @@ def _recurrent(arguments: Arguments, matrices: Arguments, biases: int, backward:
         Operation.RECURRENT,
         {"weight": weight, "positions": positions} | _bias(positions * biases),
         backward=backward,
-        products=1 + backward,  # gradients of the input, the states among it, and of the weights
+        products=1 + backward,  # one for the gradient of input and states, one for that of the weights
         precision=precision(arguments),
     )
 

@@ -1,8 +1,8 @@
-"""What torch's operators compute: name and arguments translated into a `tbdprof.facts.work.Work`.
+"""What torch's operators compute: translate names and arguments into a `tbdprof.facts.work.Work`.
 
-A work stands on the operator whose arguments tell all of its sizes. What only calls others (`aten::conv2d`,
-`aten::linear`, attention made of products) has a kind and no work: what it calls has. An in-place operator is counted
-like the other: what it changes is read once and written once.
+An operator has a `Work` if its arguments give all of its sizes. An operator that only calls others (`aten::conv2d`,
+`aten::linear`, attention built from matmuls) has a kind but no `Work`: the operators that it calls have one. An
+in-place operator counts like the other form: it reads its target once and writes it once.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ _RULES: dict[str, tuple[Operation, Rule]] = {
     for operation, named in rules.items()
     for name, rule in named.items()
 }
-# Operators that call those above, and some whose arguments do not tell what they compute.
+# Operators that call those above, and some whose arguments do not say what they compute.
 _KINDS = {name: operation for name, (operation, _) in _RULES.items()} | {
     name: operation
     for operation, names in {
@@ -55,19 +55,19 @@ _KINDS = {name: operation for name, (operation, _) in _RULES.items()} | {
 
 
 def told(name: str, arguments: Arguments) -> tuple[Operation, Work | None]:
-    """Return an operator's kind and its work, None where it has none or its arguments do not tell it."""
+    """Return an operator's kind and its `Work`; the `Work` is None if there is none or the arguments do not give it."""
     if not has_work(name):
         return operation_of(name), None
     operation, rule = _RULES[plain(name)]
     try:
         return operation, rule(arguments)
     except (IndexError, TypeError, ValueError, ArithmeticError):
-        return operation, None  # another overload or release, with arguments of its own
+        return operation, None  # another overload or release, with different arguments
 
 
 @lru_cache(maxsize=1 << 14)
 def told_as_text(name: str, arguments: Arguments, tf32: bool) -> tuple[Operation, str | None]:
-    """Return an operator's kind and its work as text; `tf32`: float32 products may be computed in that format."""
+    """Return an operator's kind and its `Work` as text; `tf32`: float32 matmuls and convolutions may use TF32."""
     operation, work = told(name, arguments)
     if work is None:
         return operation, None
@@ -77,7 +77,7 @@ def told_as_text(name: str, arguments: Arguments, tf32: bool) -> tuple[Operation
 
 
 def has_work(name: str) -> bool:
-    """Tell whether an operator's arguments are worth reading."""
+    """Return whether a rule can count an operator from its arguments."""
     return plain(name) in _RULES
 
 
@@ -89,11 +89,11 @@ def operation_of(name: str) -> Operation:
 
 
 def plain(name: str) -> str:
-    """Return an aten operator's name without its namespace and the underscore of an in-place one, "" for any other."""
+    """Return an aten operator's name without namespace and without an in-place operator's underscore, else ""."""
     return name.removeprefix(_NAMESPACE).removesuffix("_") if name.startswith(_NAMESPACE) else ""
 
 
 def operation_of_products(name: str) -> Operation:
-    """Return which kind of products an operator computes, OTHER where it computes none."""
+    """Return an operator's kind if it is counted as matmuls or convolutions, else OTHER."""
     operation = operation_of(name)
     return operation if has_work(name) and operation in PRODUCTS else Operation.OTHER

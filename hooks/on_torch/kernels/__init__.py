@@ -1,1 +1,1 @@
-"""The kernels window: operators, what they compute, and what a GPU did."""
+"""The kernels window: operators, what they compute, and GPU activity."""

@@ -1,7 +1,8 @@
-"""What an event of torch's profiler is an event of, in Kineto's words.
+"""The kind of an event of torch's profiler, under Kineto's names.
 
-Releases before torch 2.13 may not tell it. Then it follows from where the event happened, whether it is an annotation,
-and from its name: the runtime and the driver of CUDA name their calls alike, copies and sets have names of CUPTI's.
+Releases before torch 2.13 may not report the kind. Then it is inferred from where the event happened, whether it is an
+annotation, and its name. Calls of the CUDA runtime and of the driver have names of one form. Copies and memsets have
+CUPTI's names.
 """
 
 import re
@@ -11,7 +12,7 @@ from torch._C._autograd import DeviceType
 
 OPERATOR, ANNOTATION = "cpu_op", "user_annotation"
 KERNEL, COPY, SET, RUNTIME = "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime"
-OTHER = ""  # of no use here: waiting on a GPU's stream, the profiler's own work
+OTHER = ""  # not used here: waiting on a GPU's stream, the profiler's own work
 
 _CALL = re.compile(r"cu(da)?[A-Z]\w*$")
 _OF_GPU = (
@@ -26,20 +27,20 @@ _OVERHEAD = re.compile(
 
 
 class Told(Protocol):
-    """What is asked of an event."""
+    """The methods of an event that are used here."""
 
     def name(self) -> str:
         """Return the name of an operator, a call or a kernel."""
 
     def device_type(self) -> DeviceType:
-        """Return where it happened."""
+        """Return the type of device on which it happened."""
 
     def is_user_annotation(self) -> bool:
         """Return whether it is a range named by a user, on the host or a GPU."""
 
 
 def kind_of(event: Told) -> str:
-    """Return what `event` is of: Kineto's name of its kind, or `OTHER`."""
+    """Return Kineto's name of the kind of `event`, or `OTHER`."""
     told = getattr(event, "activity_type", None)
     return _inferred(event) if told is None else str(told())
 

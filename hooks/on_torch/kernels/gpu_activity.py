@@ -1,8 +1,8 @@
-"""What torch's profiler tells of a GPU: its kernels, copies and sets, and the calls by which the host asked for them.
+"""A GPU's activity as torch's profiler reports it: kernels, copies, memsets, and the host's calls that launched them.
 
-The profiler is the process's one client of CUPTI. A kernel has the number of the call that launched it, and both have
-the number of the operator around that call. The numbers are looked up; times are compared only to say how far the GPU's
-clock may be off.
+The profiler is the only client of CUPTI in the process. A kernel carries the number of the call that launched it. Both
+carry the number of the operator around that call. Kernels are assigned by these numbers. Times are compared only to say
+how far the GPU's clock may be off.
 """
 
 import json
@@ -39,31 +39,31 @@ _DETAIL = re.compile(r'"(registers per thread|shared memory|grid|block|bytes|gra
 
 
 class KinetoEvent(event_kinds.Told, Protocol):
-    """What is asked of an event of torch's profiler."""
+    """The methods of a torch profiler event that are used here."""
 
     def device_index(self) -> int:
         """Return the number of the GPU."""
 
     def device_resource_id(self) -> int:
-        """Return the stream, of events of the host the thread as the system numbers it."""
+        """Return the stream; for an event of the host, return the operating system's thread number."""
 
     def start_ns(self) -> int:
-        """Return the wall time of its start."""
+        """Return its start as wall time."""
 
     def end_ns(self) -> int:
-        """Return the wall time of its end."""
+        """Return its end as wall time."""
 
     def correlation_id(self) -> int:
-        """Return CUPTI's number of the call, of operators torch's own."""
+        """Return CUPTI's number of the call; for an operator, return torch's own number."""
 
     def linked_correlation_id(self) -> int:
-        """Return torch's number of the operator around the call, 0: none."""
+        """Return torch's number of the operator around the call, or 0 if there is none."""
 
     def start_thread_id(self) -> int:
-        """Return the thread as torch numbers it."""
+        """Return torch's number of the thread."""
 
     def metadata_json(self) -> str:
-        """Return more about it: the members of a JSON object, without its braces."""
+        """Return further details: the members of a JSON object, without its braces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +71,22 @@ class Call:
     """A call of CUDA by the host."""
 
     name: str
-    number: int  # CUPTI's; what it launched has it, too
-    operator: int  # torch's number of the operator around it, 0: none
-    thread: int  # as torch numbers threads, -1: not told
+    number: int  # CUPTI's number; what the call launched has the same one
+    operator: int  # torch's number of the operator around the call; 0 if there is none
+    thread: int  # torch's number of the thread; -1 if not reported
     start_ns: int
     end_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A kernel, copy or set of a GPU."""
+    """A kernel, copy or memset of a GPU."""
 
     kind: KernelKind
     name: str
     device: str
     stream: int
-    number: int  # of the call that launched it
+    number: int  # number of the call that launched it
     operator: int
     start_ns: int
     end_ns: int
@@ -95,15 +95,15 @@ class Launched:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What a window tells of a GPU; times are `time.monotonic_ns`."""
+    """A window's GPU activity; times are `time.monotonic_ns`."""
 
-    device: str  # that of the run
+    device: str  # device of the run
     calls: Sequence[Call]
     launched: Sequence[Launched]
 
 
 def read(events: Iterable[KinetoEvent], device: str, offset_ns: int) -> Activity:
-    """Return what the profiler's events tell of GPUs; `offset_ns` is the wall clock minus `time.monotonic_ns`."""
+    """Return the GPU activity among a profiler's events; `offset_ns` is the wall clock minus `time.monotonic_ns`."""
     threads, of_host, launched = dict[int, int](), list[KinetoEvent](), list[Launched]()
     for event in events:
         kind = event_kinds.kind_of(event)
@@ -118,7 +118,7 @@ def read(events: Iterable[KinetoEvent], device: str, offset_ns: int) -> Activity
 
 def _call(event: KinetoEvent, threads: Mapping[int, int], offset_ns: int) -> Call:
     operator = event.linked_correlation_id()
-    # Torch gives a call the thread of the operator around it; without one, that of whoever ends the session.
+    # Torch gives a call the thread of the operator around it, or of the thread that ends the session if there is none.
     thread = threads.get(event.device_resource_id(), event.start_thread_id() if operator else -1)
     begin, end = event.start_ns() - offset_ns, event.end_ns() - offset_ns
     return Call(event.name(), event.correlation_id(), operator, thread, begin, end)
@@ -141,7 +141,7 @@ def _launched(event: KinetoEvent, kind: KernelKind, offset_ns: int) -> Launched:
 def _details(event: KinetoEvent) -> str:
     try:
         return event.metadata_json()
-    except AttributeError:  # a release that tells them otherwise
+    except AttributeError:  # this release reports details in another way
         return ""
 
 
@@ -150,8 +150,8 @@ def tables(
 ) -> tuple[dict[str, Table], dict[str, str]]:
     """Return a window's kernels and samples, and what is wrong with them.
 
-    `spans` are the ids of operators' spans by torch's number. What was launched before the window's begin is left out,
-    and so are records with impossible times, which are counted.
+    `spans` maps torch's number of an operator to the id of its span. What was launched before the window began is left
+    out. Records with impossible times are also left out, and counted.
     """
     calls = _by_number(activity.calls)
     inside = [each for each in activity.launched if _asked_ns(each, calls) >= begin_ns]
@@ -170,7 +170,7 @@ def tables(
 
 
 def _by_number(calls: Iterable[Call]) -> dict[int, Call]:
-    """Return the calls by their number, the outermost where one is made by another."""
+    """Return the calls by number; if one call makes another with the same number, keep the outermost."""
     found: dict[int, Call] = {}
     for call in calls:
         before = found.setdefault(call.number, call)
@@ -185,7 +185,7 @@ def _asked_ns(each: Launched, calls: Mapping[int, Call]) -> int:
 
 
 def _unanswered(activity: Activity, begin_ns: int) -> list[Call]:
-    """Return the launches of kernels that ran nowhere; what is only captured into a graph is not meant to run."""
+    """Return the launches whose kernels never ran, without those captured into a graph, which need not run."""
     captures = sorted(call.start_ns for call in activity.calls if _CAPTURE.match(call.name))
     capturing = list(pairwise(captures))[::2]
     answered = {each.number for each in activity.launched}
@@ -199,9 +199,9 @@ def _unanswered(activity: Activity, begin_ns: int) -> list[Call]:
 
 
 def _nested(calls: Iterable[Call]) -> list[list[Call]]:
-    """Return calls with those within them: the runtime asks the driver to launch, and both may be told."""
+    """Group calls with the calls inside them: the runtime asks the driver to launch, and both may be reported."""
     found: list[list[Call]] = []
-    outermost: dict[int, list[Call]] = {}  # the last by thread
+    outermost: dict[int, list[Call]] = {}  # the last outermost call of each thread
     for call in sorted(calls, key=lambda call: (call.start_ns, -call.end_ns)):
         around = outermost.get(call.thread)
         if around is not None and call.end_ns <= around[0].end_ns:
@@ -223,7 +223,7 @@ def _row(each: Launched, call: Call | None, spans: Mapping[int, int], strings: S
         -1 if call is None else call.start_ns,
         each.start_ns,
         each.end_ns,
-        spans.get(operator, -1),  # without an operator it is found by thread and time
+        spans.get(operator, -1),  # a kernel without an operator is assigned by thread and time
         _geometry(details.get("grid"), strings),
         _geometry(details.get("block"), strings),
         int(details.get("registers per thread", -1)),
@@ -244,7 +244,7 @@ def _spaced(told: str) -> str:
 
 
 def _graph(details: Mapping[str, str], call: Call | None) -> int:
-    """Return the number of the graph, 0 where it is one whose number is not told, -1: none."""
+    """Return the graph's number, 0 if a graph launched it but has no number, or -1 if no graph did."""
     by_graph = call is not None and _GRAPH_LAUNCH.match(call.name) is not None
     return int(details.get("graph id", 0)) or (0 if by_graph else -1)
 
@@ -277,7 +277,7 @@ def _missing(sound: Sequence[Launched], lost: Mapping[str, int], residual_ns: in
 
 
 def _unlaunched(sound: Sequence[Launched], calls: Mapping[int, Call]) -> dict[str, str]:
-    """Return how much was asked for by calls that the profiler does not follow: nothing of it is lost."""
+    """Return how many records have no launching call, because the profiler does not follow it; no record is lost."""
     count = sum(each.number not in calls for each in sound)
     told = f"{count} of {len(sound)} kernels, copies and sets came without the call that asked for them"
     return {"launches of kernels": told} if count else {}

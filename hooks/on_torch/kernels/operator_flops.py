@@ -1,4 +1,4 @@
-"""What the operators of a session compute, from the arguments that torch's profiler recorded."""
+"""What the operators of a session compute, taken from the arguments that torch's profiler recorded."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +22,7 @@ _SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bs
 
 
 def describing(events: Sequence[_KinetoEvent]) -> Describe:
-    """Return what tells of each operator what it computes, with what a session's events say of its arguments."""
+    """Return a function that says what an operator computes, from the arguments in a session's events."""
     lists = _lists_of(events)
 
     def describe(region: Region, node: _ProfilerEvent, fields: _ExtraFields_TorchOp) -> None:
@@ -34,7 +34,7 @@ def describing(events: Sequence[_KinetoEvent]) -> Describe:
 
 
 def _lists_of(events: Sequence[_KinetoEvent]) -> _Lists:
-    """Return the arguments that are no tensors, of which the event tree has the single numbers only."""
+    """Return all arguments that are not tensors; the event tree holds only the single numbers among them."""
     return {
         event.correlation_id(): event.concrete_inputs()
         for event in events
@@ -43,9 +43,9 @@ def _lists_of(events: Sequence[_KinetoEvent]) -> _Lists:
 
 
 def _work_of(node: _ProfilerEvent, fields: _ExtraFields_TorchOp, lists: _Lists) -> tuple[Operation, str | None]:
-    """Return what an operator computes; tree and events of one session number it alike.
+    """Return what an operator computes; a session's tree and events use the same numbers for operators.
 
-    Of a sparse tensor the shape does not tell how much there is to do.
+    An operator on a sparse tensor has no `Work`, because the shape does not say how much there is to compute.
     """
     if not works.has_work(fields.name) or any(each.layout in _SPARSE for each in metadata(fields.inputs)):
         return works.operation_of(fields.name), None
@@ -63,7 +63,7 @@ def _argument(value: object, told: object) -> Argument:
 
 
 def _may_be_tf32(fields: _ExtraFields_TorchOp) -> bool:
-    """Return whether a GPU computes this operator's products of float32 in TF32."""
+    """Return whether a GPU computes this operator's float32 matmuls or convolutions in TF32."""
     gpus = (each.device.index or 0 for each in metadata(fields.inputs) if each.device.type == "cuda")
     if not precision.has_tf32(next(gpus, None)):
         return False
@@ -74,7 +74,7 @@ def _may_be_tf32(fields: _ExtraFields_TorchOp) -> bool:
 
 
 def _leave_to_call_inside(region: Region) -> None:
-    """Leave what is computed to the call inside, where autocast has an operator call itself in another precision."""
+    """Keep the inner `Work` only, where autocast makes an operator call itself in another precision."""
     around = region.parent
     if around is None or around.name != region.name or around.work is None or region.work is None:
         return

@@ -1,4 +1,4 @@
-"""A kernels window's trace, written as the tables of `tbdprof.facts.records`."""
+"""Write a kernels window's trace as the tables of `tbdprof.facts.records`."""
 
 import itertools
 
@@ -12,10 +12,10 @@ from tbdprof.hooks.on_torch.session.spans import Spans, calling
 def build(
     trace: Trace, activity: Activity | None, strings: Strings
 ) -> tuple[dict[str, Table], list[int], dict[str, str]]:
-    """Return the tables of a kernels window, the sequence at each of its steps' ends, and what is not in them.
+    """Return a kernels window's tables, the sequence number at the end of each step, and what the tables lack.
 
-    `activity` is a GPU's, None: there is none, or nothing is told of it. Of it only what was asked for from the first
-    marker on is in the tables.
+    `activity` is a GPU's, or None if there is no GPU or nothing is reported of it. The tables hold only the part of it
+    that was launched after the first marker.
     """
     order = itertools.count(1)
     spans = Spans(strings, order, calling(trace))

@@ -1,4 +1,4 @@
-"""A window of kernels: operators and what they compute, what is around them, and what a GPU did; no owner is read."""
+"""A kernels window: operators, what they compute, their surroundings, and GPU activity; it does not read owners."""
 
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Strings
@@ -16,9 +16,9 @@ _NO_CUPTI = "this build of torch cannot tell what a GPU does: it was made withou
 
 
 class KernelsWindow:
-    """Follows operators, and what a GPU does, from its making until `stop`.
+    """Follows operators and GPU activity from its construction until `stop`.
 
-    Raises UnavailableError where another profiler is active.
+    Raise UnavailableError if another profiler is active.
     """
 
     def __init__(self, watch: Watch, device: str) -> None:
@@ -42,7 +42,7 @@ class KernelsWindow:
         self._watch.markers.place(Mark(Point.STEP))
 
     def stop(self) -> None:
-        """Take the markers' hooks off and end the session; does nothing the second time."""
+        """Remove the markers' hooks and end the session; do nothing the second time."""
         if not self._is_open:
             return
         self._is_open = False

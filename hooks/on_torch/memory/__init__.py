@@ -1,1 +1,1 @@
-"""The memory window: allocations, owners, and what the allocator tells of itself."""
+"""The memory window: allocations, owners, and the allocator's own figures."""

@@ -1,4 +1,4 @@
-"""Torch's own account of CPU memory, which it keeps from the moment it is switched on."""
+"""Torch's own accounting of CPU memory, which starts when it is switched on."""
 
 import ctypes
 
@@ -10,14 +10,15 @@ _FLAG = "FLAGS_caffe2_report_cpu_memory_usage"
 
 
 def accounting_flag() -> ctypes.c_bool | None:
-    """Return torch's switch for counting all CPU memory at all times; None: it has none."""
+    """Return torch's switch for counting all CPU memory at all times, or None if it has none."""
     return variable(ctypes.c_bool, _FLAG)
 
 
 def count_quietly(flag: ctypes.c_bool) -> None:
-    """Switch torch's accounting on, with a block older than it freed unheard.
+    """Switch torch's accounting on, and free one older block while warnings are off.
 
-    Of such frees torch writes the first in every thousand to stderr, which says nothing that is wrong with the script.
+    Torch writes a warning to stderr for the first of every thousand frees of blocks older than its accounting. Such a
+    warning reports no fault of the script.
     """
     level = variable(ctypes.c_int, LOG_LEVEL)
     if level is None or flag.value:

@@ -1,7 +1,7 @@
-"""What torch's CUDA allocator tells of itself: its blocks, what it holds, and what it keeps for captured graphs.
+"""The figures of torch's CUDA allocator: its blocks, the memory it holds, and what it keeps for captured graphs.
 
-Its formats are those `torch.cuda.memory_snapshot` and `torch.cuda.memory_stats` document. A block's size is what the
-allocator made of the request; what was requested it tells of blocks that are there, and not in its events.
+The formats are those of `torch.cuda.memory_snapshot` and `torch.cuda.memory_stats`, as documented. A block's size is
+the request after the allocator's rounding. The snapshot gives the requested size of live blocks; the events do not.
 """
 
 from collections import defaultdict
@@ -36,7 +36,7 @@ ROUNDING = (
 
 
 def blocks() -> list[Existing]:
-    """Return the blocks in use, of every device."""
+    """Return the blocks in use on every device."""
     return [
         Existing(
             f"cuda:{segment['device']}",
@@ -51,7 +51,7 @@ def blocks() -> list[Existing]:
 
 
 def uncounted(existing: Sequence[Existing], device: str | None) -> dict[str, str]:
-    """Return, where the blocks of a device are not what its allocator counts, by how much they differ."""
+    """Return by how much the list of a device's blocks differs from its allocator's count, if they differ."""
     held: dict[str, int] = defaultdict(int, {device: 0} if device not in (None, "cpu") and cuda_is_on() else {})
     for block in existing:
         if block.device != "cpu":
@@ -66,7 +66,7 @@ def uncounted(existing: Sequence[Existing], device: str | None) -> dict[str, str
 
 
 def untold(device: str | None) -> dict[str, str]:
-    """Return why allocations are not told, where they are not: the profiler follows one of its allocators."""
+    """Return why allocations are not reported, if they are not: the profiler follows only one of torch's allocators."""
     if device in (None, "cpu") or not cuda_is_on():
         return {}
     backend = torch.cuda.get_allocator_backend()
@@ -78,20 +78,20 @@ def untold(device: str | None) -> dict[str, str]:
 
 
 def levels(device: str | None) -> Levels:
-    """Return what the allocator holds of a device and what the driver can still give, nothing where CUDA is off."""
+    """Return what the allocator holds of a device and what the driver has free; nothing if CUDA is off."""
     if device in (None, "cpu") or not cuda_is_on():
         return {}
     told = torch.cuda.memory_stats(device)
     found = {counter: int(told[name]) for counter, name in _STATISTICS.items() if name in told}
-    with suppress(RuntimeError):  # of a device that is beyond being asked
+    with suppress(RuntimeError):  # raised if the device no longer answers
         found[DEVICE_FREE] = int(torch.cuda.mem_get_info(device)[0])
     return found
 
 
 def pools(device: str | None) -> tuple[Levels, dict[str, str]]:
-    """Return what is reserved for pools of their own, and what the allocator's levels do not show by themselves.
+    """Return the bytes reserved for private pools, and remarks on what the allocator's levels alone do not show.
 
-    It takes a list of all blocks, which is too long to be made at every step.
+    This needs a list of all blocks, which takes too long to make at every step.
     """
     if device in (None, "cpu") or not cuda_is_on():
         return {}, {}
@@ -109,7 +109,7 @@ def pools(device: str | None) -> tuple[Levels, dict[str, str]]:
 
 
 def _segments() -> Sequence[Mapping[str, Any]]:
-    """Return what the allocator asked the driver for; an allocator of another kind than torch's own tells nothing."""
+    """Return the segments that the allocator got from the driver; allocators other than torch's own report none."""
     if not cuda_is_on():
         return []
     try:

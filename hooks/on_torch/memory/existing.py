@@ -1,4 +1,4 @@
-"""Which storages exist when a memory window begins and ends, whoever owns them."""
+"""Storages that exist when a memory window begins and ends, whoever owns them."""
 
 import gc
 import weakref
@@ -16,23 +16,23 @@ from tbdprof.hooks.on_torch.watch.watched import Watched
 
 
 class Deaths:
-    """Tells a callback when CPU storages die, as long as this is kept."""
+    """Calls a callback when CPU storages are freed, as long as this object is kept."""
 
     def __init__(self, callback: Callable[[str, int], None]) -> None:
         self._callback = callback
         self._refs: list[weakref.ref[torch.UntypedStorage]] = []
 
     def tell(self, storage: torch.UntypedStorage, address: int) -> None:
-        """Have the death of a storage at an address told."""
+        """Call the callback when this storage is freed."""
         callback = self._callback
         self._refs.append(weakref.ref(storage, lambda _: callback("cpu", address)))
 
 
 def mark_deaths(markers: Markers, follow: Callable[[], object]) -> Deaths:
-    """Return what marks where CPU blocks die that are told to it, after calling `follow` in the thread.
+    """Return an object that sets a marker where its CPU storages are freed, after it called `follow` in that thread.
 
-    Torch's account says nothing of the end of a block that is older than it, nor of what a thread does that it does
-    not follow yet.
+    Torch's accounting does not report the free of a block that is older than the accounting. It also does not report
+    anything of a thread that it does not follow yet.
     """
 
     def died(device: str, address: int) -> None:
@@ -43,7 +43,7 @@ def mark_deaths(markers: Markers, follow: Callable[[], object]) -> Deaths:
 
 
 def blocks(watched: Watched, deaths: Deaths | None = None) -> list[Existing]:
-    """Return the blocks there now: on the CPU what Python can see, with its death told, and all of CUDA."""
+    """Return the existing blocks: all of CUDA, and those of the CPU that Python sees; `deaths` reports their frees."""
     return [*_existing_on_cpu(watched, deaths), *cuda_allocator.blocks()]
 
 
@@ -55,7 +55,7 @@ def _existing_on_cpu(watched: Watched, deaths: Deaths | None) -> list[Existing]:
         if place is None or place[0] != "cpu" or place[1] in found:
             continue
         found[place[1]] = Existing(*place, tuple(local.shape))
-        if deaths is not None:  # at once, while it is held here: another thread may let go of it
+        if deaths is not None:  # at once, while it is held here: another thread may release it
             deaths.tell(local.untyped_storage(), place[1])
     return list(found.values())
 
@@ -72,7 +72,7 @@ def tensors(watched: Watched) -> list[SeenTensor]:
 
 
 def uncounted(watched: Watched) -> dict[str, str]:
-    """Return, where weights or buffers lie in CPU memory that torch did not allocate, how many bytes of them."""
+    """Return how many bytes of weights and buffers lie in CPU memory that torch did not allocate, if there are any."""
     named = [*watched.parameters(), *watched.buffers()]
     rows = owned(Role.WEIGHT, [(name, each) for name, each in named if _is_foreign(each)])
     told = (
@@ -83,13 +83,13 @@ def uncounted(watched: Watched) -> dict[str, str]:
 
 
 def _visible(watched: Watched) -> Iterator[torch.Tensor]:
-    """Yield every tensor that Python can see, gradients among them."""
+    """Yield every tensor that Python can see, including gradients."""
     parameters = watched.parameters()
     with DisableTorchFunctionSubclass():
         yield from (tensor for _, tensor in [*parameters, *watched.buffers()])
         yield from (gradient for _, gradient in existing_gradients(parameters))
         for found in gc.get_objects():
-            # Asking a stranger for more than its type may run code of the user's.
+            # Check only the type of an unknown object: reading more of it may run the user's code.
             if not issubclass(type(found), torch.Tensor):
                 continue
             yield found
@@ -98,7 +98,7 @@ def _visible(watched: Watched) -> Iterator[torch.Tensor]:
 
 
 def _is_foreign(tensor: torch.Tensor) -> bool:
-    """Return whether a CPU tensor lies in an array of numpy's, shared memory, or a file's pages."""
+    """Return whether a CPU tensor lies in a numpy array, in shared memory, or in a mapped file."""
     local = local_part(tensor)
     if local.device.type != "cpu" or storage_of(local) is None:
         return False

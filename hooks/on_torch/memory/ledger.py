@@ -1,4 +1,4 @@
-"""What torch's account says of memory, replayed block by block."""
+"""Replay torch's accounting of memory, block by block."""
 
 import json
 from collections import defaultdict
@@ -10,8 +10,8 @@ from tbdprof.facts.records import AllocationKind, Strings, Table, table
 from tbdprof.hooks import disagreements
 from tbdprof.hooks.on_torch.session.events import Existing, MemoryEvent, Owned, SeenTensor
 
-_ROUNDED_TO_BYTES = 512  # by CUDA's caching allocator,
-_UNSPLIT_BYTES = 1 << 20  # which leaves as much, and no more, of a block that is larger
+_ROUNDED_TO_BYTES = 512  # rounding of CUDA's caching allocator
+_UNSPLIT_BYTES = 1 << 20  # largest rest that it does not split off a larger block
 _SHARED = "up to {} bytes at once were shared with other processes (batches of data loaders' workers): not counted"
 
 _Seen = TypeVar("_Seen", Owned, Existing)
@@ -41,7 +41,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something happened: in a thread, at a time, in the innermost span open there."""
+    """Where something happened: the thread, the time, and the innermost open span of that thread."""
 
     thread: int
     time_ns: int
@@ -51,14 +51,14 @@ class Place:
 class Ledger:
     """Replays allocations and frees.
 
-    Where torch's account of the CPU began late (`counted_from_start` false) it lacks older blocks
-    and may hold sizes of blocks that died while it was off. There its total is shifted to start
-    from the blocks that are known to exist, a free of a block that is not live is left out with
-    its effect on the total, and a known block that torch never counted is taken off when it dies.
-    The total then still tells what is allocated unseen within the window.
+    If torch's accounting of the CPU began late (`counted_from_start` is false), it lacks older blocks. It may also hold
+    sizes of blocks that were freed while it was off. Then the ledger shifts torch's total so that it starts from the
+    blocks known to exist. It ignores a free of a block that is not live, with its effect on the total. It subtracts a
+    known block that torch never counted when the block is freed. So the total still shows allocations within the window
+    that nothing else reports.
 
-    Memory shared with another process, as that of a data loader's workers, is no allocation of
-    torch's: its events, which carry no total, are left out.
+    Memory shared with another process, such as a data loader's worker, is not an allocation of torch's. Its events
+    carry no total and are left out.
     """
 
     def __init__(self, order: Iterator[int], cpu_bytes_at_begin: int, counted_from_start: bool) -> None:
@@ -72,11 +72,11 @@ class Ledger:
             self._shift["cpu"] = -cpu_bytes_at_begin
         self._shared: dict[int, int] = {}
         self._shared_peak_bytes = 0
-        self._changed: dict[tuple[str, int], int] = {}  # when something last came or went at a place
+        self._changed: dict[tuple[str, int], int] = {}  # when a block was last allocated or freed at an address
         self._still_in_use = self._other_size = 0
 
     def exists(self, existing: Existing, time_ns: int) -> None:
-        """Enter a block that was there before the window."""
+        """Enter a block that existed before the window."""
         block = _Block(
             existing.device,
             existing.address,
@@ -119,7 +119,7 @@ class Ledger:
         self._enter(AllocationKind.FREED, freed, place)
 
     def gone(self, device: str, address: int, place: Place) -> None:
-        """Enter the free of a block that torch's account does not tell, where the block is live."""
+        """Enter a free that torch's accounting does not report, if the block is live."""
         block = self._live.pop((device, address), None)
         if block is None:
             return
@@ -128,7 +128,7 @@ class Ledger:
         self._enter(AllocationKind.FREED, block, place)
 
     def seen(self, tensor: SeenTensor) -> None:
-        """Learn from a tensor what a live block holds."""
+        """Learn a live block's shape from a tensor in it."""
         block = self._live.get((tensor.device, tensor.address))
         if block is None:
             return
@@ -137,18 +137,18 @@ class Ledger:
             block.shape = tensor.shape
 
     def owned(self, owners: Sequence[Owned]) -> None:
-        """Learn from owners what live blocks were asked for with: a storage's bytes are that."""
+        """Learn live blocks' requested sizes from owners: the requested size is the size of the storage."""
         for owner in owners:
             block = self._live.get((owner.device, owner.address))
             if block is not None and block.requested_bytes < 0 and _is_whole(owner.bytes, block):
                 block.requested_bytes = owner.bytes
 
     def table(self, strings: Strings) -> Table:
-        """Return what was entered."""
+        """Return the table of what was entered."""
         return table("allocation", [_allocation(row, strings) for row in self._rows])
 
     def missing(self) -> dict[str, str]:
-        """Return what was left out, and where torch contradicted itself."""
+        """Return what was left out, and where torch's events contradict each other."""
         told = {}
         if self._shared_peak_bytes:
             told["shared_memory"] = _SHARED.format(self._shared_peak_bytes)
@@ -156,7 +156,7 @@ class Ledger:
         return told | ({"allocations": wrong} if wrong else {})
 
     def _is_shared(self, event: MemoryEvent) -> bool:
-        """Return whether an event is a mapping's: no total can be 0 after an allocation, and few after a free."""
+        """Return whether an event is of shared memory: its total is 0, which no allocation and few frees leave."""
         if event.total_bytes != 0 or event.device != "cpu":
             return False
         if event.bytes > 0 or event.address in self._shared:
@@ -177,7 +177,7 @@ class Ledger:
         self._rows.append(_Row(sequence, kind, place.thread, block, place.time_ns, place.span, total))
 
     def appeared(self, found: Sequence[Existing], place: Place) -> None:
-        """Enter blocks that were made unheard, of those found at a place."""
+        """Enter blocks that were found at a place and whose allocation nothing reported."""
         for each in found:
             if (each.device, each.address) not in self._live and each.device not in self._late:
                 block = _Block(
@@ -187,12 +187,12 @@ class Ledger:
                 self._enter(AllocationKind.ALLOCATED, block, place)
 
     def stayed(self, seen: Sequence[_Seen], since: int) -> list[_Seen]:
-        """Return those in whose place nothing came or went since a point of the order."""
+        """Return those of `seen` whose address has had no allocation or free since a sequence number."""
         return [each for each in seen if self._changed.get((each.device, each.address), 0) <= since]
 
 
 def _is_whole(asked_bytes: int, block: _Block) -> bool:
-    """Return whether a block may have been asked for with so many bytes, by what the allocator adds to them."""
+    """Return whether a request of so many bytes can give this block, after the allocator's rounding."""
     spare = block.bytes - asked_bytes
     if block.device == "cpu":
         return spare == 0
@@ -208,7 +208,7 @@ def _allocation(row: _Row, strings: Strings) -> tuple[object, ...]:
         strings.add(block.device),
         row.thread,
         block.address,
-        block.bytes if block.device == "cpu" else block.requested_bytes,  # elsewhere torch tells the rounded block
+        block.bytes if block.device == "cpu" else block.requested_bytes,  # on a GPU torch reports the rounded block
         block.bytes,
         row.time_ns,
         row.span,

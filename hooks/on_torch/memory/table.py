@@ -1,4 +1,4 @@
-"""A memory window's trace, put in one order and written as the tables of `tbdprof.facts.records`."""
+"""Put a memory window's trace into one order and write it as the tables of `tbdprof.facts.records`."""
 
 import itertools
 import json
@@ -24,14 +24,14 @@ from tbdprof.hooks.on_torch.session.spans import Spans, calling
 
 
 class _Readings:
-    """Where each thread began to read owners, for other threads go on meanwhile."""
+    """Remembers where each thread began to read owners, because other threads go on meanwhile."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._begun: dict[int, int] = {}
 
     def sound(self, event: Marked, sequence: int) -> Mark:
-        """Return a marker with those of its owners that cannot have been taken for others."""
+        """Return a marker without the owners whose addresses may have been reused while they were read."""
         mark = event.mark
         if mark.point is Point.READING:
             self._begun[event.thread] = sequence
@@ -55,7 +55,7 @@ def _owner(sequence: int, owned: Owned, strings: Strings) -> tuple[object, ...]:
 
 
 def _counted_deaths(trace: Trace) -> set[int]:
-    """Return the marks of deaths, by identity, after which torch's account tells of the free itself."""
+    """Return the ids of markers of a free that torch's accounting also reports afterwards."""
     following: dict[tuple[str, int], int] = {}
     counted: set[int] = set()
     for _, event in reversed(trace.events):
@@ -67,7 +67,7 @@ def _counted_deaths(trace: Trace) -> set[int]:
 
 
 def _there(existing: Sequence[Existing], trace: Trace) -> Iterator[Existing]:
-    """Yield those of some blocks that were there at the begin, for other threads went on while they were looked for."""
+    """Yield the blocks that existed at the window's start: other threads went on while they were listed."""
     looked = next((place for place, event in enumerate(trace.events) if _is_looked(event[1])), 0)
     first: dict[tuple[str, int], int] = {}
     for _, event in trace.events[:looked]:
@@ -77,7 +77,7 @@ def _there(existing: Sequence[Existing], trace: Trace) -> Iterator[Existing]:
         changed = first.get((block.device, block.address), -block.bytes)
         if changed == -block.bytes:
             yield block
-        elif changed < 0:  # another came in its place
+        elif changed < 0:  # another block took its place
             yield Existing(block.device, block.address, -changed)
 
 
@@ -92,9 +92,9 @@ def build(
     strings: Strings,
     left: Sequence[SeenTensor] = (),
 ) -> tuple[dict[str, Table], list[int], dict[str, str]]:
-    """Return the tables of a memory window, the sequence at each of its steps' ends, and what is not in them.
+    """Return a memory window's tables, the sequence number at the end of each step, and what the tables lack.
 
-    `left` are the tensors there at its end: no operator may have read them, and they are tensors all the same.
+    `left` are the tensors that exist at its end: perhaps no operator read them, but they are tensors all the same.
     """
     order = itertools.count(1)
     spans = Spans(strings, order, calling(trace))
@@ -135,6 +135,6 @@ def build(
 
 
 def _mark(mark: Mark, sequence: int, owners: list[tuple[object, ...]], strings: Strings) -> list[int]:
-    """Append a marker's owners; return its sequence where it ends a step."""
+    """Append a marker's owners; return its sequence number if it ends a step."""
     owners += [_owner(sequence, owned, strings) for owned in mark.owned]
     return [sequence] if mark.point is Point.STEP else []

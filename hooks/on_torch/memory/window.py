@@ -1,4 +1,4 @@
-"""A memory window: every allocation torch tells of, the spans it lies in, and owners read at markers."""
+"""A memory window: every allocation that torch reports, the span around it, and owners read at markers."""
 
 import threading
 import time
@@ -26,9 +26,9 @@ from tbdprof.hooks.threads import are_others
 
 
 class MemoryWindow:
-    """Follows memory from its making, with what exists then, until `stop`.
+    """Follows memory from its construction until `stop`, including what exists at its start.
 
-    Raises UnavailableError where another profiler is active.
+    Raise UnavailableError if another profiler is active.
     """
 
     def __init__(self, watch: Watch, *, counted_from_start: bool) -> None:
@@ -40,7 +40,7 @@ class MemoryWindow:
         self._missing: dict[str, str] = {}
         self._device = watch.watched.device()
         self._levels: list[tuple[int, Levels]] = []
-        self._read_levels()  # with the workspaces that are released here, which operators then ask for anew
+        self._read_levels()  # includes the workspaces that are released next; operators then allocate them again
         devices.release_workspaces()
         self._members = Members()
         self._session = Session("memory", threads=self._members)
@@ -48,9 +48,9 @@ class MemoryWindow:
         self._is_open = True
         try:
             watch.open_window(reads_owners=True)
-            # An allocation tells how much torch has counted so far.
+            # The event of an allocation carries torch's running total.
             watch.markers.place(Mark(Point.BEGIN), inside=lambda: torch.empty(1, device="cpu"))
-            # A thread that is not followed yet frees unheard.
+            # Frees in a thread that is not followed yet are not reported.
             tells = not counted_from_start or are_others()
             self._deaths = existing.mark_deaths(watch.markers, self._members.check) if tells else None
             self._existing = existing.blocks(watch.watched, self._deaths)
@@ -64,8 +64,8 @@ class MemoryWindow:
             raise
 
     def mark_step(self) -> None:
-        """Mark the end of a step and read all owners there."""
-        if self._watch.markers.is_on():  # else, as in a forked child, none would be kept
+        """Set a step marker and read all owners there."""
+        if self._watch.markers.is_on():  # otherwise, for example in a forked child, no marker is kept
             watched, is_late = self._watch.watched, self._members.are_expected
             self._watch.read_owners(
                 Point.STEP,
@@ -76,7 +76,7 @@ class MemoryWindow:
             self._members.step_ended()
 
     def stop(self) -> None:
-        """Look at what is left, take the markers' hooks off and end the session; does nothing the second time."""
+        """Read the remaining tensors, remove the markers' hooks and end the session; do nothing the second time."""
         if not self._is_open:
             return
         self._deaths = None
@@ -90,7 +90,7 @@ class MemoryWindow:
             self._end()
 
     def drain(self, strings: Strings) -> Drained:
-        """Return allocations, owners, spans, and samples of what the allocator holds."""
+        """Return allocations, owners, spans, and samples of the allocator's levels."""
         if self._counted_from_start and self._trace is not None and self._device == "cpu" and self._trace.events:
             self._levels.append((self._trace.events[0][0], {ALLOCATOR_ALLOCATED: self._trace.cpu_bytes_at_begin}))
         levels = {"sample": samples(self._levels, self._device or "", strings)} if self._levels else {}
@@ -100,7 +100,7 @@ class MemoryWindow:
         return Drained(tables | levels, marks, self._missing | missing)
 
     def _read_levels(self) -> None:
-        found = cuda_allocator.levels(self._device)  # cheap: it is within the steps
+        found = cuda_allocator.levels(self._device)  # cheap, because it runs within the steps
         if found:
             self._levels.append((time.monotonic_ns(), found))
 
@@ -114,7 +114,7 @@ class MemoryWindow:
 
 
 class Remains:
-    """What is in memory when this is made, read without a session, for which the process may have no room left."""
+    """What is in memory when this is constructed; it needs no session, because the process may be out of memory."""
 
     def __init__(self, watch: Watch) -> None:
         self._device = watch.watched.device()
@@ -123,18 +123,18 @@ class Remains:
         self._mark = Mark(Point.BEGIN, owned=owners.everything(watch.watched))
 
     def mark_step(self) -> None:
-        """Mark nothing: no step is taken."""
+        """Do nothing: no step is taken."""
 
     def stop(self) -> None:
-        """Have nothing to put back."""
+        """Do nothing: there is nothing to undo."""
 
     def drain(self, strings: Strings) -> Drained:
-        """Return the blocks there were, and their owners."""
+        """Return the existing blocks and their owners."""
         trace = Trace([(self._levels[0][0], Marked(threading.get_ident(), self._mark))], begun=True)
         tables, _, missing = build(trace, self._existing, counted_from_start=True, strings=strings)
         return Drained({**tables, "sample": samples(self._levels, self._device or "", strings)}, [], missing)
 
 
 def _tensors(region: Region, _: _ProfilerEvent, fields: _ExtraFields_TorchOp) -> None:
-    """Have an operator's region know which tensors were among its arguments."""
+    """Give an operator's region the tensors among its arguments."""
     region.tensors = list(tensors_of(fields.inputs))

@@ -1,1 +1,1 @@
-"""A session of torch's profiler, and its events read into a trace freed of torch's own types."""
+"""A session of torch's profiler, and its events read into a trace without torch's own types."""

@@ -1,4 +1,4 @@
-"""The tensors among operators' arguments, as torch's profiler tells of them."""
+"""The tensors among operators' arguments, as torch's profiler reports them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from tbdprof.hooks.on_torch.session.events import SeenTensor
 
 
 def metadata(values: Sequence[object]) -> Iterator[_TensorMetadata]:
-    """Yield what is told of each tensor, those of lists too."""
+    """Yield the metadata of each tensor, including tensors inside lists."""
     for value in values:
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, _TensorMetadata):
@@ -18,14 +18,14 @@ def metadata(values: Sequence[object]) -> Iterator[_TensorMetadata]:
 
 
 def shapes_of(value: object) -> object:
-    """Return a tensor's shape, those of a list of tensors, None of anything else."""
+    """Return a tensor's shape, the shapes of a list of tensors, or None for anything else."""
     if isinstance(value, _TensorMetadata):
         return value.sizes
     return [each.sizes for each in value] if isinstance(value, list) else None
 
 
 def tensors_of(values: Sequence[object]) -> Iterator[SeenTensor]:
-    """Yield the tensors among arguments that have memory."""
+    """Yield those tensors among the arguments that have memory."""
     for each in metadata(values):
         if each.storage_data_ptr:
             elements = math.prod(each.sizes)

@@ -1,4 +1,4 @@
-"""Runs of the backward pass, found among a window's regions, and which of them end a forward phase."""
+"""Find runs of the backward pass among a window's regions, and which of them end a forward phase."""
 
 from collections.abc import Sequence
 
@@ -18,8 +18,8 @@ _OF_CALLS = (Point.FORWARD, Point.FORWARD_END, Point.LAYER, Point.LAYER_END)
 
 
 def tell_last_runs(events: Sequence[Event]) -> None:
-    """Have a thread's last backward run of a step end its forward phase, where it calls no module after it."""
-    calls: set[int] = set()  # threads that call a module, or have run backward, between here and the next end of a step
+    """Let a thread's last backward run in a step end its forward phase, if the thread calls no module after it."""
+    calls: set[int] = set()  # threads that call a module or run backward between here and the end of the step
     for event in reversed(events):
         if isinstance(event, Marked):
             if event.mark.point is Point.STEP:
@@ -34,7 +34,7 @@ def tell_last_runs(events: Sequence[Event]) -> None:
 
 
 def relate(regions: Sequence[Region]) -> None:
-    """Fill in what a region knows of its surroundings; regions come in order of their start."""
+    """Fill in what a region knows of its surroundings; `regions` must be in order of their start."""
     previous: dict[tuple[int, Region | None], Region] = {}
     for region in regions:
         place = (region.thread, region.parent)
@@ -56,7 +56,7 @@ def _join_run(region: Region, run: BackwardRun | None) -> None:
 
 
 def _tell_runs_of_accumulation(region: Region) -> None:
-    # The node alone says nothing: torch.autograd.grad opens it too and does not run it.
+    # The node alone proves nothing: torch.autograd.grad also opens it but does not run it.
     for around in surroundings(region):
         if around.run is not None:
             around.run.ends_forward = True
@@ -68,7 +68,7 @@ def _tell_node(region: Region) -> None:
         return
     node.holds_numbered |= region.number >= 0
     run = node.innermost_run
-    # What makes a tensor of none is never numbered; anything else is, where gradients are asked of the gradients.
+    # An operator without input tensors never has a number. Any other has one if torch keeps the graph of the gradients.
     if (
         run is not None
         and node is region.parent

@@ -1,4 +1,4 @@
-"""What torch's profiler and the markers told about a window, freed of torch's own types."""
+"""What torch's profiler and the markers reported about a window, without torch's own types."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,14 +32,14 @@ class Point(IntEnum):
     LAYER_END = 5
     UPDATE_BEGIN = 6
     UPDATE_END = 7
-    GONE = 8  # a storage older than the accounting died
-    READING = 9  # owners are read from here to the thread's next marker that has any
-    EXISTING = 10  # what was there when the window began was read
+    GONE = 8  # a storage older than the accounting was freed
+    READING = 9  # owners are read between this marker and the thread's next marker with owners
+    EXISTING = 10  # what existed when the window began has been read
 
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """A storage and the role in which it was found; bytes are the storage's."""
+    """A storage and the role in which it was found; `bytes` is the size of the storage."""
 
     device: str
     address: int
@@ -51,31 +51,31 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """A block that was there when the window began."""
+    """A block that existed when the window began."""
 
     device: str
     address: int
     bytes: int
-    shape: tuple[int, ...] | None = None  # None: nobody saw a tensor in it
-    requested_bytes: int = -1  # -1: not told, where `bytes` are a rounded block's
+    shape: tuple[int, ...] | None = None  # None if no tensor was seen in it
+    requested_bytes: int = -1  # -1 if not reported, where `bytes` is the rounded size
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A point in Python code, the owners read there, and blocks found there that nobody may have told of."""
+    """A point in Python code, the owners read there, and blocks found there that perhaps nothing reported."""
 
     point: Point
     name: str = ""
     owned: Sequence[Owned] = ()
     found: Sequence[Existing] = ()
-    ends_forward: bool = False  # FORWARD_END only: without gradients nothing more belongs to it
+    ends_forward: bool = False  # FORWARD_END only: the forward phase ends here, because gradients are off
     device: str = ""  # GONE only
     address: int = 0  # GONE only
 
 
 @dataclass(frozen=True, slots=True)
 class SeenTensor:
-    """A tensor that was an operator's input, or that Python holds; bytes are elements times item size."""
+    """A tensor that was an operator's input or that Python holds; `bytes` is elements times item size."""
 
     device: str
     address: int
@@ -89,22 +89,22 @@ class BackwardRun:
 
     first: "Region"
     last: "Region"
-    ends_forward: bool = False  # the forward phase before it is over where it begins
-    makes_graph: bool = True  # gradients of it can be taken: what torch numbers in it are derivatives, not recomputed
+    ends_forward: bool = False  # the forward phase before it ends where it begins
+    makes_graph: bool = True  # torch keeps its graph: numbered operators in it are derivatives, not recomputed
 
 
 @dataclass(eq=False, slots=True)
 class Region:
-    """A stretch of a thread's time: an operator, a backward node, or a range of Python code."""
+    """An interval in a thread: an operator, a backward node, or a range of Python code."""
 
     name: str
     scope: Scope
     thread: int
     start_ns: int
     end_ns: int
-    number: int  # torch's sequence number, -1: none
+    number: int  # torch's sequence number, -1 if none
     parent: "Region | None" = None
-    correlation: int = 0  # its number among the profiler's events, which calls of CUDA refer to; 0: none
+    correlation: int = 0  # its number among the profiler's events, which CUDA calls refer to; 0 if none
     shapes: Sequence[object] = ()
     tensors: Sequence[SeenTensor] = ()  # in memory windows
     operation: Operation = Operation.OTHER  # in kernels windows
@@ -115,18 +115,18 @@ class Region:
 
     @property
     def innermost_run(self) -> BackwardRun | None:
-        """The run that it is in, the innermost of several."""
+        """The innermost backward run that contains it."""
         return next((each.run for each in (self, *surroundings(self)) if each.run is not None), None)
 
     @property
     def runs_again(self) -> bool:
-        """Whether it runs parts of the forward pass again, if it is a backward node or an operator in one."""
+        """Whether it recomputes parts of the forward pass; asked of a backward node or an operator in one."""
         run = self.innermost_run
         return (self.holds_numbered or self.is_numbered) and (run is None or not run.makes_graph)
 
     @property
     def is_numbered(self) -> bool:
-        """Whether it is an operator that a backward node may follow."""
+        """Whether it is an operator that may have a backward node."""
         return self.scope is Scope.FUNCTION and self.number >= 0 and not self.is_engine_node
 
     @property
@@ -141,17 +141,17 @@ class Region:
 
     @property
     def is_loading(self) -> bool:
-        """Whether it is a data loader's making of the next batch."""
+        """Whether it is a data loader fetching the next batch."""
         return self.scope is Scope.USER and self.name.startswith(_LOADING)
 
     @property
     def is_compiled(self) -> bool:
-        """Whether a compiler made what runs inside."""
+        """Whether a compiler generated what runs inside."""
         return self.name.startswith(_COMPILED)
 
     @property
     def is_range(self) -> bool:
-        """Whether Python code opened it: it may be cut where a phase ends."""
+        """Whether Python code opened it; such a region may be cut where a phase ends."""
         is_python = self.operation is not Operation.COMMUNICATION
         return self.scope is Scope.USER and is_python and not self.is_compiled
 
@@ -195,7 +195,7 @@ Event = Enter | Leave | MemoryEvent | Marked
 
 @dataclass(slots=True)
 class Trace:
-    """A window's events in time's order, each with its `time.monotonic_ns`."""
+    """A window's events in order of time, each with its `time.monotonic_ns`."""
 
     events: list[tuple[int, Event]] = field(default_factory=list)
     begun: bool = False  # the window's first marker is among the events
@@ -203,7 +203,7 @@ class Trace:
 
 
 def surroundings(region: Region) -> Iterator[Region]:
-    """Yield the regions a region lies in, the innermost first."""
+    """Yield the regions around a region, the innermost first."""
     around = region.parent
     while around is not None:
         yield around

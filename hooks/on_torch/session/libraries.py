@@ -1,4 +1,4 @@
-"""What is set in torch's compiled libraries, and asked of them by the name of a symbol."""
+"""Read and set variables of torch's compiled libraries, and call their functions by symbol name."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ _Number = TypeVar("_Number", ctypes.c_bool, ctypes.c_int)
 
 @cache
 def variable(kind: type[_Number], name: str) -> _Number | None:
-    """Return a variable of torch's core library; None: it has none of the name."""
+    """Return a variable of torch's core library, or None if the library has none of that name."""
     folder = Path(torch.__file__).parent / "lib"
     path = next((folder / library for library in _LIBRARIES if (folder / library).exists()), None)
     try:
@@ -45,7 +45,7 @@ def quiet_log() -> Iterator[None]:
 
 @contextmanager
 def quiet_profiler() -> Iterator[None]:
-    """Keep torch's profiler from writing to stderr: its library reads the level when first used."""
+    """Keep torch's profiler from writing to stderr: its library reads the log level when it is first used."""
     before = os.environ.get(_PROFILER_LOG_LEVEL)
     os.environ[_PROFILER_LOG_LEVEL] = before or "9"
     try:
@@ -56,11 +56,11 @@ def quiet_profiler() -> Iterator[None]:
 
 
 def stop_polling() -> None:
-    """End the thread in which torch's profiler waits for orders from outside: a forked child hangs at its exit else."""
+    """End the thread in which torch's profiler waits for outside requests: it makes a forked child hang at its exit."""
     library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
     try:
         instance, stop = (getattr(library, name) for name in _KINETO)
-    except AttributeError:  # a build without it
+    except AttributeError:  # a build without that thread
         return
     instance.restype, stop.argtypes, stop.restype = ctypes.c_void_p, [ctypes.c_void_p], None
     stop(instance())

@@ -1,19 +1,20 @@
-"""Room in the C library's heap for what torch's profiler keeps during a window, taken before the window's first step.
+"""Enlarge the C library's heap before a window's first step, for the records that torch's profiler keeps.
 
-The profiler keeps small records between the tensors of a step, and tensors then no longer fit where those of the step
-before lay: ResNet-50 at batch 8 grew by 300 to 500 MB a step inside a window, and its steps took up to a quarter longer
-for the new pages. The heap grows by as much either way; here it does so before the steps, and gives back what is left.
+The profiler keeps small records between the tensors of a step. Then later tensors no longer fit where those of the step
+before lay. Inside a window, ResNet-50 at batch 8 grew by 300 to 500 MB per step, and its steps took up to a quarter
+longer because of the new pages. The heap grows by as much either way. Here it grows before the steps, and what is left
+is returned afterwards.
 """
 
 import ctypes
 
 from tbdprof.collect.host import available_memory_bytes
 
-_PIECE_BYTES = 64 << 10  # below the size from which the C library maps each request by itself
+_PIECE_BYTES = 64 << 10  # below the size at which the C library maps each request separately
 _MOST_BYTES = 2 << 30
-_MOST_FREE_BYTES = 4 << 30  # where more is free it would take seconds, and what the window then costs is told
+_MOST_FREE_BYTES = 4 << 30  # with more free memory it would take seconds; then the report shows what the window costs
 _SHARE_OF_AVAILABLE = 4
-_STEPS_WORTH = 2  # times what is free between steps, about what a step's feature maps take
+_STEPS_WORTH = 2  # multiple of the bytes free between steps, which is about the size of a step's activations
 
 
 class _Heap(ctypes.Structure):
@@ -24,7 +25,7 @@ class _Heap(ctypes.Structure):
 
 
 class Room:
-    """Free heap, its pages already there; none where the C library is not glibc 2.33 or later."""
+    """Free heap whose pages are already mapped; none unless the C library is glibc 2.33 or later."""
 
     def __init__(self) -> None:
         self._fence: int | None = None
@@ -36,13 +37,13 @@ class Room:
             return
         spare_bytes = min(_STEPS_WORTH * free_bytes, _MOST_BYTES, available_memory_bytes() // _SHARE_OF_AVAILABLE)
         pieces = [library.malloc(_PIECE_BYTES) for _ in range((free_bytes + spare_bytes) // _PIECE_BYTES)]
-        self._fence = library.malloc(_PIECE_BYTES)  # the heap's end is given back as soon as it is free
+        self._fence = library.malloc(_PIECE_BYTES)  # keeps the C library from returning the heap's end when it is free
         for address in filter(None, pieces):
             ctypes.memset(address, 0, _PIECE_BYTES)
             library.free(address)
 
     def give_back(self) -> None:
-        """Let the C library return what nothing lies in."""
+        """Let the C library return unused memory."""
         fence, self._fence = self._fence, None
         library = _library()
         if fence is not None and library is not None:
@@ -50,7 +51,7 @@ class Room:
 
 
 def _library() -> ctypes.CDLL | None:
-    """Return the C library with what is called here declared, None where it lacks it."""
+    """Return the C library with the functions used here declared, or None if it lacks them."""
     library = ctypes.CDLL(None)
     try:
         library.mallinfo2.restype = _Heap

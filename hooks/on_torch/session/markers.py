@@ -1,4 +1,4 @@
-"""Markers: points in Python code, placed among the events of torch's profiler as ranges with a number."""
+"""Markers: points in Python code, placed among the events of torch's profiler as numbered ranges."""
 
 import itertools
 import os
@@ -14,7 +14,7 @@ WHOLE = f"{MARKER}whole"  # the range around a window
 
 
 class Markers:
-    """Places markers among the profiler's events while it is on, in the process that made it."""
+    """Places markers among the profiler's events while it is on, in the process that created it."""
 
     def __init__(self) -> None:
         self.marks: dict[int, Mark] = {}
@@ -24,11 +24,11 @@ class Markers:
 
     def is_on(self) -> bool:
         """Return whether markers are placed here and now."""
-        # Under the compiler's tracing a hook must leave nothing behind in the graph.
+        # While the compiler traces, a hook must leave nothing in the graph.
         return not torch.compiler.is_compiling() and self.on and os.getpid() == self._pid
 
     def place(self, mark: Mark, inside: Callable[[], object] | None = None) -> None:
-        """Place a marker, and call something within it."""
+        """Place a marker, and call `inside` within it."""
         if not self.is_on():
             return
         number = next(self._numbers)

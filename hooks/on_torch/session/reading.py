@@ -1,4 +1,4 @@
-"""The event tree that a session of torch's profiler recorded, read into a `Trace`."""
+"""Read the event tree that a session of torch's profiler recorded into a `Trace`."""
 
 from collections.abc import Callable
 
@@ -26,12 +26,12 @@ from tbdprof.hooks.on_torch.session.thread_order import in_order
 
 _SCOPES = {RecordScope.BACKWARD_FUNCTION: Scope.BACKWARD, RecordScope.USER_SCOPE: Scope.USER}
 
-# Fills in what a window wants to know of an operator besides its name, place and shapes.
+# Fills in what a window needs to know of an operator besides name, place and shapes.
 Describe = Callable[[Region, _ProfilerEvent, _ExtraFields_TorchOp], None]
 
 
 def read(recorded: Recorded, marks: dict[int, Mark], describe: Describe) -> Trace:
-    """Return what a session recorded; raises UnavailableError where another profiler took it over."""
+    """Return what a session recorded; raise UnavailableError if another profiler took it over."""
     reader = _Reader(recorded, marks, describe)
     for root in recorded.result.experimental_event_tree():
         reader.read(root)
@@ -42,7 +42,7 @@ def read(recorded: Recorded, marks: dict[int, Mark], describe: Describe) -> Trac
 
 
 class _Reader:
-    """Walks the event tree; events at the same time stay in the tree's order."""
+    """Walks the event tree; events with equal times keep the tree's order."""
 
     def __init__(self, recorded: Recorded, marks: dict[int, Mark], describe: Describe) -> None:
         self._offset_ns = recorded.offset_ns
@@ -51,7 +51,7 @@ class _Reader:
         self._describe = describe
         self._trace = Trace()
         self._regions: list[Region] = []
-        self._probe: list[MemoryEvent] = []  # what the first marker allocates and frees within it
+        self._probe: list[MemoryEvent] = []  # what the first marker allocates and frees inside it
 
     def read(self, root: _ProfilerEvent) -> None:
         pending: list[tuple[_ProfilerEvent | Region, Region | None]] = [(root, None)]
@@ -110,7 +110,7 @@ class _Reader:
         return region
 
     def _end_ns(self, node: _ProfilerEvent) -> int:
-        """Return when an operator ended; torch 2.11 gives one that goes on when the session ends no end."""
+        """Return when an operator ended; torch 2.11 gives no end to one that outlasts the session."""
         return node.end_time_ns - self._offset_ns if node.end_time_ns >= node.start_time_ns else self._ended_ns
 
     def _marked(self, node: _ProfilerEvent, fields: _ExtraFields_TorchOp) -> None:
@@ -123,7 +123,7 @@ class _Reader:
             self._read_probe(node)
 
     def _read_probe(self, node: _ProfilerEvent) -> None:
-        """Read what is allocated inside the first marker: it tells torch's running total for the CPU before it."""
+        """Read the allocation inside the first marker: it shows torch's running CPU total before it."""
         pending = list(node.children)
         while pending:
             child = pending.pop(0)

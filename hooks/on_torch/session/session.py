@@ -23,34 +23,34 @@ from tbdprof.hooks.on_torch.session import libraries
 from tbdprof.hooks.on_torch.session.malloc_headroom import Room
 from tbdprof.hooks.on_torch.session.markers import WHOLE
 
-LOCK = threading.Lock()  # held while a session of all threads begins, for a thread that left then would end it
+LOCK = threading.Lock()  # held while a session of all threads begins: a thread that leaves at that moment would end it
 _BUSY = "a thread was still inside an operator when the window had ended: what was recorded could not be read"
 TAKEN = "another torch profiler began within the window and took its events: leave it off while tbdprof records"
-_NOT_RUNNING = "not running"  # so torch 2.11 ends a session that was taken over
+_NOT_RUNNING = "not running"  # torch 2.11 says this at the end of a session that another profiler took over
 
 
 def is_profiler_active() -> bool:
-    """Return whether any profiler of torch's is on."""
+    """Return whether any torch profiler is on."""
     return Session.is_on or _profiler_type() != ActiveProfilerType.NONE
 
 
 def tells_of_gpus() -> bool:
-    """Return whether this build of torch can tell what a GPU does."""
-    # Without CUPTI torch would time operators by CUDA events, which are not kernels.
+    """Return whether this build of torch can report GPU activity."""
+    # Without CUPTI, torch would time operators by CUDA events, which are not kernels.
     return ProfilerActivity.CUDA in _supported_activities()
 
 
 class Threads(Protocol):
-    """Lets other threads join the session of one."""
+    """Lets other threads join a session that one thread began."""
 
     def open(self) -> None:
         """Let threads join the session that this thread began."""
 
     def close(self) -> None:
-        """Have all threads leave."""
+        """Make all threads leave."""
 
     def end(self, end_session: Callable[[], None]) -> bool:
-        """End the session; return false where it was only left, for a thread is still inside an operator."""
+        """End the session; return false if it was only left, because a thread is still inside an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +58,18 @@ class Recorded:
     """What a session recorded."""
 
     result: _ProfilerResult
-    offset_ns: int  # of its clock, the wall's, from `time.monotonic_ns`
+    offset_ns: int  # the session's wall clock minus `time.monotonic_ns`
     ended_ns: int
 
 
 class Session:
-    """Records operators and their arguments until it is ended, of all threads.
+    """Records the operators of all threads, and their arguments, until it ends.
 
-    With `threads`, by which others join, every allocation is recorded, too; without, torch itself sees to other
-    threads, and what `gpu` does is recorded if one is named.
+    With `threads`, by which other threads join, it also records every allocation. Without it, torch itself follows
+    other threads, and the session records the activity of `gpu` if one is given.
     """
 
-    is_on: ClassVar[bool] = False  # torch does not tell of a profiler of all threads
+    is_on: ClassVar[bool] = False  # torch does not report a profiler of all threads
 
     def __init__(self, window: str, *, threads: Threads | None = None, gpu: str | None = None) -> None:
         if is_profiler_active():
@@ -83,7 +83,8 @@ class Session:
             profile_memory=threads is not None,
             record_shapes=True,
             experimental_config=_ExperimentalConfig(
-                # Else autograd's threads alone are told; but then nothing is told of memory (pytorch#166121).
+                # Without this flag torch records no threads but autograd's; with it, it records no memory
+                # (pytorch#166121).
                 profile_all_threads=threads is None,
                 expose_kineto_event_metadata=gpu is not None,
             ),
@@ -96,7 +97,8 @@ class Session:
                 self._profile.__enter__()  # type: ignore[no-untyped-call]
             libraries.stop_polling()
             if threads is not None:
-                # The tree lacks what a GPU's allocator did outside any range: most of what Python's own code frees.
+                # Torch's event tree lacks what a GPU's allocator does outside any range, which is most of what Python
+                # frees.
                 whole = _RecordFunctionFast(WHOLE)
                 whole.__enter__()
                 self._whole = whole
@@ -110,7 +112,7 @@ class Session:
             raise
 
     def end(self) -> Recorded:
-        """End the session; raises UnavailableError where that fails or another profiler took it over."""
+        """End the session; raise UnavailableError if that fails or another profiler took it over."""
         ended_ns = time.monotonic_ns()
         self._leave()
         result = self._profile.kineto_results
@@ -134,7 +136,7 @@ class Session:
                     raise UnavailableError(_BUSY)
 
     def _exit(self) -> None:
-        self._profile.use_device = None  # else it waits for the current device, which need not be the run's
+        self._profile.use_device = None  # otherwise it waits for the current device, which need not be the run's
         try:
             with ExitStack() as ends:
                 ends.callback(self._profile.__exit__, None, None, None)

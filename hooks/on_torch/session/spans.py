@@ -1,4 +1,4 @@
-"""Torch's regions and the markers' layers and phases, nested into one tree of spans a thread."""
+"""Nest torch's regions and the markers' layers and phases into one tree of spans per thread."""
 
 import json
 from collections import defaultdict
@@ -17,9 +17,9 @@ from tbdprof.hooks.on_torch.session.events import (
     Trace,
 )
 
-_FORWARD = "forward"  # the origin of a span that stands for a forward phase
+_FORWARD = "forward"  # origin of a span that stands for a forward phase
 _CASTS = ("aten::to", "aten::_to_copy")
-_THREAD_BITS = 40  # above the numbers of operators
+_THREAD_BITS = 40  # a thread's number stands above these bits, an operator's number below
 _INSIDE_BACKWARD = (Phase.BACKWARD, Phase.RECOMPUTE)
 
 Origin = Region | BackwardRun | str
@@ -36,43 +36,43 @@ class _Open:
     start_ns: int
     first_sequence: int
     forward: int
-    origin: Origin  # layers: their name
+    origin: Origin  # for a layer, its name
 
 
 class Spans:
-    """Opens and closes spans in the order of events; a closed one is a row of `records.SPAN`.
+    """Opens and closes spans in the order of events; a closed span is a row of `records.SPAN`.
 
-    A forward phase lasts from its root module's call until the backward pass, the optimizer's
-    step or the end of the training step that follows. It may begin inside a range of Python code
-    and outlast it, so it is cut there and goes on after it; and a range that is open where the
-    phase ends is cut likewise. Operators are never cut.
+    A forward phase begins with the call of its root module. It ends at the next backward pass, the optimizer's step, or
+    the end of the training step. It may begin inside a range of Python code and outlast that range. Then it is cut
+    where the range ends and continues after it. A range that is open where the phase ends is cut in the same way.
+    Operators are never cut.
     """
 
     def __init__(self, strings: Strings, order: Iterator[int], calling: Iterable[int] = ()) -> None:
-        """Take the threads that call modules; all others are autograd's own."""
+        """Take the threads that call modules; all others belong to autograd."""
         self._rows: dict[int, tuple[object, ...]] = {}
         self._strings = strings
         self._order = order
         self._ids = 0
         self._stacks: defaultdict[int, list[_Open]] = defaultdict(list)
-        self._forward: dict[int, str] = {}  # thread -> name of the forward phase it is in
-        self._derived: dict[int, int] = {}  # a derivative's number -> that of the forward operator it is of
+        self._forward: dict[int, str] = {}  # thread -> name of its current forward phase
+        self._derived: dict[int, int] = {}  # number of a derivative -> number of its forward operator
         self._calling = set(calling)
-        self._index: dict[int, int] = {}  # threads, numbered as they numbered an operator first
-        self._numbering: dict[int, int] = {}  # an operator's number -> the thread that gave it last
-        self.by_correlation: dict[int, int] = {}  # the profiler's number of a region -> the id of its span
+        self._index: dict[int, int] = {}  # threads, numbered by their first numbered operator
+        self._numbering: dict[int, int] = {}  # an operator's number -> the thread that last used it
+        self.by_correlation: dict[int, int] = {}  # the profiler's number of a region -> id of its span
 
     def table_rows(self) -> list[tuple[object, ...]]:
-        """Return the closed spans in the order in which they were opened."""
+        """Return the closed spans in the order in which they opened."""
         return [self._rows[each] for each in sorted(self._rows)]
 
     def innermost(self, thread: int) -> int:
-        """Return the id of the span a thread is in, -1: none."""
+        """Return the id of a thread's innermost open span, or -1 if there is none."""
         stack = self._stacks[thread]
         return stack[-1].id if stack else -1
 
     def enter(self, region: Region) -> None:
-        """Open a region's span, and before it the backward phase that it begins."""
+        """Open a region's span; if a backward phase begins with it, open that phase before it."""
         run = region.run
         if run is not None and run.first is region:
             if run.ends_forward:
@@ -83,13 +83,13 @@ class Spans:
         self._push(region, region.thread, region.start_ns)
 
     def leave(self, region: Region) -> None:
-        """Close a region's span, and after it the backward phase that it ends."""
+        """Close a region's span; if a backward phase ends with it, close that phase after it."""
         self._close_through(region, region.thread, region.end_ns)
         if region.run is not None and region.run.last is region:
             self._close_through(region.run, region.thread, region.end_ns)
 
     def mark(self, mark: Mark, thread: int, time_ns: int) -> None:
-        """Open or close what a marker stands for."""
+        """Open or close the span that a marker stands for."""
         if mark.point is Point.FORWARD:
             self._end_forward(thread, time_ns)
             self._forward[thread] = mark.name
@@ -98,14 +98,14 @@ class Spans:
         elif mark.point is Point.FORWARD_END and mark.ends_forward:
             self._end_forward(thread, time_ns)
         elif mark.point is Point.STEP:
-            self._end_forward(thread, time_ns)  # others may be in the middle of theirs
+            self._end_forward(thread, time_ns)  # other threads may be in the middle of their steps
         elif mark.point is Point.LAYER:
             self._push(_layer(mark.name), thread, time_ns)
         elif mark.point is Point.LAYER_END:
             self._close_through(_layer(mark.name), thread, time_ns)
 
     def finish(self, time_ns: int) -> None:
-        """Close whatever is still open."""
+        """Close every span that is still open."""
         self._forward.clear()
         for stack in self._stacks.values():
             while stack:
@@ -173,13 +173,13 @@ class Spans:
         return number
 
     def _number(self, region: Region) -> int:
-        """Return torch's number of an operator, made unique: each thread counts for itself."""
+        """Return torch's number of an operator, made unique, because each thread counts on its own."""
         if region.number < 0:
             return -1
         thread = region.thread
         if region.is_numbered:
             self._numbering[region.number] = thread
-        elif thread not in self._calling:  # one of autograd's own
+        elif thread not in self._calling:  # one of autograd's own threads
             thread = self._numbering.get(region.number, thread)
         return region.number + (self._index.setdefault(thread, len(self._index)) << _THREAD_BITS)
 
@@ -234,7 +234,7 @@ def _kind(origin: Origin) -> SpanKind:
         return SpanKind.PHASE if origin == _FORWARD else SpanKind.LAYER
     if isinstance(origin, BackwardRun) or origin.is_engine_node or origin.is_range:
         return SpanKind.PHASE
-    # What runs whole parts of the graph inside itself (checkpointing) is a place, not an operator.
+    # A region that runs whole parts of the graph inside itself (checkpointing) is a phase, not an operator.
     runs_graph = origin.holds_engine or (
         origin.scope is Scope.BACKWARD and origin.runs_again and not origin.is_compiled
     )

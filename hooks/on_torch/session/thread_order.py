@@ -1,8 +1,9 @@
-"""One order for the events of several threads: that in which torch counted their memory.
+"""Put the events of several threads into one order: the order in which torch counted their memory.
 
-A thread counts an allocation under a lock and is timed afterwards. Meanwhile another may have counted, and be timed,
-so that by time alone the running totals come in disorder. Each event tells the total after it, so also that before it:
-of the threads' next events the one goes on that begins where the last ended. A thread's own events keep their order.
+A thread counts an allocation under a lock and takes the time afterwards. Another thread may count, and take its time,
+in between. So in order of time alone, the running totals are out of order. Each event reports the total after it, which
+also gives the total before it. The next event is the one, among the threads' next events, whose total before it equals
+the last total. A thread's own events keep their order.
 """
 
 import heapq
@@ -20,7 +21,7 @@ def thread_of(event: Event) -> int:
 
 
 def in_order(events: Sequence[Timed]) -> list[Timed]:
-    """Return events that come in time's order in the order in which they happened, timed accordingly."""
+    """Take events in order of time; return them in the order in which they happened, with adjusted times."""
     ranks = _ranks(events)
     if not ranks:
         return list(events)
@@ -34,7 +35,7 @@ def in_order(events: Sequence[Timed]) -> list[Timed]:
 
 
 def _ranks(events: Sequence[Timed]) -> dict[int, int]:
-    """Return the place of each allocation and free in the order of counting, by its place; none where time says it."""
+    """Map the index of each allocation and free to its rank in counting order; {} if that is the order of time."""
     devices: defaultdict[str, list[int]] = defaultdict(list)
     for place, (_, event) in enumerate(events):
         if isinstance(event, MemoryEvent):
@@ -46,7 +47,7 @@ def _ranks(events: Sequence[Timed]) -> dict[int, int]:
 
 
 def _chain(events: Sequence[Timed], places: Sequence[int]) -> list[int]:
-    """Return the places of one device's allocations and frees in the order of counting."""
+    """Return the indices of one device's allocations and frees in counting order."""
     waiting: defaultdict[int, deque[int]] = defaultdict(deque)
     for place in places:
         waiting[thread_of(events[place][1])].append(place)
@@ -55,7 +56,7 @@ def _chain(events: Sequence[Timed], places: Sequence[int]) -> list[int]:
     chain, total = list[int](), 0
     while waiting:
         heads = sorted(queue[0] for queue in waiting.values())
-        # Where none fits, a thread that is not followed counted meanwhile.
+        # If none fits, a thread that is not followed counted in between.
         chosen = next((place for place in heads if _before(events[place][1]) == total), heads[0])
         chain.append(chosen)
         event = events[chosen][1]
@@ -76,7 +77,7 @@ def _bytes(event: Event) -> int:
 
 
 def _times(events: Sequence[Timed], ranks: dict[int, int]) -> dict[int, int]:
-    """Return when each allocation and free was counted at the latest: it was before any that was counted later."""
+    """Return the latest time at which each allocation and free can have been counted: before any later one."""
     devices: defaultdict[str, list[int]] = defaultdict(list)
     for place in sorted(ranks, key=ranks.__getitem__, reverse=True):
         event = events[place][1]

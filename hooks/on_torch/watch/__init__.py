@@ -1,1 +1,1 @@
-"""What is watched of a loop: models, optimizers, who owns which memory, and threads."""
+"""What is watched of a training loop: models, optimizers, memory owners, and threads."""

@@ -1,4 +1,4 @@
-"""Being told of every module's call: hooks on all modules at once, for a hook in a module goes into its copies."""
+"""Report every module's call through hooks on all modules: a hook on one module would be copied with the module."""
 
 import re
 import time
@@ -16,11 +16,11 @@ from tbdprof.hooks.threads import frames, others_out
 
 _PATIENCE_S = 1.0
 _POLL_S = 0.001
-# What goes through the hooks around an optimizer's step, and what it calls between them.
+# The code that runs the hooks around an optimizer's step, and the names of the functions it calls between them.
 _STEPS = {torch.optim.Optimizer.profile_hook_step(lambda: None).__code__}
 _UPDATING = ("step", "_use_grad")
 
-# A compiled module warns of hooks on all modules, that are none of the user's.
+# A compiled module warns about hooks on all modules; these hooks are not the user's.
 _OF_COMPILED: Any = (
     "ignore",
     re.compile(r"Using `torch\.compile\(module\)` when there are global hooks"),
@@ -30,34 +30,34 @@ _OF_COMPILED: Any = (
 )
 
 Before = Callable[[torch.nn.Module, tuple[object, ...]], None]
-After = Callable[..., None]  # module, arguments, keyword arguments where the call did not raise, output
+After = Callable[..., None]  # arguments: module, arguments, keyword arguments if the call did not raise, output
 
 
 class Handle(Protocol):
-    """What takes a hook off."""
+    """Removes a hook."""
 
     def remove(self) -> None:
-        """Take it off."""
+        """Remove the hook."""
 
 
 def tell_calls(before: Before, after: After) -> list[Handle]:
-    """Have every module's call told, as it begins and as it ends, however that is, until the handles are removed.
+    """Report each module's call, when it begins and when it ends or raises, until the handles are removed.
 
-    What a compiler or a script made is called as one module.
+    What a compiler or a script created counts as one module.
     """
     ended = register_module_forward_hook(after, with_kwargs=True, always_call=True)
     return [_Silence(), _Forgotten(ended.id), register_module_forward_pre_hook(before), ended]
 
 
 def remove(handles: list[Handle]) -> None:
-    """Take hooks off, the last first."""
+    """Remove hooks, the last one first."""
     while handles:
         handles.pop().remove()
 
 
 @contextmanager
 def between_steps() -> Iterator[None]:
-    """Keep other threads out while hooks on optimizers change: none may be going through them then."""
+    """Keep other threads out while hooks on optimizers change, when no thread is running through those hooks."""
     until = time.monotonic() + _PATIENCE_S
     while True:
         with others_out():
@@ -68,7 +68,7 @@ def between_steps() -> Iterator[None]:
 
 
 def _goes_through_hooks(frame: FrameType | None) -> bool:
-    """Return whether a thread is in an optimizer's step, but neither in what updates the weights nor deeper."""
+    """Return whether a thread is in an optimizer's step, but not inside the function that updates the weights."""
     called = None
     while frame is not None:
         if frame.f_code in _STEPS:
@@ -78,13 +78,13 @@ def _goes_through_hooks(frame: FrameType | None) -> bool:
 
 
 class _Forgotten:
-    """A hook's number among those with keyword arguments, that its own handle leaves there."""
+    """Removes a hook's number from torch's hooks with keyword arguments: the hook's own handle leaves it there."""
 
     def __init__(self, number: int) -> None:
         self._number = number
 
     def remove(self) -> None:
-        modules._global_forward_hooks_with_kwargs.pop(self._number, None)  # noqa: SLF001 - torch forgets it
+        modules._global_forward_hooks_with_kwargs.pop(self._number, None)  # noqa: SLF001 - torch does not do so
 
 
 class _Silence:
@@ -92,7 +92,7 @@ class _Silence:
         _filters().insert(0, _OF_COMPILED)
 
     def remove(self) -> None:
-        with suppress(ValueError):  # who put older filters back took it off
+        with suppress(ValueError):  # gone if someone restored older filters
             _filters().remove(_OF_COMPILED)
 
 

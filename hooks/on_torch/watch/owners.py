@@ -1,4 +1,4 @@
-"""Which storages torch's models and optimizers own."""
+"""The storages that torch's models and optimizers own."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -25,7 +25,7 @@ def everything(watched: Watched) -> list[Owned]:
 
 
 def owned(role: Role, named: Iterable[tuple[str, torch.Tensor]]) -> list[Owned]:
-    """Return the tensors' storages, each once, under the first name it has."""
+    """Return the tensors' storages, each once, under the first name found."""
     rows: dict[tuple[str, int], Owned] = {}
     with DisableTorchFunctionSubclass():
         for name, tensor in named:
@@ -43,7 +43,7 @@ def gradients(parameters: Named) -> list[Owned]:
 
 
 def gradients_of(optimizer: torch.optim.Optimizer, parameters: Named) -> list[Owned]:
-    """Return the gradients an optimizer is about to read."""
+    """Return the gradients that an optimizer is about to read."""
     read = {id(parameter) for parameter in all_parameters([optimizer])}
     return gradients([(name, each) for name, each in parameters if id(each) in read])
 
@@ -93,7 +93,7 @@ def local_part(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def storage_of(tensor: torch.Tensor) -> tuple[str, int, int] | None:
-    """Return device, address and bytes of a tensor's storage; None where it has none of its own."""
+    """Return device, address and bytes of a tensor's storage, or None if it has no storage of its own."""
     try:
         storage = tensor.untyped_storage()
         address = 0 if storage.device.type == "meta" else storage.data_ptr()

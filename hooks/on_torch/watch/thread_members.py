@@ -1,11 +1,11 @@
-"""The threads whose allocations a memory window follows besides those of the thread that opened it.
+"""Threads whose allocations a memory window follows, besides the thread that opened the window.
 
-Torch's profiler keeps its state thread by thread. A thread joins the open session, and leaves it, where code of ours
-runs in it: as it starts, as it calls a module, as the garbage collector looks at what it just made. For a moment at
-both edges of a window the collector looks often, so that a thread that runs joins and leaves at once.
+Torch's profiler keeps its state per thread. A thread joins the open session, and leaves it, where tbdprof's code runs
+in it: when the thread starts, when it calls a module, or when the garbage collector runs in it. At the start and end of
+a window the collector runs very often for a moment, so that a running thread joins and leaves at once.
 
-A thread that is inside an operator when a session ends would write into memory that the session let go of. So a session
-ends when every member has left, or waits in Python.
+A thread that is inside an operator when a session ends would write into memory that the session has freed. So a session
+ends only when every member has left or waits in Python.
 """
 
 import ctypes
@@ -32,11 +32,11 @@ from tbdprof.hooks.on_torch.session.session import LOCK
 from tbdprof.hooks.on_torch.watch.module_calls import Handle, remove
 from tbdprof.hooks.threads import are_others, frames, others_out
 
-JOIN_S = 0.3  # how long a window waits for threads that run to join it
-HURRY_S = 1.0  # how long it looks for those that wait at first
-LEAVE_S = 5.0  # and to leave it
+JOIN_S = 0.3  # how long a window waits for running threads to join
+HURRY_S = 1.0  # how long a window looks for threads that wait at its start
+LEAVE_S = 5.0  # how long a window waits for running threads to leave
 _POLL_S = 0.001
-_OFTEN = (1, 1 << 30, 1 << 30)  # objects made between two looks of the collector, at the youngest only
+_OFTEN = (1, 1 << 30, 1 << 30)  # the collector runs after each new object, and only on the youngest ones
 _STANDARD_LIBRARY = str(Path(threading.__file__).parent) + os.sep
 _PACKAGES = ("site-packages", "dist-packages")
 _SYMBOLS = (
@@ -53,18 +53,18 @@ NO_JOINING = "this build of torch does not let a thread join a profiler's sessio
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Torch's own functions; they throw where they may not be called, which ends the process."""
+    """Torch's own functions; called at the wrong time they throw, which ends the process."""
 
     is_on: Callable[[], bool]
     join: Callable[[], None]
     leave: Callable[[], None]
-    forget: Callable[[], None]  # leave alone the operators of this thread
-    state: Callable[[bool], int | None]  # the session of all threads, or this thread's
-    drop: Callable[[int | None], None]  # have a session forget how to leave alone the thread that joined last
+    forget: Callable[[], None]  # stop observing this thread's operators
+    state: Callable[[bool], int | None]  # the session of all threads, or of this thread
+    drop: Callable[[int | None], None]  # make a session drop the callback of the thread that joined last
 
 
 class _Membership:
-    """Kept by a thread while it is a member; gone with the thread."""
+    """Held by a thread while it is a member; freed with the thread."""
 
     def __init__(self, thread: int) -> None:
         self.thread = thread
@@ -74,7 +74,7 @@ _BUSY: set[int] = set()  # threads within `check`
 
 
 class Members:
-    """Lets other threads join a session from `open` on and has them leave it at `close`."""
+    """Lets other threads join a session after `open`, and makes them leave it at `close`."""
 
     def __init__(self) -> None:
         self._calls = _calls()
@@ -83,18 +83,18 @@ class Members:
         self._owner = 0
         self._session: int | None = None
         self._own = threading.local()
-        self._all: list[weakref.ref[_Membership]] = []  # all that ever were
+        self._all: list[weakref.ref[_Membership]] = []  # all memberships so far
         self._handles: list[Handle] = []
         self._hurry: _Hurry | None = None
         self._profile_before: Callable[..., Any] | None = None
 
     @property
     def missing(self) -> dict[str, str]:
-        """Why threads cannot join, where there are others."""
+        """Why threads cannot join, if there are other threads."""
         return {} if self._calls is not None or not are_others() else {"threads": NO_JOINING}
 
     def open(self) -> None:
-        """Let threads join the session that this thread began; wait a moment for those that run."""
+        """Let threads join the session that this thread began; wait a moment for running threads."""
         if self._calls is None:
             return
         self._owner, self._session = threading.get_ident(), self._calls.state(False)
@@ -109,11 +109,11 @@ class Members:
 
     @property
     def are_expected(self) -> bool:
-        """Whether threads that have not joined yet are still looked for."""
+        """Whether the window still looks for threads that have not joined yet."""
         return self._hurry is not None
 
     def step_ended(self) -> None:
-        """Look for threads no more often than they show themselves, once all have joined or there was time for it."""
+        """Stop looking often for threads, once all have joined or the time for it is over."""
         if self._hurry is None or not self._is_open:
             return
         if time.monotonic() > self._hurry.until or not self._running(joined=False, waiting=True):
@@ -125,7 +125,7 @@ class Members:
             hurry.end()
 
     def close(self) -> None:
-        """Have all threads leave, and wait for those that run."""
+        """Make all threads leave, and wait for running ones."""
         if self._calls is None or not self._is_open:
             return
         with LOCK:
@@ -143,7 +143,7 @@ class Members:
             self._calm()
 
     def end(self, end_session: Callable[[], None]) -> bool:
-        """End the session; return false where it was only left, for a thread is still inside an operator."""
+        """End the session; return false if it was only left, because a thread is still inside an operator."""
         if self._calls is None or not self._all:
             end_session()
             return True
@@ -153,19 +153,19 @@ class Members:
                 end_session()
             elif _profiler_type() != ActiveProfilerType.NONE:
                 self._calls.leave()
-            self._calls.forget()  # which torch did only to the thread that joined last
+            self._calls.forget()  # torch did this only for the thread that joined last
         return is_safe
 
     @guarded
     def check(self, *_: object) -> None:
-        """Join the session if it is open, leave it if it is not: in the thread that calls this."""
+        """Join the session if it is open, leave it if it is closed; acts on the calling thread."""
         thread = threading.get_ident()
         is_member = getattr(self._own, "membership", None) is not None
         if self._calls is None:
             return
         if is_member == self._is_open or thread == self._owner or thread in _BUSY or os.getpid() != self._pid:
             return
-        _BUSY.add(thread)  # the collector may look while this thread holds the lock
+        _BUSY.add(thread)  # the collector may run while this thread holds the lock
         try:
             with LOCK:
                 if is_member and not self._calls.state(True):
@@ -177,12 +177,12 @@ class Members:
 
     def _join(self, thread: int) -> None:
         calls = self._calls
-        # Autograd's own threads are members already, by the thread that waits for them.
+        # Autograd's own threads joined already, through the thread that waits for them.
         if calls is None or not calls.is_on() or _profiler_type() != ActiveProfilerType.NONE:
             return
         self._own.membership = membership = _Membership(thread)
         self._all.append(weakref.ref(membership))
-        with quiet_log():  # it takes what another thread has for lost
+        with quiet_log():  # torch warns, because the callback belongs to another thread
             calls.drop(self._session)
             calls.join()
 
@@ -200,7 +200,7 @@ class Members:
         return {membership.thread for each in list(self._all) if (membership := each()) is not None}
 
     def _running(self, *, joined: bool, waiting: bool = False) -> bool:
-        """Return whether some thread runs that is a member, or some that is none."""
+        """Return whether a thread runs that is a member, or that is not; with `waiting`, count waiting threads too."""
         members = self._members()
         return any(
             (thread in members) == joined and (waiting or not _waits(frame))
@@ -215,7 +215,7 @@ class Members:
             time.sleep(_POLL_S)
 
     def _started(self, frame: FrameType, event: str, argument: object) -> None:
-        """Join as a new thread, in the place of the function that would profile it."""
+        """Join as a new thread; called in place of the thread's profile function."""
         before = self._profile_before
         sys.setprofile(before)
         self._listen()
@@ -232,20 +232,20 @@ class Members:
 
 
 class _Hurry:
-    """Has the garbage collector look very often, and a function called in the thread where it does, until `end`."""
+    """Makes the garbage collector run very often until `end`, and calls a function in each thread where it runs."""
 
     def __init__(self, check: Callable[..., None]) -> None:
         self.until = time.monotonic() + HURRY_S
         self._check = check
         self._thresholds = gc.get_threshold()
         self._signals = Signals()
-        self._signals.install()  # else one that is handled within the function would be lost there
+        self._signals.install()  # an exception of a signal handler inside the function would be lost
         gc.callbacks.append(check)
         if gc.isenabled():
             gc.set_threshold(*_OFTEN)
 
     def end(self) -> None:
-        """Have it look as often as before."""
+        """Let the collector run as often as before."""
         if gc.get_threshold() == _OFTEN:
             gc.set_threshold(*self._thresholds)
         if self._check in gc.callbacks:
@@ -254,7 +254,7 @@ class _Hurry:
 
 
 def _waits(frame: FrameType) -> bool:
-    """Return whether a thread is in code of Python's own library, which waits, and computes nothing with torch."""
+    """Return whether a thread is in Python's own library: it waits there and computes nothing with torch."""
     file = frame.f_code.co_filename
     return file.startswith((_STANDARD_LIBRARY, "<frozen")) and not any(each in file for each in _PACKAGES)
 

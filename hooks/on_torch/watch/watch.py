@@ -1,4 +1,4 @@
-"""Hooks on modules and optimizers: they place markers in a window and find what is trained."""
+"""Hooks on modules and optimizers: they place markers in a window and find models and optimizers in training."""
 
 import os
 import threading
@@ -26,14 +26,14 @@ class _Named:
 
 
 class Watch:
-    """Hooks that never return anything, so that no value is ever replaced."""
+    """Hooks that never return anything, so that they never replace a value."""
 
     def __init__(self, markers: Markers) -> None:
         self.watched = Watched()
         self.markers = markers
         self._named: dict[int, _Named] = {}
         self._calls: list[Handle] = []
-        # On all optimizers and to the end: a thread may be going through them whenever a window begins or ends.
+        # On all optimizers until `close`: a thread may be running through these hooks when a window begins or ends.
         with between_steps():
             self._steps: list[Handle] = [
                 register_optimizer_step_pre_hook(self._step_begins),
@@ -48,12 +48,11 @@ class Watch:
         self._finding = threading.local()
 
     def find(self, *, models: bool, optimizers: bool) -> None:
-        """Find models, optimizers or both as they are used; where models are told, only what updates them counts.
+        """Find models, optimizers or both as they are used; if models are given, find only optimizers that update them.
 
-        A model is a module with parameters that is called from outside any other and outside the
-        backward pass. The search for models costs a little at every module's call: it rests while
-        every parameter of every known optimizer belongs to a known model, and goes on when another
-        optimizer's step is seen.
+        A model is a module with parameters that is called from outside any other module and outside the backward pass.
+        The search for models adds a small cost to every module call. It pauses while every parameter of every known
+        optimizer belongs to a known model. It resumes at a step of another optimizer.
         """
         self._finds_models |= models
         self._finds_optimizers |= optimizers
@@ -64,7 +63,7 @@ class Watch:
             self._find_models()
 
     def on_update(self, callback: Callable[[object], None]) -> None:
-        """Call back with the optimizer after each step any optimizer takes."""
+        """Call `callback` with the optimizer after each step of any optimizer."""
         pid = os.getpid()
 
         def after(optimizer: torch.optim.Optimizer, *_: object) -> None:
@@ -75,7 +74,7 @@ class Watch:
             self._updates.append(register_optimizer_step_post_hook(after))
 
     def open_window(self, *, reads_owners: bool) -> None:
-        """Have markers placed, and put the hooks that do so on everything watched; they may read owners there."""
+        """Turn markers on, with hooks on everything watched that place them; `reads_owners` lets them read owners."""
         self.markers.on, self._reads_owners = True, reads_owners
         self._local = threading.local()
         self._name_modules()
@@ -87,9 +86,9 @@ class Watch:
         read: Callable[[], Sequence[Owned]],
         find: Callable[[], Sequence[Existing]] = lambda: (),
     ) -> None:
-        """Place a marker with owners, and with blocks that nobody may have told of.
+        """Place a marker with owners, and with blocks that perhaps nothing reported.
 
-        Where other threads may let go of them meanwhile, one is placed before they are read.
+        If other threads may free them meanwhile, place another marker before they are read.
         """
         if not self.markers.is_on():
             return
@@ -98,13 +97,13 @@ class Watch:
         self.markers.place(Mark(point, owned=read(), found=find()))
 
     def close_window(self) -> dict[int, Mark]:
-        """Take the markers' hooks off; return the markers placed."""
+        """Remove the markers' hooks; return the markers placed."""
         self.markers.on = False
         remove(self._calls)
         return self.markers.take()
 
     def close(self) -> None:
-        """Take every hook off."""
+        """Remove every hook."""
         with between_steps():
             for handles in (self._calls, self._steps, self._finding_models, self._finding_optimizers, self._updates):
                 remove(handles)
@@ -113,17 +112,17 @@ class Watch:
         found: dict[int, _Named] = {}
         for prefix, model in self.watched.prefixes():
             for name, module in model.named_modules():
-                # What torch.compile made runs as one.
+                # What torch.compile generated runs as one module.
                 if "_orig_mod" not in name:
                     named = _Named(weakref.ref(module), (prefix + name).removesuffix("."), module is model)
                     found.setdefault(id(module), named)
-        self._named = found  # at once, for other threads look names up meanwhile
+        self._named = found  # in one assignment, because other threads look names up meanwhile
 
     def _call_begins(self, module: torch.nn.Module, args: tuple[object, ...]) -> None:
         named = self._name(module)
         if named is None:
             return
-        # A model need not be called itself: its parts may be, by a method of its own.
+        # A model may not be called itself: a method of its own may call its parts.
         if self._enter() == 0 and not _in_backward():
             self.markers.place(Mark(Point.FORWARD, f"forward {named.name}".rstrip(), self._inputs(named, args)))
         self.markers.place(Mark(Point.LAYER, named.name))
@@ -164,7 +163,7 @@ class Watch:
     def _find_models(self) -> None:
         if not self._finding_models:
             self._finding_models = tell_calls(self._call_found, self._call_ended)
-            if self._calls:  # come after it, for a model that is found is marked in the same call
+            if self._calls:  # put them after the search: a model that is found gets its marker in the same call
                 remove(self._calls)
                 self._tell_calls()
 
@@ -205,7 +204,7 @@ class Watch:
 
 
 def add_all(watch: Watch, models: Sequence[object], optimizers: Sequence[object]) -> list[str]:
-    """Watch what can be watched and find what is not told; return the type names of what cannot be watched."""
+    """Watch what can be watched and find what is not given; return the type names of what cannot be watched."""
     strange = []
     for model in models:
         if isinstance(model, torch.nn.Module):

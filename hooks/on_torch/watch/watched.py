@@ -13,10 +13,10 @@ Named = Sequence[tuple[str, torch.Tensor]]
 
 
 class Watched:
-    """The models and optimizers whose memory is named, held weakly.
+    """The models and optimizers whose memory is named, held by weak references.
 
-    One model's names stand alone; with several, each name begins with its model's class in lower
-    case, numbered where a class comes twice: `generator.`, `critic0.`, `critic1.`.
+    With one model, names have no prefix. With several, each name begins with its model's class in lower case, and with
+    a number if a class occurs twice: `generator.`, `critic0.`, `critic1.`.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Watched:
         self._inputs: list[weakref.ref[torch.Tensor]] = []
 
     def add_model(self, model: torch.nn.Module) -> bool:
-        """Watch a model, in place of its parts; return false where it is watched already."""
+        """Watch a model, and no longer its parts on their own; return false if it is watched already."""
         known = self.models()
         if any(model is part for root in known for part in root.modules()):
             return False
@@ -35,7 +35,7 @@ class Watched:
         return True
 
     def add_optimizer(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Watch an optimizer; return false where it is watched already."""
+        """Watch an optimizer; return false if it is watched already."""
         if self.knows(optimizer):
             return False
         self._optimizers.append(weakref.ref(optimizer))
@@ -46,28 +46,28 @@ class Watched:
         return any(optimizer is known for known in self.optimizers())
 
     def add_inputs(self, inputs: Sequence[object]) -> None:
-        """Watch the tensors in these, which hold mini-batches from step to step."""
+        """Watch the tensors in `inputs`, which hold mini-batches from step to step."""
         tensors = (leaf for leaf in tree_leaves(list(inputs)) if isinstance(leaf, torch.Tensor))
         self._inputs += [weakref.ref(tensor) for tensor in tensors]
 
     def inputs(self) -> list[torch.Tensor]:
-        """Return the kept inputs that are still there."""
+        """Return the kept inputs that still exist."""
         return [tensor for ref in self._inputs if (tensor := ref()) is not None]
 
     def models(self) -> list[torch.nn.Module]:
-        """Return the models that are still there."""
+        """Return the models that still exist."""
         return [model for ref in self._models if (model := ref()) is not None]
 
     def optimizers(self) -> list[torch.optim.Optimizer]:
-        """Return the optimizers that are still there."""
+        """Return the optimizers that still exist."""
         return [optimizer for ref in self._optimizers if (optimizer := ref()) is not None]
 
     def prefixes(self) -> list[tuple[str, torch.nn.Module]]:
-        """Return each model with what its names begin with."""
+        """Return each model with the prefix of its names."""
         return prefixes(self.models())
 
     def parameters(self) -> Named:
-        """Return the models' parameters, each once, and those that only an optimizer knows."""
+        """Return the models' parameters, each once, and those that only an optimizer holds."""
         named: list[tuple[str, torch.Tensor]] = [
             (prefix + _plain(name), parameter)
             for prefix, model in self.prefixes()
@@ -89,17 +89,17 @@ class Watched:
         ]
 
     def device(self) -> str | None:
-        """Return where the first of the parameters is, None where there is none."""
+        """Return the device of the first parameter, or None if there is none."""
         places = (parameter.device for _, parameter in self.parameters())
         return next((device_text(place) for place in places if place.type != "meta"), None)
 
     def is_updated_by(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Return whether an optimizer updates anything of the known models."""
+        """Return whether an optimizer updates any parameter of the known models."""
         known = {id(parameter) for model in self.models() for parameter in model.parameters()}
         return any(id(parameter) in known for parameter in all_parameters([optimizer]))
 
     def is_complete(self) -> bool:
-        """Return whether all that the known optimizers update belongs to known models."""
+        """Return whether every parameter that the known optimizers update belongs to a known model."""
         known = {id(parameter) for model in self.models() for parameter in model.parameters()}
         optimizers = self.optimizers()
         return bool(optimizers) and all(id(p) in known for p in all_parameters(optimizers))
@@ -110,7 +110,7 @@ def _plain(name: str) -> str:
 
 
 def all_parameters(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[torch.Tensor]:
-    """Yield what optimizers update, group by group."""
+    """Yield the parameters that optimizers update, group by group."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             yield from group["params"]

@@ -1,1 +1,1 @@
-"""What ran on a GPU when, by CUPTI's activity records."""
+"""What ran on a GPU and when, from CUPTI's activity records."""

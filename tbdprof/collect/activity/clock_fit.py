@@ -1,4 +1,4 @@
-"""Converts times of another clock that counts nanoseconds to `time.monotonic_ns`, and says how far off that may be."""
+"""Convert times of another nanosecond clock to `time.monotonic_ns`, with a bound on the error."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Pair = tuple[int, int, int]  # this clock before, the other clock, this clock after
 
-# Adjusted clocks drift from one another by at most some 500 millionths: more is a clock that was set meanwhile.
+# Adjusted clocks drift by at most about 500 parts per million from each other: more means that one was set.
 _MOST_DRIFT = 1e-3
 
 
@@ -18,32 +18,32 @@ _MOST_DRIFT = 1e-3
 class Fit:
     """A line from another clock to this one: `offset_ns` is this clock's time at the other's `origin`."""
 
-    slope: float  # nanoseconds of this clock in one of the other
+    slope: float  # nanoseconds of this clock per nanosecond of the other
     offset_ns: int
-    residual_ns: float  # the farthest that a converted time can be from the truth at one of the pairs
+    residual_ns: float  # the largest possible error of a converted time at one of the pairs
     origin: int
 
     def convert(self, times: Any) -> NDArray[np.int64]:
-        """Return times of the other clock as this clock's; the difference from `origin` must be below 104 days."""
+        """Convert times of the other clock to this clock; they must be within 104 days of `origin`."""
         since = np.asarray(times, "i8") - self.origin
         here: NDArray[np.int64] = np.rint(self.slope * since).astype("i8") + self.offset_ns
         return here
 
 
 def pair(other: Callable[[], int], clock: Callable[[], int] = time.monotonic_ns, tries: int = 32) -> Pair:
-    """Return a reading of the other clock between two of this one, of several the one whose two are closest."""
+    """Return a reading of the other clock between two of this one; of several, the one whose two are closest."""
     readings = [(clock(), other(), clock()) for _ in range(tries)]
     return min(readings, key=lambda reading: reading[2] - reading[0])
 
 
 def fit(pairs: Sequence[Pair]) -> Fit:
-    """Return the line nearest to the middles of the pairs, of slope 1 where they do not tell it.
+    """Return the line nearest to the middles of the pairs, with slope 1 if they do not determine the slope.
 
-    Raises ValueError where there is no pair.
+    Raise ValueError if there is no pair.
     """
     if not pairs:
         raise ValueError("no reading of the two clocks")
-    before, other, after = np.array(pairs, "i8").T  # whole numbers: a float holds no nanoseconds since 1970
+    before, other, after = np.array(pairs, "i8").T  # integers, because a float cannot hold nanoseconds since 1970
     origin = int(other[0])
     since = (other - origin).astype("f8")
     middle = (before - before[0]) + (after - before) / 2

@@ -1,13 +1,13 @@
-"""Records a device's kernels, copies and sets by CUPTI, for frameworks whose own profiler does not.
+"""Record a device's kernels, copies and memsets with CUPTI, for frameworks whose own profiler does not.
 
-A process has one client of CUPTI's activities, so this is never beside torch's profiler or TensorFlow's; whoever else
-has it is noticed by subscribing first. Records come through callbacks in Python, which CUPTI calls while it holds a
-lock: its buffers are large, so that this is rare while the loop runs, and they are asked for only where the device is
-idle, by a thread that is not waited for without end.
+A process can have one client of CUPTI's activity records, so this never runs beside torch's or TensorFlow's profiler. A
+subscription at the start detects any other client. CUPTI hands over records through callbacks in Python, which it calls
+while it holds a lock. So its buffers are large, which makes this rare while the loop runs. Records are requested only
+while the device is idle, by a thread that is waited for no longer than a limit.
 
-cupti-python is for devices of compute capability 7.5 and later, and its library for a driver of its own CUDA or a newer
-one. A program may bring an older runtime, as MXNet's builds for CUDA 11 do: the driver's calls are recorded beside the
-runtime's, so that a launch has its thread whichever of them CUPTI tells of.
+cupti-python supports devices of compute capability 7.5 and later, and its library needs a driver of its own CUDA
+version or a newer one. A program may bring an older runtime, as MXNet's builds for CUDA 11 do. So the driver's calls
+are recorded beside the runtime's, and a launch has its thread whichever of them CUPTI reports.
 """
 
 import ctypes
@@ -26,10 +26,10 @@ from tbdprof.errors import UnavailableError
 from tbdprof.facts import counters
 from tbdprof.facts.records import Strings, table
 
-KINDS = ("CONCURRENT_KERNEL", "MEMCPY", "MEMCPY2", "MEMSET")  # not KERNEL, which has kernels wait for each other
+KINDS = ("CONCURRENT_KERNEL", "MEMCPY", "MEMCPY2", "MEMSET")  # not KERNEL, which serializes kernels
 BUFFER_BYTES = 64 << 20
 FLUSH_LIMIT_S = 30.0
-TOLERATED_NS = 10_000  # of the clocks' alignment: about as long as a short kernel
+TOLERATED_NS = 10_000  # tolerated clock misalignment: about the length of a short kernel
 _FORCED = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
 _TAKEN = 39  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
 _ROOT = "the driver keeps them for root: load its module with NVreg_RestrictProfilingToAdminUsers=0"
@@ -51,10 +51,10 @@ _OFF = "the device's times may be off by {:.0f} µs"
 
 
 class _Receiver:
-    """What CUPTI calls, kept as long as the process lives: it may write into buffers it never gave back."""
+    """The callbacks that CUPTI calls; kept as long as the process lives, as CUPTI may write into unreturned buffers."""
 
     def __init__(self) -> None:
-        self.records: Records | None = None  # None: nobody wants what comes now
+        self.records: Records | None = None  # None: discard what comes now
         _KEPT.append(self)
 
     def request(self) -> tuple[int, int]:
@@ -70,9 +70,9 @@ _KEPT: list[_Receiver] = []
 
 
 def available(cupti: Any = None) -> str | None:
-    """Return why CUPTI's records cannot be had in this process now, None where they can; one subscription and its end.
+    """Return why this process cannot get CUPTI's records now, or None if it can; subscribe once, and unsubscribe.
 
-    `cupti` stands in for the module of cupti-python.
+    `cupti` can replace the module of cupti-python.
     """
     try:
         cupti = _load() if cupti is None else cupti
@@ -85,7 +85,7 @@ def available(cupti: Any = None) -> str | None:
 
 
 class ActivityCollector:
-    """Records kernels with the thread and time of their launch, from which their operators are found; a `Collector`."""
+    """Records kernels with thread and time of their launch, which lead to their operators; a `Collector`."""
 
     name = "activity"
 
@@ -97,20 +97,20 @@ class ActivityCollector:
         limit_s: float = FLUSH_LIMIT_S,
         number_of_thread: Callable[[int], int] = int,
     ) -> None:
-        """Take what stands in for cupti-python, and how the framework's hook numbers threads in its spans."""
+        """Take a replacement for cupti-python, and how the framework's hook numbers threads in its spans."""
         self._cupti, self._clock, self._limit_s = cupti, clock, limit_s
         self._number = number_of_thread
         self._process = os.getpid()
         self._receiver = _Receiver()
         self._hangs = False
-        self._ends: tuple[ExitStack, ExitStack] | None = None  # of the subscription and the kinds; None: not recording
+        self._ends: tuple[ExitStack, ExitStack] | None = None  # of subscription and kinds; None if not recording
         self._records: Records | None = None
         self._pairs: list[clock_fit.Pair] = []
         self._missing: dict[str, str] = {}
         self._dropped = 0
 
     def start(self, window: str) -> None:
-        """Have CUPTI record; raises UnavailableError where it is another's, not permitted, or not to be had."""
+        """Make CUPTI record; raise UnavailableError if it has another client, is not permitted, or is missing."""
         if self._hangs:
             raise UnavailableError(_HANGS.format(self._limit_s))
         cupti = self._cupti = _load() if self._cupti is None else self._cupti
@@ -125,7 +125,7 @@ class ActivityCollector:
             self._ends = ends.pop_all(), kinds
 
     def stop(self) -> None:
-        """Ask for the records, and give CUPTI back; where it does not answer within the limit, it is left alone."""
+        """Request the records and release CUPTI; if it does not answer within the limit, leave it alone."""
         ends, self._ends = self._ends, None
         if ends is None or self._process != os.getpid():
             return
@@ -156,7 +156,7 @@ class ActivityCollector:
         return Collected({"kernel": found.table, "sample": self._samples(strings, off_ns, lost)}, missing)
 
     def close(self) -> None:
-        """Stop, if it records."""
+        """Stop recording, if it is on."""
         self.stop()
 
     def _finish(self, ends: ExitStack, kinds: ExitStack) -> None:
@@ -178,7 +178,7 @@ class ActivityCollector:
 
 
 def _begin(cupti: Any, ends: ExitStack) -> None:
-    """Have the kinds recorded, and of all calls those that ask the device for something."""
+    """Enable the kinds of records, and among calls only those that launch work on the device."""
     for kind in KINDS:
         number = getattr(cupti.ActivityKind, kind)
         cupti.activity_enable(number)
@@ -208,11 +208,11 @@ def _subscribed(cupti: Any) -> Any:
 
 
 def _heard(*told: object) -> None:
-    """Be told of nothing: a subscription is only how another client is noticed."""
+    """Ignore the arguments: the subscription serves only to detect another client."""
 
 
 def _other(cupti: Any) -> str:
-    """Return the name of who has subscribed."""
+    """Return the name of the other subscriber."""
     name, unknown = "", "its name is not told"
     try:
         asked = cupti.SubscriberParams()
@@ -222,7 +222,7 @@ def _other(cupti: Any) -> str:
             cupti.unsubscribe(cupti.subscribe_v2(_heard, None, asked.ptr))
         except cupti.cuptiError as error:
             name = str(asked.old_subscriber_name) if error.status == _TAKEN else ""
-    except (AttributeError, RuntimeError, ValueError):  # an older library has no such call; the name may be unwritten
+    except (AttributeError, RuntimeError, ValueError):  # an older library lacks the call; the name may be unset
         return unknown
     return name if name and name.isprintable() else unknown
 

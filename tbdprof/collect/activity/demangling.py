@@ -1,4 +1,4 @@
-"""Names of kernels as they stand in sources, by those the compiler made of them."""
+"""Turn the compiler's mangled kernel names into the names in the source code."""
 
 import ctypes
 from functools import cache
@@ -7,7 +7,7 @@ from typing import Any
 
 @cache
 def demangled(name: str) -> str:
-    """Return a function's name as C++'s runtime spells it; as it is where it is not mangled or there is no runtime."""
+    """Return a function's demangled name, or the name unchanged if it is not mangled or there is no C++ runtime."""
     demangle, status = _demangler(), ctypes.c_int()
     if not name.startswith("_Z") or demangle is None:
         return name
@@ -21,7 +21,7 @@ def demangled(name: str) -> str:
 
 @cache
 def _demangler() -> Any:
-    """Return the C++ runtime's own function, None where there is no runtime."""
+    """Return the C++ runtime's own function, or None if there is no runtime."""
     try:
         function = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
     except (OSError, AttributeError):

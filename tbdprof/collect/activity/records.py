@@ -1,7 +1,7 @@
-"""What CUPTI's callbacks tell of a device's kernels, copies and sets, copied at once and made into a table.
+"""Copy the kernels, copies and memsets that CUPTI's callbacks report, and make a table of them.
 
-Only fields are read that lie at the same place in every record that libcupti 12 and 13 may write, whatever record the
-installed cupti-python believes it to be.
+Only those fields are read that have the same offset in every record that libcupti 12 and 13 may write, whatever record
+the installed cupti-python takes it for.
 """
 
 import json
@@ -17,7 +17,7 @@ from tbdprof.collect.activity.clock_fit import Fit
 from tbdprof.collect.activity.demangling import demangled
 from tbdprof.facts.records import KernelKind, Strings, Table, table
 
-# What asks the device for something. What runs on the host, and what only puts a node into a graph, does not.
+# Calls that launch work on the device. Calls that run on the host, or only add a node to a graph, do not.
 _ASKING = re.compile(r"^_*(?:\w+__)?(cuda|cu|cu64)(Launch(?!HostFunc)|GraphLaunch|Memcpy|Memset)")
 _LAUNCHING = re.compile(r"Launch(?!HostFunc)(?<!GraphLaunch)")
 # CUpti_ActivityMemcpyKind.
@@ -25,14 +25,14 @@ _DIRECTIONS = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD",
 
 
 class Launch(NamedTuple):
-    """The call that asked for something; the thread's number has 32 bits."""
+    """The call that launched something; the number of its thread has 32 bits."""
 
     start: int
     thread: int
 
 
 class Activity(NamedTuple):
-    """Something the device did; times are CUPTI's, and 0 or -1 is what is not told."""
+    """Something that the device did; times are CUPTI's, and 0 or -1 means not reported."""
 
     kind: KernelKind
     name: str
@@ -50,7 +50,7 @@ class Activity(NamedTuple):
 
 
 def asking(cupti: Any) -> dict[int, dict[int, str]]:
-    """Return the calls that ask a device for something: names by number, by the kind of activity they are."""
+    """Return the calls that launch work on a device: names by number, by the kind of their activity record."""
     kinds = cupti.ActivityKind
     return {
         int(kinds.RUNTIME): _asking(cupti, "RuntimeApiTraceCbid", "runtime_api_trace_cbid"),
@@ -60,12 +60,12 @@ def asking(cupti: Any) -> dict[int, dict[int, str]]:
 
 def _asking(cupti: Any, name: str, older: str) -> dict[int, str]:
     calls = getattr(cupti, name, None) or getattr(cupti, older)
-    # A name that begins with two underscores, as nvcc's own launch has, is in an enumeration but no member of it.
+    # A name with two leading underscores (nvcc's own launch) is an attribute of its enumeration, but not a member.
     return {int(getattr(calls, name)): name for name in {*dir(calls), *vars(calls)} if _ASKING.search(name)}
 
 
 class Records:
-    """Takes what a callback is given; a view into CUPTI's memory is read before the callback returns."""
+    """Reads the records given to a callback; a view into CUPTI's memory is read before the callback returns."""
 
     def __init__(self, cupti: Any) -> None:
         self.activities: list[Activity] = []
@@ -86,13 +86,13 @@ class Records:
         }
 
     def take(self, activities: Iterable[Any]) -> None:
-        """Copy what is told; it is called by CUPTI, into which nothing may be raised."""
+        """Copy the reported records; CUPTI calls this, so nothing may be raised."""
         for activity in activities:
             try:
                 taker = self._takers.get(int(activity.kind))
                 if taker is not None:
                     taker(activity)
-            except (AttributeError, TypeError, ValueError):  # a record of no kind that this binding reads
+            except (AttributeError, TypeError, ValueError):  # a record of a kind that this binding cannot read
                 self.unread += 1
 
     def _take_kernel(self, told: Any) -> None:
@@ -129,15 +129,16 @@ class Kernels:
     """The table of kernels, and how many of them lack something."""
 
     table: Table
-    lost: int  # records that could not be read, have impossible times, or never came
-    unlaunched: int  # without the call that asked for it
-    early_ns: int  # the most that anything began before it was asked for: so far off is the device's clock at least
+    lost: int  # records that could not be read, have impossible times, or are missing
+    unlaunched: int  # without their launching call
+    early_ns: int  # most that a start precedes its launch: the device's clock is off by at least that
 
 
 def kernels(records: Records, line: Fit, strings: Strings, number: Callable[[int], int]) -> Kernels:
     """Return what was recorded, on this process's clock.
 
-    `number` gives a thread (`threading.get_ident`) its number in the recording; one that is not found keeps its half.
+    `number` maps a thread (`threading.get_ident`) to its number in the recording. A thread that is not found keeps the
+    lower half of its number.
     """
     possible = [each for each in records.activities if 0 < each.start <= each.end]
     impossible = len(records.activities) - len(possible)

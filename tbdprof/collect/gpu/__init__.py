@@ -1,1 +1,1 @@
-"""NVIDIA's driver and its account of a device."""
+"""NVIDIA's driver and what it reports of a device."""

@@ -1,9 +1,9 @@
-"""What a context and a framework's libraries take of a device's memory: measured by processes that do nothing else.
+"""Measure how much device memory a context and a framework's libraries take, in processes that do nothing else.
 
-Beneath what a framework's allocator holds lie the driver's own memory, the context with the code loaded into it, and
-what the framework's libraries ask the driver for themselves. No counter tells these apart in a training process: a
-fresh process makes the device's primary context alone, a second one computes something small in the framework, and
-NVML tells what the device has in use before and after.
+Below what a framework's allocator holds, there are three more uses of memory: the driver's own, the context with the
+code loaded into it, and what the framework's libraries request from the driver. No counter separates them in a training
+process. So one fresh process makes the device's primary context alone, and a second one computes something small in the
+framework. NVML reports the device's used memory before and after.
 """
 
 import ctypes
@@ -23,31 +23,31 @@ from tbdprof.facts.counters import DEVICE_TOTAL, DEVICE_USED, OTHERS_USED, PROCE
 CONTEXT, LIBRARIES = "memory.driver_context", "memory.libraries"
 LIMIT_S = 60
 DRIVER_FILES = (Path("/proc/driver/nvidia"), Path("/dev/nvidiactl"))
-OTHERS_MOVED_BYTES = 64 << 20  # more than this between the two accounts: another process came, went or grew
+OTHERS_MOVED_BYTES = 64 << 20  # a larger difference between the two figures: another process started, ended or grew
 _DRIVER_ONLY = "tbdprof.collect.gpu.context"
 
-Ask = Callable[[str, int, float], Mapping[str, Any]]  # as `fresh.ask`
+Ask = Callable[[str, int, float], Mapping[str, Any]]  # like `fresh.ask`
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was found, None with its reason in `missing`: bytes of the device's memory."""
+    """What was measured, in bytes of the device's memory; None has its reason in `missing`."""
 
     device_bytes: int | None = None
-    used_before_bytes: int | None = None  # by the driver and by other processes
+    used_before_bytes: int | None = None  # by the driver and other processes
     others_before_bytes: int | None = None  # by other processes
     context_bytes: int | None = None
     libraries_bytes: int | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def facts(self) -> dict[str, int | None]:
-        """Return what was found by the names it has in a `Run`."""
+        """Return the measured values by their names in a `Run`."""
         return {name: size for name, size in asdict(self).items() if name != "missing"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a fresh process told: NVML's used figure before and after, its own and others', what an allocator holds."""
+    """A fresh process's report: memory used before and after, its own and others' share, its allocator's bytes."""
 
     total: int
     before: int
@@ -57,7 +57,7 @@ class _Told:
     held: int
 
     def own_bytes(self) -> int:
-        """Return what the process took besides its allocator's; raises UnavailableError where that cannot be told."""
+        """Return what the process took beside its allocator; raise UnavailableError if that is not known."""
         grown = self.after - self.before
         own = self.process if self.process and abs(self.process - grown) > OTHERS_MOVED_BYTES else grown
         if own <= self.held:
@@ -66,14 +66,14 @@ class _Told:
 
 
 def has_driver(files: Iterable[Path] = DRIVER_FILES) -> bool:
-    """Tell whether an NVIDIA driver is there to be asked."""
+    """Return whether an NVIDIA driver is present."""
     return any(file.exists() for file in files)
 
 
 def measure(index: int, framework: str, module: str | None, ask: Ask = fresh.ask) -> Taken:
-    """Measure what a context and what a framework's libraries take of a device; takes seconds, and raises nothing.
+    """Measure how much of a device a context and a framework's libraries take; takes seconds and raises nothing.
 
-    `module` measures the libraries: it has a `main(index)` that prints what `around` returns. None: there is none.
+    `module` measures the libraries: its `main(index)` prints what `around` returns. None means there is no such module.
     """
     missing: dict[str, str] = {}
     try:
@@ -100,14 +100,14 @@ def _told(ask: Ask, module: str, index: int) -> _Told:
 
 
 def main(index: int) -> None:
-    """Print, as JSON, what this process takes of a device by making its primary context."""
+    """Print as JSON how much of a device this process takes by making its primary context."""
     sys.stdout.write(around(index, lambda: _make_context(index)) + "\n")
 
 
 def around(index: int, work: Callable[[], int], cuda: Any = None, nvml: Any = None) -> str:
-    """Do some work on a device, which returns what an allocator holds afterwards, and tell as JSON what it took.
+    """Run `work`, which returns the bytes that an allocator then holds; return the device's memory figures as JSON.
 
-    Raises UnavailableError where driver or NVML do not tell; `cuda` and `nvml` stand in for their libraries.
+    Raise UnavailableError if the driver or NVML does not report it. `cuda` and `nvml` can replace their libraries.
     """
     card = nvml_card.open_card(index, nvml, cuda)
     try:
@@ -147,9 +147,9 @@ def _make_context(index: int, cuda: Any = None) -> int:
 
 
 def free_and_total_bytes(index: int, cuda: Any = None) -> tuple[int, int]:
-    """Return what the driver can still give of a device's memory, and all there is; makes a context where none is.
+    """Return the driver's free memory of a device, and its total memory; makes a context if there is none.
 
-    Raises UnavailableError where the driver does not tell.
+    Raise UnavailableError if the driver does not report it.
     """
     cuda = _driver(cuda)
     device, free, total = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_size_t()
@@ -165,7 +165,7 @@ def free_and_total_bytes(index: int, cuda: Any = None) -> tuple[int, int]:
 
 @contextmanager
 def _in_context(cuda: Any, device: ctypes.c_int) -> Iterator[None]:
-    """Have the device's primary context be this thread's while the block runs."""
+    """Make the device's primary context current in this thread while the block runs."""
     context = ctypes.c_void_p()
     _check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
     try:

@@ -1,7 +1,7 @@
-"""What the CUDA driver tells about a device that this process sees, whatever framework uses it.
+"""What the CUDA driver reports of a device that this process sees, whatever framework uses it.
 
-NVML numbers devices in its own order and knows no instance of a divided GPU; the CUDA driver numbers them as every
-framework does, and tells the multiprocessors of the instance.
+NVML numbers devices in its own order and knows no instance of a divided GPU. The CUDA driver numbers them as every
+framework does, and reports the multiprocessors of the instance.
 """
 
 import ctypes
@@ -14,27 +14,27 @@ from tbdprof.errors import UnavailableError
 _NAME_BYTES = 256
 _UUID_BYTES = 16
 _BUS_ID_BYTES = 32
-# CUdevice_attribute of cuda.h; clocks in kHz, the bus in bits.
+# CUdevice_attribute of cuda.h; clocks in kHz, bus width in bits
 _CLOCK, _MULTIPROCESSORS, _MEMORY_CLOCK, _MEMORY_BUS, _MAJOR, _MINOR = 13, 16, 36, 37, 75, 76
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What bounds a device; compute capability as `9.0`."""
+    """The properties that limit a device's rates; compute capability in the form `9.0`."""
 
     name: str
     capability: str
     multiprocessors: int
     clock_hz: float  # the highest
-    memory_bytes_per_s: float | None  # None: not told
+    memory_bytes_per_s: float | None  # None if not reported
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What NVML knows a device by, whatever CUDA_VISIBLE_DEVICES makes of the numbers."""
+    """The identity under which NVML knows a device, whatever CUDA_VISIBLE_DEVICES does to the numbers."""
 
-    uuid: str  # as 00000000-0000-0000-0000-000000000000; an instance of a divided GPU has its own
-    bus_id: str | None  # of its PCI slot, None: not told
+    uuid: str  # in the form 00000000-0000-0000-0000-000000000000; an instance of a divided GPU has its own
+    bus_id: str | None  # of its PCI slot, None if not reported
 
 
 def index_of(device: str) -> int:
@@ -43,7 +43,7 @@ def index_of(device: str) -> int:
 
 
 def count(cuda: Any = None) -> int:
-    """Return how many devices this process sees; raises UnavailableError where the driver does not tell."""
+    """Return how many devices this process sees; raise UnavailableError if the driver does not report it."""
     found = ctypes.c_int()
     try:
         _check(_driver(cuda).cuDeviceGetCount(ctypes.byref(found)))
@@ -53,7 +53,7 @@ def count(cuda: Any = None) -> int:
 
 
 def limits(index: int, cuda: Any = None) -> Limits:
-    """Ask about a device; `cuda` stands in for the driver's library. Raises UnavailableError where it does not tell."""
+    """Return a device's limits; raise UnavailableError if they are not reported; `cuda` can replace the library."""
     try:
         cuda, device = _begun(index, cuda)
         name = ctypes.create_string_buffer(_NAME_BYTES)
@@ -71,7 +71,7 @@ def limits(index: int, cuda: Any = None) -> Limits:
 
 
 def identity(index: int, cuda: Any = None) -> Identity:
-    """Ask which device a number stands for; raises UnavailableError where the driver does not tell."""
+    """Return the device that a number stands for; raise UnavailableError if the driver does not report it."""
     try:
         cuda, device = _begun(index, cuda)
         return Identity(_uuid(cuda, device), _bus_id(cuda, device))
@@ -80,7 +80,7 @@ def identity(index: int, cuda: Any = None) -> Identity:
 
 
 def _driver(cuda: Any) -> Any:
-    """Return the driver's library, ready to be asked."""
+    """Return the driver's library, initialized."""
     cuda = ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
     _check(cuda.cuInit(0))
     return cuda
@@ -94,7 +94,7 @@ def _begun(index: int, cuda: Any) -> tuple[Any, ctypes.c_int]:
 
 
 def _uuid(cuda: Any, device: ctypes.c_int) -> str:
-    """Return the identifier of what the process computes on; before CUDA 11.4 an instance had that of its card."""
+    """Return the identifier of the device the process computes on; before CUDA 11.4, an instance had its card's."""
     given = ctypes.create_string_buffer(_UUID_BYTES)
     ask = getattr(cuda, "cuDeviceGetUuid_v2", None) or cuda.cuDeviceGetUuid
     _check(ask(given, device))
@@ -111,7 +111,7 @@ def _bus_id(cuda: Any, device: ctypes.c_int) -> str | None:
 
 
 def _bandwidth(cuda: Any, device: ctypes.c_int) -> float | None:
-    """Return bytes a second: a bus moves its width twice a clock."""
+    """Return bytes per second: a bus transfers its width twice per clock cycle."""
     try:
         clock_khz, bus_bits = _attribute(cuda, _MEMORY_CLOCK, device), _attribute(cuda, _MEMORY_BUS, device)
     except OSError:

@@ -1,10 +1,11 @@
-"""What known NVIDIA devices can do: dense peaks, without sparsity, by compute capability and class of board.
+"""Peak rates of known NVIDIA devices: dense, without sparsity, by compute capability and class of board.
 
-A peak is multiprocessors × FLOP a clock of each × the highest clock the driver names, one clock for all precisions: a
-datasheet may give those of two (an H100's FP32 at 1980 MHz, its BF16 at 1830 MHz), which must not be mixed.
+A peak is multiprocessors × FLOP per clock of each × the highest clock that the driver reports, with one clock for all
+precisions. A datasheet may use two clocks (an H100's FP32 at 1980 MHz, its BF16 at 1830 MHz), which must not be mixed.
 
-FLOP a clock: CUDA C++ Programming Guide, "Arithmetic Instructions" (FP32, FP64; a fused multiply-add is two), and for
-tensor cores the whitepapers of the architectures; the tests hold each row against a board's datasheet.
+FLOP per clock comes from the CUDA C++ Programming Guide, "Arithmetic Instructions" (FP32, FP64; a fused multiply-add is
+two), and for tensor cores from the whitepapers of the architectures. The tests check each row against a board's
+datasheet.
 """
 
 import re
@@ -14,10 +15,10 @@ from dataclasses import dataclass, field
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Peaks
 
-Rates = Mapping[str, int]  # FLOP a clock of a multiprocessor, by precision
+Rates = Mapping[str, int]  # FLOP per clock of a multiprocessor, by precision
 
-# Boards whose tensor cores have the full rate of their chip. Others of the same capability have less (an H20), and so
-# have GeForce boards, half of it; those of neither list are not guessed at.
+# Boards whose tensor cores have the full rate of their chip. Other boards of the same capability have less (an H20),
+# and GeForce boards have half. A board in neither list has no tensor-core rate here.
 _FULL = re.compile(
     r"\b(T4|Quadro RTX \d+|V100|A100|A800|A30|A40|A10|A2|A16|RTX A\d+|L4|L40S?|RTX \d+ Ada Generation"
     r"|H100|H200|GH200|B200|GB200|B300|GB300|RTX PRO \d+|Orin)\b"
@@ -28,7 +29,7 @@ _UNTOLD = "the rate of this board's tensor cores is not known"
 
 @dataclass(frozen=True, slots=True)
 class _Chip:
-    """What a multiprocessor does a clock: on every board, on those of the full rate, on GeForce boards."""
+    """A multiprocessor's FLOP per clock: on every board, on boards with the full rate, on GeForce boards."""
 
     every: Rates
     full: Rates = field(default_factory=dict)
@@ -36,7 +37,7 @@ class _Chip:
 
 
 def _tensor(tf32: int, half: int, fp8: int) -> Rates:
-    """Return rates of tensor cores that add up in FP32; 0: the chip has no such products."""
+    """Return rates of tensor cores that accumulate in FP32; 0 means the chip has no such matmul."""
     rates = {"tf32": tf32, "fp16": half, "bf16": half, "fp8": fp8}
     return {precision: rate for precision, rate in rates.items() if rate}
 
@@ -46,7 +47,7 @@ _CHIPS: Mapping[str, _Chip] = {
     "6.1": _Chip({"fp32": 256, "fp64": 8}),
     "7.0": _Chip({"fp32": 128, "fp64": 64}, {"fp16": 1024}),  # V100
     "7.5": _Chip({"fp32": 128, "fp64": 4}, {"fp16": 1024}, {"fp16": 512}),
-    "8.0": _Chip({"fp32": 128}, {"fp64": 128, **_tensor(1024, 2048, 0)}),  # A100; its tensor cores do FP64 too
+    "8.0": _Chip({"fp32": 128}, {"fp64": 128, **_tensor(1024, 2048, 0)}),  # A100; its tensor cores also compute FP64
     "8.6": _Chip({"fp32": 256, "fp64": 4}, _tensor(512, 1024, 0), _tensor(256, 512, 0)),
     "8.7": _Chip({"fp32": 256}, _tensor(1024, 2048, 0)),  # Orin
     "8.9": _Chip({"fp32": 256, "fp64": 4}, _tensor(512, 1024, 2048), _tensor(256, 512, 1024)),
@@ -57,8 +58,8 @@ _CHIPS: Mapping[str, _Chip] = {
 }
 
 
-# What a multiprocessor does a clock in precisions that tensor cores do faster, but for products alone; precisions of
-# `every` besides. Left out: what NVIDIA does not tell.
+# A multiprocessor's FLOP per clock outside tensor cores, in precisions that tensor cores compute faster but only in
+# matmuls; the precisions of `every` come in addition. Missing where NVIDIA does not publish it.
 _VECTOR: Mapping[str, Rates] = {
     "7.0": {"fp16": 256},
     "7.5": {"fp16": 256},
@@ -78,10 +79,10 @@ def peaks(
     clock_hz: float,
     memory_bytes_per_s: float | None = None,
 ) -> Peaks:
-    """Return the dense peaks of a device by the name, the compute capability ("9.0") and the clock its driver tells.
+    """Return a device's dense peaks from its name, its compute capability ("9.0") and its driver's clock.
 
-    Raises UnavailableError for a capability not in the table. Tensor cores of a board whose class its name does not
-    tell have no figure, but a reason among the sources.
+    Raise UnavailableError for a capability that is not in the table. If a board's name does not show its class, its
+    tensor cores have no figure, but a reason among the sources.
     """
     chip = _CHIPS.get(capability)
     if chip is None:

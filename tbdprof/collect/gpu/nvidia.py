@@ -1,4 +1,4 @@
-"""What the NVIDIA driver tells about itself and its devices, and what it lets this user read."""
+"""What the NVIDIA driver reports of itself and its devices, and what it lets this user read."""
 
 import os
 from collections.abc import Iterable
@@ -14,35 +14,35 @@ CUDA_PARENTS = (Path("/usr/local"), Path("/opt"))
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One device by the number that nvidia-smi has for it, which may not be CUDA's; compute capability as `9.0`."""
+    """One device by nvidia-smi's number, which may differ from CUDA's; compute capability in the form `9.0`."""
 
     index: int
     name: str
     compute_capability: str
     memory_bytes: int
-    is_divided: bool | None = None  # into instances (MIG); None: the driver does not tell, or it cannot be
+    is_divided: bool | None = None  # into instances (MIG); None if not reported or not possible
 
 
 @dataclass(frozen=True, slots=True)
 class Nvidia:
-    """The driver and what it gives access to; `reason` is why something of it is not known."""
+    """The driver and its devices; `reason` says why something is not known."""
 
     driver: str | None = None
-    cuda: str | None = None  # the newest CUDA version the driver runs
+    cuda: str | None = None  # the newest CUDA version that the driver supports
     gpus: tuple[Gpu, ...] = ()
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Whether this user may read performance counters; None: it cannot be told, `reason` is why."""
+    """Whether this user may read performance counters; None if not known, and `reason` says why."""
 
     readable: bool | None
     reason: str | None = None
 
 
 def driver(nvml: Any = None) -> Nvidia:
-    """Ask the driver about itself and its devices; `nvml` stands in for pynvml."""
+    """Return what the driver reports of itself and its devices; `nvml` can replace pynvml."""
     if nvml is None:
         import pynvml
 
@@ -62,7 +62,7 @@ def driver(nvml: Any = None) -> Nvidia:
 
 
 def counters(parameters: Path = PARAMETERS, *, user: int | None = None) -> Counters:
-    """Say whether this user may read the devices' performance counters."""
+    """Return whether this user may read the devices' performance counters."""
     try:
         lines = parameters.read_text().splitlines()
     except FileNotFoundError:
@@ -82,7 +82,7 @@ def counters(parameters: Path = PARAMETERS, *, user: int | None = None) -> Count
 
 
 def cupti(folders: Iterable[Path] | None = None) -> Path | None:
-    """Return the file of CUPTI, NVIDIA's profiling library; an installed wheel goes first, of several the newest."""
+    """Return the file of CUPTI, NVIDIA's profiling library; prefer an installed wheel, then the newest."""
     for folder in _cuda_folders() if folders is None else folders:
         found = max(folder.rglob("libcupti.so.*"), key=lambda file: file.name, default=None)
         if found is not None:
@@ -106,6 +106,6 @@ def _gpu(nvml: Any, index: int) -> Gpu:
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     divided = None
-    with suppress(nvml.NVMLError, AttributeError):  # cards that cannot be divided refuse the question
+    with suppress(nvml.NVMLError, AttributeError):  # cards that cannot be divided refuse this call
         divided = bool(nvml.nvmlDeviceGetMigMode(handle)[0])
     return Gpu(index, str(nvml.nvmlDeviceGetName(handle)), f"{major}.{minor}", int(memory.total), divided)

@@ -1,8 +1,8 @@
-"""The NVIDIA driver's account of the device while a window is open: power, energy, clocks, memory, how busy it was.
+"""Sample what the NVIDIA driver reports while a window is open: power, energy, clocks, memory, utilization.
 
-A thread asks, every 100 ms unless told otherwise; the loop's own thread only waits for the first and the last answer of
-a window. Each question is asked by itself, and one that is refused a few times in a row is asked no more: its reason
-stands in `missing`, and the others go on.
+A thread reads the driver, by default every 100 ms. The loop's own thread waits only for the first and the last reading
+of a window. Each value is read on its own. If it is refused a few times in a row, it is no longer read, and `missing`
+holds the reason; the others go on.
 """
 
 import os
@@ -31,21 +31,21 @@ from tbdprof.facts import counters
 from tbdprof.facts.records import Strings, table
 
 PERIOD_S = 0.1
-SLOW_NS = 1_000_000_000  # between two readings of what changes slowly, or takes the driver long to tell
-PATIENCE_S = 10.0  # for the driver to answer where a window begins or ends
-GIVES_UP = 3  # refusals in a row
-WITHOUT_GPM = ("sampled",)  # windows beside which CUPTI samples the hardware's counters, which GPM reads, too
+SLOW_NS = 1_000_000_000  # between two readings of values that change slowly or take the driver long
+PATIENCE_S = 10.0  # limit for the driver's answer at the start and end of a window
+GIVES_UP = 3  # refusals in a row after which a value is no longer read
+WITHOUT_GPM = ("sampled",)  # windows in which CUPTI samples the hardware counters that GPM also reads
 OF_WHOLE_CARD = "the card is divided (MIG), and its driver tells power and energy of the whole card alone"
 
 
 def since_start_ns() -> int:
-    """Return the time since the machine was started, that asleep included where the system tells it."""
+    """Return the time since the machine started, including sleep if the system counts it."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)
 
 
 class Reader:
-    """Asks everything at the times of its ticks, and keeps the answers and the refusals."""
+    """Reads every value when its tick comes, and keeps values and refusals."""
 
     def __init__(
         self, card: Card, clock: Clock = time.monotonic_ns, wall: Clock = time.time_ns, started: Clock = since_start_ns
@@ -82,7 +82,7 @@ class Reader:
         self.tick()
 
     def tick(self, *, last: bool = False) -> None:
-        """Read what is due; at the end of a window everything."""
+        """Read the values that are due; at the end of a window, read all."""
         for name, ask in EACH_TICK.items():
             self._ask(name, partial(self._answers, ask))
         self._ask("energy.power", self._watts)
@@ -98,12 +98,12 @@ class Reader:
             self._ask("device.driver_busy", self._busy.read)
 
     def take(self) -> tuple[list[Row], dict[str, str]]:
-        """Return the answers since `begin`, and why there never was one, by name."""
+        """Return the values since `begin`, and by name the reasons why there never was one."""
         rows, self._rows = self._rows, []
         return rows, {name: reason for name, reason in self._reasons.items() if name not in self._answered}
 
     def close(self) -> None:
-        """Give back what the driver lent."""
+        """Release what the driver allocated."""
         if self._gpm is not None:
             self._gpm.free()
         self._gpm = None
@@ -145,7 +145,8 @@ def _refusal(error: Exception, nvml: Any) -> str:
 class NvmlSampler:
     """Samples a device in a thread of its own while a window is open; a `Collector`.
 
-    `index` is the framework's number of the device, `cuda:{index}`. A driver that does not answer is waited for once.
+    `index` is the framework's number of the device, `cuda:{index}`. If the driver does not answer once, it is not
+    waited for again.
     """
 
     name = "device"
@@ -172,7 +173,7 @@ class NvmlSampler:
         self._begun, self._ends = threading.Event(), threading.Event()
 
     def start(self, window: str) -> None:
-        """Begin to sample; raises UnavailableError where the driver does not answer, now or in an earlier window."""
+        """Begin to sample; raise UnavailableError if the driver does not answer, now or in an earlier window."""
         if self._process != os.getpid():
             raise UnavailableError("a forked process does not sample the device")
         if self._refusal is None:
@@ -190,7 +191,7 @@ class NvmlSampler:
             raise UnavailableError(self._refusal)
 
     def stop(self) -> None:
-        """Take the last samples, and end the thread."""
+        """Take the last samples and end the thread."""
         if self._thread is None or self._process != os.getpid():
             return
         self._ends.set()
@@ -209,7 +210,7 @@ class NvmlSampler:
         return Collected({"sample": table("sample", rows)}, missing)
 
     def close(self) -> None:
-        """End the use of NVML; what a driver that hangs has is left to it."""
+        """End the use of NVML; if the driver hangs, leave it what it has."""
         self.stop()
         reader, self._reader = self._reader, None
         if reader is not None and self._process == os.getpid():
@@ -228,7 +229,7 @@ class NvmlSampler:
                 return
             reader.begin(window)
         finally:
-            begun.set()  # whatever became of it: the loop waits for this
+            begun.set()  # in every case, because the loop waits for it
         due = time.monotonic() + self._period_s
         while not ends.wait(max(0.0, due - time.monotonic())):
             reader.tick()
@@ -236,7 +237,7 @@ class NvmlSampler:
         reader.tick(last=True)
 
     def _opened(self, ends: threading.Event) -> Reader | None:
-        """Return what reads the device, opened the first time; None where that is refused or nobody waits any more."""
+        """Return the device's reader, opened at the first call, or None if that is refused or the window has ended."""
         try:
             reader = self._reader or self._open()
         except UnavailableError as error:

@@ -1,7 +1,8 @@
-"""One device as NVML, the driver's management library, knows it, and what it answers at an instant.
+"""One device as NVML, the driver's management library, knows it, and the values that it reports for an instant.
 
-NVML tells most of a whole card; of an instance of a divided one (MIG) it tells memory, processes and GPM figures alone.
-What is asked here raises what NVML raises: the sampler asks each question by itself, and keeps the reason of a refusal.
+NVML reports most values for a whole card. For an instance of a divided card (MIG) it reports only memory, processes and
+GPM figures. The functions here raise what NVML raises: the sampler reads each value on its own and keeps the reason of
+a refusal.
 """
 
 import ctypes
@@ -29,28 +30,28 @@ Figures = Iterator[tuple[str, float]]  # counter and value
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Whom to ask: `instance` is what the process computes on, `whole` the card it is on; mostly they are the same."""
+    """The handles to read: `instance` is what the process computes on, `whole` its card; mostly they are the same."""
 
-    nvml: Any  # pynvml, or what stands in for it
+    nvml: Any  # pynvml, or its replacement
     instance: Any
     whole: Any
-    gpu_instance: int | None = None  # number of the GPU instance of a divided card, None: it is not divided
+    gpu_instance: int | None = None  # number of the GPU instance of a divided card; None if not divided
 
     @property
     def faults(self) -> tuple[type[Exception], ...]:
-        """Return what a question may raise: a refusal, a function pynvml or the driver lacks, another layout."""
+        """Return the errors a call may raise: a refusal, a function that pynvml or the driver lacks, another layout."""
         return (*faults(self.nvml), TypeError, ValueError, ctypes.ArgumentError)
 
 
 def faults(nvml: Any) -> tuple[type[Exception], ...]:
-    """Return what asking NVML raises where the driver refuses, or pynvml knows no such function."""
+    """Return the errors of NVML calls if the driver refuses, or if pynvml has no such function."""
     return (nvml.NVMLError, AttributeError, OSError)
 
 
 def open_card(index: int, nvml: Any = None, cuda: Any = None) -> Card:
-    """Begin to use NVML for a device by the framework's number; `nvml` and `cuda` stand in for the libraries.
+    """Begin to use NVML for a device by the framework's number; `nvml` and `cuda` can replace the libraries.
 
-    Raises UnavailableError, and then nothing is left open.
+    If that is not possible, raise UnavailableError and leave nothing open.
     """
     nvml = _pynvml() if nvml is None else nvml
     identity = cuda_driver.identity(index, cuda)
@@ -83,7 +84,7 @@ def _pynvml() -> Any:
 
 
 def _find(nvml: Any, identity: Identity) -> Card:
-    """Return the device of an identifier; the order of NVML's numbers is not that of CUDA's."""
+    """Return the device with an identifier; NVML's order of devices is not CUDA's."""
     with suppress(nvml.NVMLError):
         return _undivided(nvml, nvml.nvmlDeviceGetHandleByUUID(f"GPU-{identity.uuid}"))
     with suppress(nvml.NVMLError):
@@ -97,7 +98,7 @@ def _find(nvml: Any, identity: Identity) -> Card:
 
 def _undivided(nvml: Any, handle: Any) -> Card:
     divided = False
-    with suppress(*faults(nvml)):  # cards that cannot be divided refuse the question
+    with suppress(*faults(nvml)):  # cards that cannot be divided refuse this call
         divided = bool(nvml.nvmlDeviceGetMigMode(handle)[0])
     if divided:
         raise UnavailableError("the card is divided (MIG), and CUDA does not tell which instance this process has")
@@ -105,27 +106,27 @@ def _undivided(nvml: Any, handle: Any) -> Card:
 
 
 def energy(card: Card) -> Figures:
-    """Tell the energy since the driver was loaded."""
+    """Yield the energy since the driver was loaded."""
     yield counters.ENERGY, card.nvml.nvmlDeviceGetTotalEnergyConsumption(card.whole) / 1e3
 
 
 def sm_clock(card: Card) -> Figures:
-    """Tell the clock of the multiprocessors."""
+    """Yield the clock of the multiprocessors."""
     yield counters.SM_CLOCK, card.nvml.nvmlDeviceGetClockInfo(card.whole, card.nvml.NVML_CLOCK_SM) * 1e6
 
 
 def most_sm_clock(card: Card) -> Figures:
-    """Tell the highest clock of the multiprocessors."""
+    """Yield the highest clock of the multiprocessors."""
     yield counters.SM_CLOCK_MAX, card.nvml.nvmlDeviceGetMaxClockInfo(card.whole, card.nvml.NVML_CLOCK_SM) * 1e6
 
 
 def memory_clock(card: Card) -> Figures:
-    """Tell the clock of the memory."""
+    """Yield the clock of the memory."""
     yield counters.MEMORY_CLOCK, card.nvml.nvmlDeviceGetClockInfo(card.whole, card.nvml.NVML_CLOCK_MEM) * 1e6
 
 
 def clock_reasons(card: Card) -> Figures:
-    """Tell why the clocks are not higher; drivers before 535 know the call by its older name."""
+    """Yield why the clocks are not higher; drivers before 535 know the call by its older name."""
     nvml = card.nvml
     try:
         bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(card.whole)
@@ -135,7 +136,7 @@ def clock_reasons(card: Card) -> Figures:
 
 
 def temperature(card: Card) -> Figures:
-    """Tell the temperature of the chip; the older call goes with CUDA 14, the newer is not in older drivers."""
+    """Yield the temperature of the chip; CUDA 14 removes the older call, and older drivers lack the newer one."""
     nvml = card.nvml
     try:
         celsius = nvml.nvmlDeviceGetTemperatureV(card.whole, nvml.NVML_TEMPERATURE_GPU)
@@ -145,7 +146,7 @@ def temperature(card: Card) -> Figures:
 
 
 def memory(card: Card) -> Figures:
-    """Tell the memory there is, what is used, and what the driver keeps where it tells that apart."""
+    """Yield total and used memory, and what the driver reserves if it reports that separately."""
     nvml = card.nvml
     try:
         told = nvml.nvmlDeviceGetMemoryInfo(card.instance, version=nvml.nvmlMemory_v2)
@@ -157,7 +158,7 @@ def memory(card: Card) -> Figures:
 
 
 def processes(card: Card) -> Figures:
-    """Tell what this process and the others use; raises UnavailableError where the driver's list does not tell it."""
+    """Yield the memory used by this process and by others; raise UnavailableError if the driver's list lacks it."""
     used = _by_process(card)
     own = os.getpid()
     if own not in used:
@@ -172,19 +173,19 @@ def processes(card: Card) -> Figures:
 
 
 def _by_process(card: Card) -> dict[int, int | None]:
-    """Return the bytes of each process, None: not told; one that computes and draws is listed twice, with the same."""
+    """Return bytes by process (None: not reported); one that computes and draws is listed twice, with equal values."""
     nvml = card.nvml
     try:
         listed = list(nvml.nvmlDeviceGetComputeRunningProcesses_v3(card.instance))
     except (nvml.NVMLError, AttributeError):
         listed = list(nvml.nvmlDeviceGetComputeRunningProcesses_v2(card.instance))
-    with suppress(*faults(nvml)):  # no process draws on most of these cards, and an instance refuses the question
+    with suppress(*faults(nvml)):  # most of these cards draw nothing, and an instance refuses this call
         listed += nvml.nvmlDeviceGetGraphicsRunningProcesses_v3(card.instance)
     return {int(each.pid): each.usedGpuMemory for each in listed}
 
 
 class Power:
-    """The power a card draws: of an instant where the driver tells it, else over the last second."""
+    """The power that a card draws: at an instant if the driver reports that, else averaged over the last second."""
 
     def __init__(self, card: Card) -> None:
         self._card = card
@@ -192,7 +193,7 @@ class Power:
         self._length_ns: int | None = None
 
     def read(self, now_ns: int) -> tuple[float, int]:
-        """Return watts, and since when they are the average (-1: they are of an instant)."""
+        """Return watts, and the start of the averaging time (-1 for the power of an instant)."""
         if self._tells_instant:
             watts = self._instant()
             if watts is not None:
@@ -219,7 +220,7 @@ class Power:
         return self._length_ns
 
 
-# What is asked about an instant, by the path under which `missing` has the reason of a refusal.
+# Readings of an instant, by the path under which `missing` holds the reason of a refusal.
 EACH_TICK: Mapping[str, Callable[[Card], Figures]] = {
     "energy.counter": energy,
     "device.sm_clock": sm_clock,

@@ -1,6 +1,6 @@
-"""What NVML tells of stretches of time: how busy the driver says the device was, and GPM's figures (Hopper and later).
+"""What NVML reports for intervals of time: how busy the device was, and GPM's figures (Hopper and later).
 
-GPM reads hardware counters into a sample; figures are computed from two of them, and are of the time in between.
+GPM reads hardware counters into a sample. Figures are computed from two samples and hold for the time between them.
 """
 
 import math
@@ -12,12 +12,12 @@ from tbdprof.collect.gpu.nvml_card import INSTANT, Card
 from tbdprof.errors import UnavailableError
 from tbdprof.facts import counters
 
-Row = tuple[str, int, float, int]  # counter, time, value, start (-1: of an instant)
+Row = tuple[str, int, float, int]  # counter, time, value, start (-1 for an instant)
 Clock = Callable[[], int]
 
-TRUSTED_NS = 10_000_000_000  # a driver's time stamp further from now is no time of this machine's clock
-PERIOD_NS = 200_000_000  # of GPM's samples
-LEAST_NS = 100_000_000  # "should be > 100 ms apart" (NVML): what is nearer reads as zeros
+TRUSTED_NS = 10_000_000_000  # a driver's time stamp further from now is not on this machine's clock
+PERIOD_NS = 200_000_000  # interval between GPM samples
+LEAST_NS = 100_000_000  # "should be > 100 ms apart" (NVML): closer samples give zeros
 GPM = {
     counters.GPM_BUSY: "NVML_GPM_METRIC_GRAPHICS_UTIL",
     counters.GPM_SM_ACTIVE: "NVML_GPM_METRIC_SM_UTIL",
@@ -31,8 +31,8 @@ GPM = {
 class DriverBusy:
     """Drains the driver's own samples of utilization.
 
-    `others` are the clocks, in nanoseconds, that its time stamps may be of: the wall's with older drivers, that of the
-    time since the machine was started with newer ones.
+    `others` are the clocks, in nanoseconds, that its time stamps may use: the wall clock in older drivers, the time
+    since the machine started in newer ones.
     """
 
     def __init__(self, card: Card, clock: Clock, others: Sequence[Clock]) -> None:
@@ -45,13 +45,13 @@ class DriverBusy:
         self._has_samples = True
 
     def begin(self) -> None:
-        """Leave out what the driver sampled before, and set the clocks side by side."""
+        """Discard what the driver sampled before, and read the offsets of the clocks."""
         self._offsets_ns = [self._clock() - other() for other in self._others]
         if self._has_samples:
             self._drained()
 
     def read(self) -> list[Row]:
-        """Return what was sampled since the last call; where there are no samples, the figure of its last period."""
+        """Return what was sampled since the last call; without samples, the figure of the last period."""
         if self._has_samples:
             before, told = self._last_us, self._drained()
             times = [before, *(at_us for at_us, _ in told)]
@@ -67,7 +67,7 @@ class DriverBusy:
         try:
             _, listed = nvml.nvmlDeviceGetSamples(self._card.whole, nvml.NVML_GPU_UTILIZATION_SAMPLES, self._last_us)
         except self._card.faults as error:
-            if getattr(error, "value", None) != nvml.NVML_ERROR_NOT_FOUND:  # which says: nothing new
+            if getattr(error, "value", None) != nvml.NVML_ERROR_NOT_FOUND:  # NOT_FOUND means nothing new
                 self._has_samples = False
             return []
         told = sorted((int(each.timeStamp), each.sampleValue.uiVal / 100) for each in listed)
@@ -79,7 +79,7 @@ class DriverBusy:
         return told
 
     def _has_clock(self, newest_us: int) -> bool:
-        """Take the clock by which the newest sample is the least far from now; return whether it is near at all."""
+        """Choose the clock that puts the newest sample closest to now; return whether it is close enough."""
         now = self._clock()
         age_ns, self._offset_ns = min((abs(newest_us * 1000 + offset - now), offset) for offset in self._offsets_ns)
         return age_ns <= TRUSTED_NS
@@ -89,7 +89,7 @@ class DriverBusy:
 
 
 class Gpm:
-    """GPM's figures of a device or of an instance; raises UnavailableError where the card or its driver has none."""
+    """GPM's figures of a device or an instance; raises UnavailableError if the card or its driver has none."""
 
     def __init__(self, card: Card, clock: Clock) -> None:
         self._card = card
@@ -107,11 +107,11 @@ class Gpm:
             raise UnavailableError(f"the driver gives no GPM figures: {error}") from error
 
     def begin(self) -> None:
-        """Forget the last sample: what happened before is not of this window."""
+        """Forget the last sample: what happened before does not belong to this window."""
         self._older_ns = None
 
     def read(self, *, last: bool = False) -> list[Row]:
-        """Return the figures since the last sample, none where that is too short a while."""
+        """Return the figures since the last sample; none if it is too recent."""
         since = self._older_ns
         if since is not None and self._clock() - since < (LEAST_NS if last else PERIOD_NS):
             return []
@@ -125,7 +125,7 @@ class Gpm:
         return [(counter, now, value, since) for counter, value in self._figures(older, newer)]
 
     def free(self) -> None:
-        """Give the samples' memory back."""
+        """Free the samples' memory."""
         for buffer in self._buffers:
             with suppress(*self._card.faults):
                 self._card.nvml.nvmlGpmSampleFree(buffer)

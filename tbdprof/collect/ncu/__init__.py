@@ -1,12 +1,12 @@
 """Exact counts of one training step under Nsight Compute, in a process of its own that nothing else profiles.
 
-The step is chosen by the driver's own switch, cuProfilerStart and cuProfilerStop, called through ctypes around it: NVTX
-ranges of one thread would leave out what autograd's threads launch, and need a library in each framework. Every
-launch runs several times, alone on the device, its memory put back in between; durations are therefore not those of
-training, and neither clocks nor caches are touched. The FLOPs of FP32 are `flop_count_sp` of NVIDIA's table of metrics
-(CUPTI, "Metrics Mapping Table"): fused multiply-adds twice, additions and multiplications once.
+The driver's own switch selects the step: cuProfilerStart and cuProfilerStop, called through ctypes around it. NVTX
+ranges of one thread would leave out what autograd's threads launch, and would need a library in each framework. Every
+launch runs several times, alone on the device, and its memory is restored in between. So durations are not those of
+training. Neither clocks nor caches are controlled. The FLOPs of FP32 are `flop_count_sp` of NVIDIA's table of metrics
+(CUPTI, "Metrics Mapping Table"): fused multiply-adds count twice, additions and multiplications once.
 
-The metrics' names were looked up in the tables of libnvperf_host 13.0 and 13.5, by chip.
+The metrics' names come from the tables of libnvperf_host 13.0 and 13.5, by chip.
 """
 
 import ctypes
@@ -44,7 +44,7 @@ COMMON: Mapping[str, str] = {
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": counters.COUNTED_TENSOR_PIPE,
     "dram__bytes.sum": counters.COUNTED_DRAM_BYTES,
 }
-# By the type of the operands; each costs about one more run of every kernel.
+# By the type of the operands; each adds about one more run of every kernel.
 BESIDE: Mapping[str, tuple[str, ...]] = {"bf16": ("bf16", "tf32"), "fp16": ("fp16", "tf32"), "fp64": ("fp64",)}
 _TENSOR = "sm__ops_path_tensor_src_{}.sum"
 _SOURCES: Mapping[str, tuple[str, ...]] = {
@@ -59,8 +59,8 @@ _SOURCES_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "9.0": {**_SOURCES, "fp16": ("fp16",)},
 }
 
-# GA100, GA10B and GH100 do HFMA2.MMA in the tensor pipe, which multiplies pairs of halves and no matrices: compilers
-# load constants with it, and the pipe is at work for a percent of a kernel without any product (seen on an H100).
+# GA100, GA10B and GH100 run HFMA2.MMA in the tensor pipe. It multiplies pairs of halves, not matrices. Compilers load
+# constants with it, so the pipe is active for a percent of a kernel that has no matmul (seen on an H100).
 _PAIRS = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.avg.pct_of_peak_sustained_elapsed"
 _PAIRS_IN_TENSOR_PIPE = ("8.0", "8.7", "9.0")
 
@@ -69,7 +69,7 @@ NO_KERNEL = "Nsight Compute saw no kernel in the counted step"
 _FOR_ROOT = "the driver keeps its counters for root: load its module with NVreg_RestrictProfilingToAdminUsers=0"
 _HELD = "another profiler holds the device's counters (DCGM lets them go with: dcgmi profile --pause)"
 _LOCKED = "Nsight Compute's lock is another user's or cannot be written: set TMPDIR to a folder of your own"
-# The first that is found tells: the tool's sentence about a lack of rights names ERR_NVGPUCTRPERM in every case.
+# The first that occurs decides: the tool names ERR_NVGPUCTRPERM in every message about missing permission.
 _REASONS: Mapping[str, str] = {
     "unavailable or the user does not have permission": f"{_HELD}, or {_FOR_ROOT}",
     "ERR_NVGPUCTRPERM": _FOR_ROOT,
@@ -84,7 +84,7 @@ _REASONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The launches of the counted step in order, and what must be said about them."""
+    """The launches of the counted step in order, and remarks about them."""
 
     launches: Sequence[Launch]
     counter_of: Mapping[str, str]  # by metric
@@ -92,7 +92,7 @@ class Counted:
 
 
 def find(path: str | None = None, folders: Iterable[str] = FOLDERS) -> Path | None:
-    """Return Nsight Compute's command line, None where there is none; the PATH (or `path`) goes first."""
+    """Return the path of Nsight Compute's command line, or None if there is none; the PATH (or `path`) goes first."""
     on_path = shutil.which("ncu", path=path)
     if on_path:
         return Path(on_path)
@@ -105,7 +105,7 @@ def find(path: str | None = None, folders: Iterable[str] = FOLDERS) -> Path | No
 
 
 def metrics(capability: str, precision: str) -> dict[str, str]:
-    """Return what to count on a device of a compute capability ("9.0") in a run of a precision: metric → counter."""
+    """Return what to count on a device of a compute capability ("9.0") in a run of a precision: metric -> counter."""
     sources = _SOURCES_OF.get(capability, _SOURCES)
     found = dict(COMMON)
     if capability in _PAIRS_IN_TENSOR_PIPE:
@@ -117,9 +117,9 @@ def metrics(capability: str, precision: str) -> dict[str, str]:
 
 
 def command(tool: Path, log: Path, wanted: Iterable[str], child: Sequence[str]) -> list[str]:
-    """Return the command that counts what a child runs between its profiler's start and stop."""
+    """Return the command that counts what a child runs between the profiler's start and stop."""
     flags = {
-        "--config-file": "off",  # a user's own could name other kernels
+        "--config-file": "off",  # the user's own file could select other kernels
         "--page": "raw",
         "--print-units": "base",
         "--profile-from-start": "off",
@@ -136,9 +136,9 @@ def command(tool: Path, log: Path, wanted: Iterable[str], child: Sequence[str]) 
 
 
 def count(child: Sequence[str], wanted: Mapping[str, str], *, tool: Path, limit_s: float = LIMIT_S) -> Counted:
-    """Return what was counted of a child; raises UnavailableError with one reason, the child gone in any case.
+    """Return the counts of a child; end the child in any case, and raise UnavailableError with one reason on failure.
 
-    Metrics the tool does not know on this device are left out, and told.
+    Metrics that the tool does not know on this device are left out, with a remark.
     """
     left, unknown, until = dict(wanted), list[str](), time.monotonic() + limit_s
     for _ in range(MOST_TRIES):
@@ -149,13 +149,13 @@ def count(child: Sequence[str], wanted: Mapping[str, str], *, tool: Path, limit_
         missing = [name for name in left if any(_names(each, name) for each in output.unknown_metrics(said))]
         unknown += missing
         left = {name: counter for name, counter in left.items() if name not in missing}
-        if not missing or output.launches(said):  # it may go on without them
+        if not missing or output.launches(said):  # the tool may go on without the unknown metrics
             return _judged(code, said, left, unknown)
     raise UnavailableError(f"Nsight Compute knows too few metrics of this device: not {', '.join(unknown)}")
 
 
 def tables(counted: Counted, strings: Strings, device: str) -> Tables:
-    """Return launches as `kernel` and `count` rows; the kernels follow each other from 0, each for its own duration."""
+    """Return launches as `kernel` and `count` rows; each kernel begins where the last ended, from 0 on."""
     kernels, values, now = list[tuple[object, ...]](), list[tuple[object, ...]](), 0
     for place, launch in enumerate(counted.launches):
         end = now + round(launch.values.get("gpu__time_duration.sum", 0))
@@ -169,9 +169,9 @@ def tables(counted: Counted, strings: Strings, device: str) -> Tables:
 
 @contextmanager
 def switched_on(index: int, cuda: Any = None) -> Iterator[None]:
-    """Have whatever profiles this process profile what a device does until the block ends.
+    """Make the profiler of this process, if there is one, profile a device's work until the block ends.
 
-    `cuda` stands in for the driver's library. Raises UnavailableError where the driver refuses.
+    `cuda` can replace the driver's library. Raise UnavailableError if the driver refuses.
     """
     try:
         cuda = ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
@@ -186,7 +186,7 @@ def switched_on(index: int, cuda: Any = None) -> Iterator[None]:
 
 
 def _enter_context(cuda: Any, index: int) -> None:
-    """Make the device's primary context, the one frameworks use, this thread's where it has none."""
+    """Make the device's primary context, which frameworks use, current in this thread if it has no context."""
     current, device = ctypes.c_void_p(), ctypes.c_int()
     _check(cuda.cuInit(0), "cuInit")
     _check(cuda.cuCtxGetCurrent(ctypes.byref(current)), "cuCtxGetCurrent")
@@ -203,9 +203,9 @@ def _check(status: int, call: str) -> None:
 
 
 def _run(child: Sequence[str], wanted: Iterable[str], tool: Path, limit_s: float) -> tuple[int, str]:
-    """Run a child under the tool; return its exit code and all that was printed. The whole group ends with it.
+    """Run a child under the tool; return its exit code and all output; the child's whole process group is ended.
 
-    Raises subprocess.TimeoutExpired.
+    Raise subprocess.TimeoutExpired if it takes too long.
     """
     with TemporaryDirectory(prefix="tbdprof-ncu-") as folder:
         log, printed = Path(folder) / "log", Path(folder) / "printed"
@@ -219,7 +219,7 @@ def _run(child: Sequence[str], wanted: Iterable[str], tool: Path, limit_s: float
 
 
 def _started(words: Sequence[str], sink: Any) -> "subprocess.Popen[bytes]":
-    settings = {**os.environ, "LC_ALL": "C.UTF-8"}  # numbers are printed in the language's way
+    settings = {**os.environ, "LC_ALL": "C.UTF-8"}  # numbers are printed in the format of the locale
     try:
         return subprocess.Popen(
             words,
@@ -234,7 +234,7 @@ def _started(words: Sequence[str], sink: Any) -> "subprocess.Popen[bytes]":
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    with suppress(ProcessLookupError, PermissionError):  # it is gone, and all that it started
+    with suppress(ProcessLookupError, PermissionError):  # it is gone, and so is everything it started
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -273,12 +273,12 @@ def _last_line(said: str) -> str:
 
 
 def _names(told: str, metric: str) -> bool:
-    """Tell whether a name in the tool's words, with or without its suffix, is a metric's."""
+    """Return whether a name in the tool's message, with or without suffix, is that of a metric."""
     return metric == told or metric.startswith(f"{told}.")
 
 
 def _by_counter(launch: Launch, counter_of: Mapping[str, str]) -> dict[str, float]:
-    """Return a launch's values by counter; several metrics of one counter add up."""
+    """Return a launch's values by counter; several metrics of one counter are added."""
     found: dict[str, float] = {}
     for metric, counter in counter_of.items():
         if metric in launch.values:

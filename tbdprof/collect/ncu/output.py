@@ -1,8 +1,8 @@
-"""What Nsight Compute prints: its raw page as CSV, a row a launch of a kernel, between lines of its own.
+"""Parse Nsight Compute's output: its raw page as CSV, one row per kernel launch, between lines of its own.
 
-The line after the header has the units. Numbers may have separators of thousands; what a metric could not tell is
-`n/a`. Lines of the tool begin with `==ERROR==`, `==WARNING==` or `==PROF==`. Names are asked for as the compiler wrote
-them and demangled here, by the function that torch's profiler demangles with: the tool's own spelling is another.
+The line after the header has the units. Numbers may have thousands separators. A metric without a value is `n/a`. Lines
+of the tool begin with `==ERROR==`, `==WARNING==` or `==PROF==`. Kernel names are requested as the compiler wrote them
+and demangled here, by the function that torch's profiler uses: the tool's own spelling differs.
 """
 
 import csv
@@ -17,7 +17,7 @@ Triple = tuple[int, int, int]
 Values = Mapping[str, float]
 
 NAME, STREAM, BLOCK, GRID = "Kernel Name", "Stream", "Block Size", "Grid Size"
-# Of what is no base unit; all else is counted in ones (instructions, cycles, operations of tensor cores).
+# Units that are not base units; everything else counts in ones (instructions, cycles, tensor-core operations).
 SCALES: Mapping[str, float] = {
     "Kbyte": 1e3,
     "Mbyte": 1e6,
@@ -37,7 +37,7 @@ _DENIED = re.compile(r"^==WARNING== Unable to access the following \d+ metrics?:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch of a kernel and the values its metrics told: nanoseconds, bytes, counts, fractions of time."""
+    """One launch of a kernel and the values of its metrics: nanoseconds, bytes, counts, fractions of time."""
 
     name: str
     stream: int
@@ -47,7 +47,7 @@ class Launch:
 
 
 def launches(text: str) -> list[Launch]:
-    """Return the launches of a raw page in the order of the rows, empty where there is no page."""
+    """Return the launches of a raw page in the order of the rows; none if there is no page."""
     rows = _rows(text)
     header, units = next(rows, []), next(rows, [])
     if NAME not in header or len(units) != len(header):
@@ -58,17 +58,17 @@ def launches(text: str) -> list[Launch]:
 
 
 def errors(text: str) -> list[str]:
-    """Return what the tool called an error, in its words."""
+    """Return the tool's error messages."""
     return [said for kind, said in _SAID.findall(text) if kind == "ERROR"]
 
 
 def unknown_metrics(text: str) -> list[str]:
-    """Return the metrics the tool does not know on this device, by name and, where it was told one, suffix."""
+    """Return the metrics that the tool does not know on this device, by name and suffix, if one was requested."""
     return list(dict.fromkeys(_UNKNOWN.findall(text)))
 
 
 def denied_metrics(text: str) -> list[str]:
-    """Return the metrics the tool knows and was not let read; it goes on without them."""
+    """Return the metrics that the tool knows but may not read; it goes on without them."""
     return list(dict.fromkeys(name for names in _DENIED.findall(text) for name in names.split(", ")))
 
 
@@ -102,7 +102,7 @@ def _number(text: str) -> float:
 
 
 def _triple(text: str) -> Triple:
-    """Return "(4, 1, 1)" as numbers; what is not told is 0."""
+    """Return "(4, 1, 1)" as numbers; a missing number is 0."""
     found = [int(number) for number in re.findall(r"\d+", text)][:3]
     x, y, z = (*found, 0, 0, 0)[:3]
     return x, y, z

@@ -1,7 +1,7 @@
-"""Hardware counters of a GPU, sampled many times a step beside a kernels window (CUPTI's PM sampling).
+"""Sample a GPU's hardware counters many times per step beside a kernels window (CUPTI's PM sampling).
 
-A process of its own samples (`tbdprof.collect.pm`). It lives as long as the window, so that what it takes of the device
-is gone in the windows after it, and whatever becomes of it the training goes on.
+A separate process samples (`tbdprof.collect.pm`). It lives only as long as the window, so the device memory that it
+takes is free again in later windows. Whatever happens to it, the training goes on.
 """
 
 import os
@@ -23,7 +23,7 @@ from tbdprof.facts.counters import PM_LOST, PM_RESIDUAL
 from tbdprof.facts.records import SAMPLE, Strings, Table
 
 NAME = "sampled"
-LOST = "samples"  # under which `missing` tells of what is lost
+LOST = "samples"  # under which `missing` reports lost samples
 INTERVAL_NS = 100_000
 TIMES = ("start_ns", "end_ns")
 
@@ -41,9 +41,9 @@ WAITING = Limits()
 
 
 def available(device: str, command: Sequence[str] | None = None, limits: Limits = WAITING) -> str | None:
-    """Return why counters of a device ("cuda:0") cannot be sampled here, None where they can: it is tried.
+    """Return why counters of a device ("cuda:0") cannot be sampled here, or None if they can; it tries to.
 
-    Takes some seconds, 20 at the most.
+    This takes some seconds, at most 20.
     """
     try:
         probe(device, command, limits)
@@ -53,9 +53,9 @@ def available(device: str, command: Sequence[str] | None = None, limits: Limits 
 
 
 def probe(device: str, command: Sequence[str] | None = None, limits: Limits = WAITING) -> Mapping[str, object]:
-    """Return what the process says that it would sample: `chip`, `backend`, `library`, `metrics` by counter.
+    """Return what the process reports that it can sample: `chip`, `backend`, `library`, `metrics` by counter.
 
-    Raises UnavailableError with the reason why it cannot.
+    Raise UnavailableError with the reason if it cannot sample.
     """
     if command is None and nvidia.counters().readable is False:
         raise UnavailableError(nvidia.counters().reason or "")
@@ -90,7 +90,7 @@ class CounterSampler:
         self._missing: dict[str, str] = {}
 
     def start(self, window: str) -> None:
-        """Begin to sample; raises UnavailableError with the reason, and then nothing is left of it."""
+        """Begin to sample; if that fails, clean up and raise UnavailableError with the reason."""
         self.close()
         self._missing, self._answer = {}, None
         self._folder = _new_folder()
@@ -116,7 +116,7 @@ class CounterSampler:
             sidecar.end()
 
     def drain(self, strings: Strings) -> Collected:
-        """Return the samples, a row for each counter of each."""
+        """Return the samples: one row for each counter of each sample."""
         answer, missing = self._answer, self._missing
         self._answer, self._missing = None, {}
         if answer is None or self._folder is None:
@@ -129,7 +129,7 @@ class CounterSampler:
         return Collected({"sample": rows}, missing | _losses(answer, len(columns[TIMES[0]])))
 
     def close(self) -> None:
-        """End the process where there is one, and take its files away."""
+        """End the process, if there is one, and delete its files."""
         sidecar = self._own()
         self._sidecar = None
         if sidecar is not None:
@@ -139,7 +139,7 @@ class CounterSampler:
             self._folder = None
 
     def _own(self) -> process.Sidecar | None:
-        """Return the process, None in a forked child: it is its parent's."""
+        """Return the process, or None in a forked child, where it is the parent's."""
         if self._sidecar is not None and self._pid != os.getpid():
             self._sidecar.forget()
             self._sidecar = None
@@ -179,7 +179,7 @@ def _rows(columns: Mapping[str, NDArray[np.float64]], answer: process.Answer, st
 
 
 def _losses(answer: process.Answer, samples: int) -> dict[str, str]:
-    """Say what is not there of the samples."""
+    """Return how many samples are lost, and why."""
     if not samples:
         return {NAME: "the device gave no sample in the window"}
     told = answer.get("losses") or {}

@@ -1,4 +1,4 @@
-"""Which samples can be believed, and how many are missing between them."""
+"""Decide which samples are valid, and how many are missing between them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ import numpy as np
 
 from tbdprof.collect.pm import Decoded, Floats, Ints
 
-_STRETCHED = 1.5  # intervals: a longer sample covers what was before sampling began
+_STRETCHED = 1.5  # intervals: a longer sample includes time before sampling began
 _GAP = 0.5  # intervals
 
 
@@ -16,16 +16,16 @@ class Losses:
     """How much was lost, and where."""
 
     broken: int = 0  # samples without a time or a length, or that overlap the one before
-    outside: int = 0  # samples of a time at which nothing was sampled
+    outside: int = 0  # samples from a time at which nothing was sampled
     stretched: int = 0
     missing: int = 0  # samples that would fill the gaps
     gaps: int = 0
-    full: int = 0  # times that the image had no room
-    overflows: int = 0  # times that the hardware's buffer had no room
+    full: int = 0  # how often the image was full
+    overflows: int = 0  # how often the hardware's buffer was full
 
     @property
     def samples(self) -> int:
-        """Return how many samples are not there; the first one and those outside were never of the window."""
+        """Return how many samples are lost; the first one and those outside never belonged to the window."""
         return self.broken + self.missing
 
     def told(self) -> dict[str, int]:
@@ -59,10 +59,10 @@ def joined(pieces: Sequence[Decoded], metrics: int) -> Kept:
 
 
 def believed(samples: Kept, losses: Losses) -> Kept:
-    """Return the samples to believe, and add what is lost to the losses.
+    """Return the valid samples, and add the lost ones to `losses`.
 
-    The first sample may begin at 0 or long before sampling did, some have no length at all: both are left out. A gap is
-    where a sample does not begin where the one before it ended.
+    The first sample may begin at 0 or long before sampling did, and some samples have no length. Both kinds are left
+    out. A gap is where a sample does not begin where the one before it ended.
     """
     long = samples.only((samples.start > 0) & (samples.end > samples.start))
     apart = long.only(np.concatenate([np.ones(len(long.start[:1]), bool), long.start[1:] >= long.end[:-1]]))

@@ -1,9 +1,9 @@
-"""Which metric of a chip's counters stands for what, and how many of them are sampled together.
+"""The names of a chip's metrics for each counter, and the choice of metrics that are sampled together.
 
-The names are those of libnvperf_host (nvidia-cuda-cupti 13.5.25), which was asked for TU102, GA100, GA102, AD102,
-GH100, GB100, GB110 and GB202. Only what takes one pass can be sampled: a quantity that takes another is left out.
-Names of a set (`TriageCompute`, whose counters are made for sampling) may refuse to stand beside others: they are tried
-first, and where nothing comes of them the plain ones.
+The names are those of libnvperf_host (nvidia-cuda-cupti 13.5.25), queried for TU102, GA100, GA102, AD102, GH100, GB100,
+GB110 and GB202. Only what takes one pass can be sampled, so a metric that needs another pass is left out. Names of a
+set (`TriageCompute`, whose counters are made for sampling) may not work beside others. They are tried first, and if
+they do not work the plain names are used.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ _OF_PEAK = "avg.pct_of_peak_sustained_elapsed"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A counter of `facts.counters`, the names it may have, and what turns the metric's value into the counter's."""
+    """A counter of `facts.counters`, its possible metric names, and the factor to the counter's value."""
 
     counter: str
     names: tuple[str, ...]
@@ -35,10 +35,10 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Metrics that can be sampled together: what matters most stands first, the last go where a pass is full."""
+    """Metrics that can be sampled together, the most important first; the last are dropped if a pass is full."""
 
     metrics: tuple[Metric, ...]
-    metric_set: str | None = None  # CUPTI's name of the set they are of, where it is told
+    metric_set: str | None = None  # CUPTI's name of their set, if one has to be given
 
 
 _CLOCK = Metric(PM_CLOCK, ("gpc__cycles_elapsed.avg.per_second",), 1.0)
@@ -80,7 +80,7 @@ _HAS_SET = ("GH100", "GB100", "GB102", "GB110", "GB112")
 # CUPTI guide, PM sampling: GPU_TIME_INTERVAL is not supported on Turing and on GA100, where intervals are cycles.
 _BY_CYCLES = ("TU", "GA100")
 
-_CYCLES_PER_NS = 1.2  # of the system clock of these chips, about: samples tell their true length
+_CYCLES_PER_NS = 1.2  # approximate system clock of these chips; the samples report their true length
 
 
 def families(chip: str) -> tuple[Family, ...]:
@@ -92,7 +92,7 @@ def families(chip: str) -> tuple[Family, ...]:
 def chosen(family: Family, passes: Callable[[Sequence[str]], int | None]) -> tuple[tuple[Metric, str], ...]:
     """Return the metrics of a family that take one pass together, each with its name.
 
-    `passes` tells how many some names take together, None where the chip does not have one of them.
+    `passes` returns how many passes some names take together, or None if the chip lacks one of them.
     """
     kept: list[tuple[Metric, str]] = []
     for metric in family.metrics:
@@ -104,7 +104,7 @@ def chosen(family: Family, passes: Callable[[Sequence[str]], int | None]) -> tup
 
 
 def intervals(chip: str, interval_ns: int) -> Mapping[bool, int]:
-    """Return the intervals to try in order: whether one is of time, and its length in nanoseconds or else cycles."""
+    """Return the intervals to try, in order: whether it is of time, and its length in nanoseconds or in cycles."""
     cycles = round(interval_ns * _CYCLES_PER_NS)
     if chip.startswith(_BY_CYCLES):
         return {False: cycles}

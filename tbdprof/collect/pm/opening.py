@@ -1,4 +1,4 @@
-"""Ways to a device's counters: cupti-python where it is installed and new enough, else the libcupti that is there."""
+"""Ways to open a device's counters: cupti-python if it is installed and new enough, else the libcupti found here."""
 
 import ctypes
 from collections.abc import Callable, Iterable
@@ -11,14 +11,14 @@ from tbdprof.collect.pm import CuptiError, Sampler, statuses, with_cupti_python,
 Opener = Callable[[int], Sampler]
 
 _DRIVER = "libcuda.so.1"
-# What CUPTI answers where it wants a context of the device; one costs some hundred MiB of it, so it is made only then.
+# CUPTI's answers if it needs a context of the device. A context takes some hundred MiB, so it is made only then.
 _WITHOUT_CONTEXT = (2, 3, 13, statuses.NOT_INITIALIZED, statuses.UNKNOWN)
 
 
 def opened(device: int, cuda: Any = None, openers: Iterable[Opener] | None = None) -> Sampler:
-    """Take hold of a device's counters; raises CuptiError with the reason of the last way that was tried.
+    """Open a device's counters; if no way works, raise CuptiError with the reason of the last one tried.
 
-    `cuda` stands in for the driver's library.
+    `cuda` can replace the driver's library.
     """
     cuda = _driver() if cuda is None else cuda
     _check("cuInit", cuda.cuInit(0))
@@ -42,7 +42,7 @@ def _opened(opener: Opener, device: int, cuda: Any) -> Sampler:
 
 
 def _openers() -> list[Opener]:
-    """Return the ways there are here, the best first; libcupti finds libraries by bare name that stand beside it."""
+    """Return the ways that exist here, the best first; libcupti loads libraries beside it by bare name."""
     path, found = nvidia.cupti(), list[Opener]()
     try:
         library = None if path is None else with_libcupti.load(path)

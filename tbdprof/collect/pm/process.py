@@ -1,4 +1,4 @@
-"""The sampling process as its parent sees it: started, asked with a time limit, ended."""
+"""The sampling process as its parent sees it: start it, send it commands with a time limit, end it."""
 
 import json
 import os
@@ -14,13 +14,14 @@ from typing import IO, Any, cast
 from tbdprof.collect.pm import statuses
 from tbdprof.errors import UnavailableError
 
-INTERPRETER = "TBDPROF_PM_PYTHON"  # names a Python that has cupti-python, where this one has not
-LIMIT_S = 900  # the process ends by itself after this time
+INTERPRETER = "TBDPROF_PM_PYTHON"  # names a Python that has cupti-python, if this one has not
+LIMIT_S = 900  # the process ends itself after this time
 _END_S = 3.0
 _STDERR = "stderr.txt"
 _MOST_SHOWN = 160
 
-# By its place: the interpreter may be of an environment without tbdprof, and its path must offer no more than it has.
+# Load the package by its path: the interpreter may belong to an environment without tbdprof, and its own import path
+# must not be extended.
 _BEGIN = """
 import sys
 sys.path[:] = [entry for entry in sys.path if entry]
@@ -44,10 +45,10 @@ def command(device: int, interval_ns: int) -> list[str]:
 
 
 class Sidecar:
-    """A sampling process; what goes wrong with it is an UnavailableError."""
+    """A sampling process; its failures raise UnavailableError."""
 
     def __init__(self, command: Sequence[str], folder: Path) -> None:
-        """Start the process, whose files go to a folder."""
+        """Start the process; its files go to a folder."""
         self._said = bytearray()
         self._stderr = folder / _STDERR
         try:
@@ -65,7 +66,7 @@ class Sidecar:
         self._commands, self._answers = cast("tuple[IO[bytes], IO[bytes]]", (self._process.stdin, self._process.stdout))
 
     def ask(self, question: str | None, state: str, limit_s: float) -> Answer:
-        """Send a command (None: there is no need) and return the answer, which has to be of a state."""
+        """Send a command, unless it is None, and return the answer, which must have this state."""
         if question is not None:
             self._send(question)
         answer = _read(self._line(limit_s))
@@ -79,7 +80,7 @@ class Sidecar:
         return answer
 
     def end(self) -> None:
-        """End the process, by force where it does not go by itself."""
+        """End the process, by force if it does not end by itself."""
         try:
             self._send("quit")
         except UnavailableError:
@@ -90,11 +91,11 @@ class Sidecar:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            with suppress(subprocess.TimeoutExpired):  # where a call of the driver does not return, it outlives that
+            with suppress(subprocess.TimeoutExpired):  # a driver call that does not return outlives the kill
                 self._process.wait(_END_S)
 
     def forget(self) -> None:
-        """Leave the process alone: in a forked child it is not this one's."""
+        """Leave the process alone: in a forked child it belongs to the parent."""
         self._process.returncode = 0
 
     def _send(self, line: str) -> None:
@@ -119,7 +120,7 @@ class Sidecar:
         return line
 
     def _ended(self) -> str:
-        """Say how the process ended, in its last words."""
+        """Say how the process ended, with the last line of its stderr."""
         try:
             status = self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -130,7 +131,7 @@ class Sidecar:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of the process; for another interpreter without the places of this one's packages."""
+    """Return the environment of the process; for another interpreter, without the paths of this one's packages."""
     own = dict(os.environ)
     if own.get(INTERPRETER):
         for name in ("PYTHONPATH", "PYTHONHOME"):

@@ -1,4 +1,4 @@
-"""Samples one device: what of its chip, in which intervals, and on which clock."""
+"""Sample one device: choose the metrics, the interval and the clock of the samples."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +14,12 @@ from tbdprof.facts.counters import PM_BUSY, PM_FP32
 
 POLL_S = 0.1
 _TRIAL_S = 0.005
-_ROOM = 4  # polls that one decoding has room for: what does not fit is lost
-_SAMPLE_BYTES = 16_384  # of the hardware's buffer, at most, as others have measured
+_ROOM = 4  # polls that one decoding has space for: what does not fit is lost
+_SAMPLE_BYTES = 16_384  # of the hardware's buffer per sample, at most, as others have measured
 _LEAST_BUFFER = 64 << 20
 _MOST_REOPENED = 5
 _MOST_DECODINGS = 20  # until nothing is left after the end
-_NEAR_NS = 50_000_000  # a sample further outside the time of sampling is of another clock
+_NEAR_NS = 50_000_000  # a sample further outside the sampling time is on another clock
 _MOSTLY = 0.9
 
 Clocks = Mapping[str, Callable[[], int]]
@@ -27,14 +27,14 @@ Clocks = Mapping[str, Callable[[], int]]
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What was sampled, on the clock of `time.monotonic_ns`: a column a counter."""
+    """What was sampled, on the clock of `time.monotonic_ns`: one column per counter."""
 
     start_ns: Ints
     end_ns: Ints
     columns: Mapping[str, Floats]
     lost: losses.Losses
     interval_ns: int  # the usual length
-    clock: str  # by which their times were converted
+    clock: str  # name of the clock that the times were converted from
     residual_ns: float
 
 
@@ -48,18 +48,18 @@ class Sampling:
         self._overflows = 0
         self._pairs: dict[str, list[Pair]] = {}
         self._on = False
-        self._refusal: CuptiError | None = None  # of the metrics asked for last
+        self._refusal: CuptiError | None = None  # for the metrics requested last
         self.sampler = open_sampler()
         self._wanted, self.chosen = self._found(interval_ns)
 
     @property
     def on(self) -> bool:
-        """Tell whether it samples now."""
+        """Return whether it samples now."""
         return self._on
 
     @property
     def by_time(self) -> bool:
-        """Tell whether samples are of equal time, and not of equal numbers of cycles."""
+        """Return whether samples have equal lengths in time, instead of equal numbers of cycles."""
         return self._wanted.by_time
 
     def start(self) -> None:
@@ -70,7 +70,7 @@ class Sampling:
         self._on = True
 
     def poll(self) -> None:
-        """Take what was sampled out of the hardware's buffer; where that has overflown, begin anew."""
+        """Take samples out of the hardware's buffer; if it has overflowed, start again."""
         before = self._overflows
         self._take()
         if self._overflows == before:
@@ -92,12 +92,12 @@ class Sampling:
         return self._converted()
 
     def close(self) -> None:
-        """Give the device back, as far as it can be: the reason why this is done is worth more than one from here."""
+        """Release the device as far as possible; ignore errors, because the caller's reason matters more."""
         with suppress(CuptiError):
             self.sampler.close()
 
     def _take(self) -> int:
-        """Decode what there is, counting an overflow; return how many samples it was."""
+        """Decode the available samples and count an overflow; return how many samples there were."""
         try:
             piece = self.sampler.decode()
         except CuptiError as error:
@@ -110,7 +110,7 @@ class Sampling:
         return len(piece.start)
 
     def _found(self, interval_ns: int) -> tuple[Wanted, tuple[tuple[metrics.Metric, str], ...]]:
-        """Return what this device samples: the first of the chip's ways that can be started."""
+        """Return what this device can sample: the first of the chip's ways that starts."""
         failed: CuptiError | None = None
         for family in metrics.families(self.sampler.chip):
             chosen = metrics.chosen(family, partial(self._passes, metric_set=family.metric_set))
@@ -147,7 +147,7 @@ class Sampling:
         self.sampler = self._open()
 
     def _clocks(self) -> Clocks:
-        """Return the clocks that the times of samples may be of, the likeliest first."""
+        """Return the clocks that the samples' times may use, the likeliest first."""
         raw = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC_RAW)
         return {
             "cupti": self.sampler.timestamp,
@@ -158,7 +158,7 @@ class Sampling:
 
     def _read_clocks(self) -> None:
         for name, clock in self._clocks().items():
-            with suppress(CuptiError):  # one that does not tell the time is none
+            with suppress(CuptiError):  # leave out a clock that reports no time
                 read = pair(clock)
                 self._pairs.setdefault(name, []).append(read)
 
@@ -180,7 +180,7 @@ class Sampling:
         return Samples(kept.start, kept.end, columns, lost, kept.interval_ns, clock, line.residual_ns)
 
     def _clock_of(self, samples: losses.Kept, begun: int, ended: int) -> tuple[str, Fit]:
-        """Return the clock on which the samples lie within the time of sampling."""
+        """Return the clock on which the samples lie within the sampling time."""
         lines = {name: fit(pairs) for name, pairs in self._pairs.items()}
         told = samples.end[samples.start > 0]
         if not len(told):

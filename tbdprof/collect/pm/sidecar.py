@@ -1,11 +1,11 @@
 """The process that samples a GPU's counters for another one: `python -m tbdprof.collect.pm.sidecar`.
 
-It reads a command a line, `start`, `stop` or `quit`, and answers each, and its own start, with one JSON object a line:
-`{"state": "ready", "chip": …, "metrics": …}`, `started`, `stopped` with the file of the samples, or `error` with the
-number CUPTI gave. A file is numpy's `.npz`: `start_ns` and `end_ns` on the clock of `time.monotonic_ns`, which all
-processes of a machine share, and a column a counter.
+It reads one command per line: `start`, `stop` or `quit`. It answers each command, and its own start, with one JSON
+object per line: `{"state": "ready", "chip": …, "metrics": …}`, `started`, `stopped` with the file of the samples, or
+`error` with CUPTI's number of the error. A file is numpy's `.npz`: `start_ns` and `end_ns` on the clock of
+`time.monotonic_ns`, which all processes of a machine share, and one column per counter.
 
-It ends when its input does, when its parent dies, and after a time limit whatever it is busy with.
+It ends when its input ends, when its parent dies, and after a time limit, whatever it is doing.
 """
 
 import argparse
@@ -39,14 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where files of samples go")
     parser.add_argument("--limit-s", type=int, required=True, help="it ends after this time")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.alarm(options.limit_s)
     _die_with_parent()
     serve(partial(opened, options.device), options.interval_ns, options.folder, _answers(), lines_of(0))
 
 
 def serve(open_sampler: Callable[[], Sampler], interval_ns: int, folder: Path, say: Say, commands: Commands) -> None:
-    """Follow commands until the last one; what CUPTI refuses is told, and ends it."""
+    """Follow commands until the last one; if CUPTI refuses, report the error and end."""
     try:
         sampling = Sampling(open_sampler, interval_ns)
         try:
@@ -59,7 +59,7 @@ def serve(open_sampler: Callable[[], Sampler], interval_ns: int, folder: Path, s
 
 
 def lines_of(descriptor: int) -> Commands:
-    """Return a function that waits so long (None: for ever) for a line: None where none came, "" at the end."""
+    """Return a function that waits for a line (None: without limit); it returns None if none comes, "" at the end."""
     read = bytearray()
 
     def line(timeout_s: float | None) -> str | None:
@@ -120,7 +120,7 @@ def _stopped(samples: Samples, path: Path) -> dict[str, Any]:
 
 
 def _answers() -> Say:
-    """Return what writes answers to the standard output, which is the parent's alone: libraries print to stderr."""
+    """Return a function that writes answers to standard output, for the parent only: libraries print to stderr."""
     answers = os.dup(1)
     os.dup2(2, 1)
 
@@ -135,7 +135,7 @@ def _die_with_parent() -> None:
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     except (OSError, AttributeError):
-        return  # then the end of the input tells
+        return  # then the end of the input ends the process
     if os.getppid() != parent:
         raise SystemExit("the parent is gone")
 

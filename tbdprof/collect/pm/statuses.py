@@ -1,8 +1,8 @@
-"""CUPTI's statuses (`CUptiResult` of cupti_result.h): their names, and what to tell people about them."""
+"""CUPTI's statuses (`CUptiResult` of cupti_result.h): their names, and messages for users."""
 
 from collections.abc import Mapping
 
-SUCCESS = 0  # of an error: it is not CUPTI that failed
+SUCCESS = 0  # in an error: the failure is not CUPTI's
 INVALID_OPERATION = 7
 OUT_OF_MEMORY = 8
 NOT_INITIALIZED = 15
@@ -66,7 +66,7 @@ def name_of(status: int) -> str:
 
 
 def sentence(call: str, status: int, text: str = "") -> str:
-    """Say for people why a call failed, with CUPTI's name and number of the reason where it is CUPTI that failed."""
+    """Return a message about a failed call, with name and number of CUPTI's status if the failure is CUPTI's."""
     if status == SUCCESS:
         return text
     told = f"{call}: {name_of(status)} ({status})"

@@ -1,4 +1,4 @@
-"""PM sampling by cupti-python, NVIDIA's package, from 13.3 on."""
+"""PM sampling with cupti-python, NVIDIA's package, version 13.3 or later."""
 
 import ctypes
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from tbdprof.collect.pm import CuptiError, Decoded, Wanted, statuses
 
 OLDEST = (13, 3)
-# What its methods raise in place of a status.
+# What its methods raise instead of returning a status.
 _STATUSES = (
     (PermissionError, statuses.INSUFFICIENT_PRIVILEGES),
     (MemoryError, statuses.OUT_OF_MEMORY),
@@ -31,7 +31,7 @@ class Modules:
 
 
 def find() -> Modules | None:
-    """Return cupti-python's modules, None where it is not installed, too old, or cannot be imported."""
+    """Return cupti-python's modules, or None if it is not installed, is too old, or cannot be imported."""
     try:
         version = metadata.version("cupti-python")
         if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
@@ -43,10 +43,10 @@ def find() -> Modules | None:
 
 
 class CuptiPythonSampler:
-    """Samples a device by cupti-python; a `Sampler`."""
+    """Samples a device with cupti-python; a `Sampler`."""
 
     def __init__(self, modules: Modules, device: int) -> None:
-        """Take hold of a device's counters; raises CuptiError where it does not give them."""
+        """Open a device's counters; raise CuptiError if it refuses."""
         self._modules = modules
         self._slots = 0
         self._wide = 0
@@ -69,7 +69,7 @@ class CuptiPythonSampler:
             return int(self._modules.cupti.get_timestamp())
 
     def passes(self, metrics: Sequence[str], metric_set: str | None = None) -> int:
-        """Return how many passes some metrics take together; raises CuptiError for a name that the chip has not."""
+        """Return how many passes some metrics take together; raise CuptiError for a name that the chip lacks."""
         hosts = self._modules.profiler_host
         host = hosts.ProfilerHost(self.chip, hosts.ProfilerType.PM_SAMPLING, single_pass_metric_set_name=metric_set)
         with self._translated("create_config_image"):
@@ -80,7 +80,7 @@ class CuptiPythonSampler:
                 host.deinitialize()
 
     def configure(self, wanted: Wanted) -> None:
-        """Say what to sample, how often, and for how many samples there is room."""
+        """Set what to sample, how often, and how many samples there is space for."""
         modes = self._modules.pm_sampling.TriggerMode
         self._slots, self._wide = wanted.slots, len(wanted.metrics)
         with self._translated("configure"):
@@ -104,7 +104,7 @@ class CuptiPythonSampler:
             self._collector.stop()
 
     def decode(self) -> Decoded:
-        """Take the samples that are complete out of the buffer; an overflow is told by CuptiError alone."""
+        """Take the complete samples out of the buffer; only a CuptiError reports an overflow."""
         with self._translated("decode"):
             samples = list(self._collector.decode(max_samples=self._slots))
         times = np.array([(each.start_timestamp, each.end_timestamp) for each in samples], "i8").reshape(-1, 2)
@@ -112,13 +112,13 @@ class CuptiPythonSampler:
         return Decoded(times[:, 0], times[:, 1], values, full=len(samples) >= self._slots)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         with self._translated("disable"):
             self._collector.disable()
 
     @contextmanager
     def _translated(self, call: str) -> Iterator[None]:
-        """Turn what cupti-python raises into CuptiError."""
+        """Turn the exceptions of cupti-python into CuptiError."""
         try:
             yield
         except self._modules.cupti.cuptiError as error:
@@ -126,7 +126,7 @@ class CuptiPythonSampler:
         except (PermissionError, MemoryError, ValueError) as error:
             status = next(status for kind, status in _STATUSES if isinstance(error, kind))
             raise CuptiError(call, status, str(error)) from error
-        except RuntimeError as error:  # no driver, nvperf's libraries not found, sampling already
+        except RuntimeError as error:  # no driver, nvperf's libraries not found, or already sampling
             raise CuptiError(call, _of_text(str(error)), str(error)) from error
 
 
@@ -145,7 +145,7 @@ def _chip(cupti: Any, device: int) -> str:
 
 
 def _loaded_version() -> str:
-    """Return the version of the libcupti that is loaded, as it numbers itself; empty where it does not tell."""
+    """Return the number of the loaded libcupti's version, or "" if it does not report one."""
     number = ctypes.c_uint32()
     try:
         status = ctypes.CDLL("libcupti.so.13").cuptiGetVersion(ctypes.byref(number))

@@ -1,7 +1,7 @@
-"""PM sampling by libcupti alone, called through ctypes: for environments whose libcupti a framework decides.
+"""PM sampling with libcupti alone, called through ctypes, for environments in which a framework chooses the libcupti.
 
-Structures and order of calls: cupti_pmsampling.h, cupti_profiler_host.h and cupti_profiler_target.h of CUPTI 13. Each
-structure says its own size, up to its last field: a library that knows more fields takes the shorter one.
+Structures and order of calls follow cupti_pmsampling.h, cupti_profiler_host.h and cupti_profiler_target.h of CUPTI 13.
+Each structure holds its own size, up to its last field. A library that knows more fields accepts the shorter structure.
 """
 
 import ctypes
@@ -15,15 +15,15 @@ import numpy as np
 from tbdprof.collect.pm import CuptiError, Decoded, Wanted, statuses
 
 _PM_SAMPLING = 1  # CUpti_ProfilerType
-_KEEP_OLDEST = 0  # CUpti_PmSampling_HardwareBuffer_AppendMode: an overflow is told, not hidden
+_KEEP_OLDEST = 0  # CUpti_PmSampling_HardwareBuffer_AppendMode: an overflow is reported, not hidden
 _DATA_FULL = 1  # CUpti_PmSampling_DecodeStopReason
-_LATEST = 1 << 62  # times that no clock has reached do not fit into what holds them
+_LATEST = 1 << 62  # limit for times: larger ones, which no clock has reached, do not fit into the array
 
 _POINTER, _SIZE, _TEXT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
 _ENUM, _U8, _U32, _U64 = ctypes.c_int, ctypes.c_uint8, ctypes.c_uint32, ctypes.c_uint64
 _IMAGE = (("image", _POINTER), ("image_bytes", _SIZE))
 
-# By the function they are for; `structSize` and `pPriv` come first in each.
+# By the function they belong to; each begins with `structSize` and `pPriv`.
 _FIELDS: Mapping[str, tuple[tuple[str, Any], ...]] = {
     "cuptiProfilerInitialize": (),
     "cuptiProfilerDeInitialize": (),
@@ -33,7 +33,7 @@ _FIELDS: Mapping[str, tuple[tuple[str, Any], ...]] = {
         ("chip", _TEXT),
         ("availability", _POINTER),
         ("host", _POINTER),
-        ("metric_set", _TEXT),  # from 13.2 on: told only where there is one
+        ("metric_set", _TEXT),  # from 13.2 on: included only if there is one
     ),
     "cuptiProfilerHostDeinitialize": (("host", _POINTER),),
     "cuptiProfilerHostConfigAddMetrics": (("host", _POINTER), ("names", _POINTER), ("count", _SIZE)),
@@ -95,14 +95,14 @@ PARAMETERS: Mapping[str, Any] = {
 
 
 def struct_size(call: str) -> int:
-    """Return the size a structure says of itself: up to and with its last field (NVIDIA's `*_STRUCT_SIZE`)."""
+    """Return the size that a structure holds: up to and including its last field (NVIDIA's `*_STRUCT_SIZE`)."""
     structure = PARAMETERS[call]
     name, kind = structure._fields_[-1]
     return int(getattr(structure, name).offset) + ctypes.sizeof(kind)
 
 
 def load(path: Path) -> Any:
-    """Load a libcupti and what it loads itself by bare name; raises OSError where that cannot be."""
+    """Load a libcupti and the libraries that it loads by bare name; raise OSError if that fails."""
     for name in ("libnvperf_host.so", "libnvperf_target.so"):
         if (path.parent / name).exists():
             ctypes.CDLL(str(path.parent / name), mode=ctypes.RTLD_GLOBAL)
@@ -110,10 +110,10 @@ def load(path: Path) -> Any:
 
 
 class LibcuptiSampler:
-    """Samples a device by a loaded libcupti; a `Sampler`."""
+    """Samples a device with a loaded libcupti; a `Sampler`."""
 
     def __init__(self, library: Any, device: int) -> None:
-        """Take hold of a device's counters; raises CuptiError where it does not give them."""
+        """Open a device's counters; raise CuptiError if it refuses."""
         self._cupti = library
         self._device = device
         self._names: Any = None
@@ -127,7 +127,7 @@ class LibcuptiSampler:
         self._call("cuptiProfilerInitialize")
         try:
             self.chip = (self._call("cuptiDeviceGetChipName", device=device).chip or b"").decode()
-            self._availability = self._available()  # before the device's counters are taken, which are then not free
+            self._availability = self._available()  # before this process takes the counters, which are then not free
             self._sampling = self._call("cuptiPmSamplingEnable", device=device).sampling
         except CuptiError:
             with suppress(CuptiError):
@@ -141,7 +141,7 @@ class LibcuptiSampler:
         return told.value
 
     def passes(self, metrics: Sequence[str], metric_set: str | None = None) -> int:
-        """Return how many passes some metrics take together; raises CuptiError for a name that the chip has not."""
+        """Return how many passes some metrics take together; raise CuptiError for a name that the chip lacks."""
         host = self._new_host(metric_set)
         try:
             config = self._configuration(host, _names(metrics), len(metrics))
@@ -151,14 +151,14 @@ class LibcuptiSampler:
             self._call("cuptiProfilerHostDeinitialize", host=host)
 
     def configure(self, wanted: Wanted) -> None:
-        """Say what to sample, how often, and for how many samples there is room."""
+        """Set what to sample, how often, and how many samples there is space for."""
         self._free_host()
         self._names, self._count, self._host = (
             _names(wanted.metrics),
             len(wanted.metrics),
             self._new_host(wanted.metric_set),
         )
-        self._config = self._configuration(self._host, self._names, self._count)  # kept: CUPTI goes on reading it
+        self._config = self._configuration(self._host, self._names, self._count)  # kept: CUPTI continues to read it
         self._call(
             "cuptiPmSamplingSetConfig",
             sampling=self._sampling,
@@ -183,7 +183,7 @@ class LibcuptiSampler:
         self._call("cuptiPmSamplingStop", sampling=self._sampling)
 
     def decode(self) -> Decoded:
-        """Take the samples that are complete out of the buffer."""
+        """Take the complete samples out of the buffer."""
         where = {"image": _address(self._image), "image_bytes": len(self._image)}
         self._call("cuptiPmSamplingCounterDataImageInitialize", sampling=self._sampling, **where)
         done = self._call("cuptiPmSamplingDecodeData", sampling=self._sampling, **where)
@@ -204,7 +204,7 @@ class LibcuptiSampler:
         return Decoded(times[:, 0], times[:, 1], values, done.stop_reason == _DATA_FULL, bool(done.overflow))
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         self._free_host()
         if self._sampling:
             sampling, self._sampling = self._sampling, 0
@@ -212,7 +212,7 @@ class LibcuptiSampler:
         self._call("cuptiProfilerDeInitialize")
 
     def _available(self) -> Any:
-        """Return the image of what this device's counters can do now, None where it is not told."""
+        """Return the image of what this device's counters can do now, or None if it is not reported."""
         try:
             told = self._call("cuptiPmSamplingGetCounterAvailability", device=self._device)
             image = (ctypes.c_uint8 * told.availability_bytes)()
@@ -260,7 +260,7 @@ class LibcuptiSampler:
 
 
 def _version(library: Any) -> str:
-    """Return the version as the library numbers itself: it does not without a driver."""
+    """Return the number of the library's version; without a driver it reports none."""
     number = ctypes.c_uint32()
     return "of unknown version" if library.cuptiGetVersion(ctypes.byref(number)) else str(number.value)
 
