@@ -8,7 +8,7 @@ import numpy as np
 from tbdprof.suite.initial import Weights, normal
 from tbdprof.suite.layers import Convolution, Dense
 
-_WEIGHTS = 0  # beside the seed, so that a batch and initial weights of one seed are drawn apart
+_WEIGHTS = 0  # joined to the seed, so that batches and initial weights draw different random numbers
 
 
 def weights(layers: Iterable[Convolution | Dense], seed: int) -> Weights:

@@ -13,7 +13,7 @@ Numbers = NDArray[np.integer[Any]]
 _Batch = TypeVar("_Batch")
 _OnDevice = TypeVar("_OnDevice")
 
-_IMAGES = 1  # beside the seed, so that a batch and initial weights of one seed are drawn apart
+_IMAGES = 1  # joined to the seed, so that batches and initial weights draw different random numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Deep Speech 2's layers: shapes, parameters and work of each, without any framework."""
+"""Deep Speech 2's layers: shape, parameters and multiply-accumulates of each, independent of any framework."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from tbdprof.suite.deep_speech2 import architecture
 from tbdprof.suite.deep_speech2.architecture import Normalization, Recurrent
 from tbdprof.suite.initial import Weights, uniform
 
-_WEIGHTS = 2  # beside the seed, so that what one seed is for is drawn apart
+_WEIGHTS = 2  # joined to the seed, so that each purpose draws its own random numbers
 
 
 def weights(seed: int, width: int, cell: str) -> Weights:

@@ -22,7 +22,7 @@ HELD_OUT = 32
 TONES = "ABCDEF"
 SHARE = 0.5  # of what guessing reaches, that the error rate must come below
 
-_TRAINED, _HELD_OUT, _GUESSED = 10, 11, 12  # beside the seed, so that what one seed is for is drawn apart
+_TRAINED, _HELD_OUT, _GUESSED = 10, 11, 12  # joined to the seed, so that each purpose draws its own random numbers
 _LENGTHS = (2, 5)  # symbols of a transcript
 _SECONDS = (0.08, 0.16)  # of a tone
 _LOWEST, _HIGHEST = 400, 6000  # Hz

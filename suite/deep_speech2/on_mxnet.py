@@ -39,7 +39,7 @@ class Workload:
     config: Config
     model: DeepSpeech2
     optimizer: gluon.Trainer
-    inputs: tuple[mx.nd.NDArray, ...]  # where batches are kept
+    inputs: tuple[mx.nd.NDArray, ...]  # filled if batches are reused, empty otherwise
     batches: Iterator[Example]
 
     def step(self) -> Consumed:
@@ -59,7 +59,7 @@ class Workload:
         return scores
 
     def update(self, example: Example) -> mx.nd.NDArray:
-        """Train on a batch once; return its loss before that."""
+        """Train on a batch once; return its loss before the update."""
         with autograd.record():
             loss = self.loss(example)
         loss.backward()
@@ -128,7 +128,7 @@ def arrays(example: Example) -> Iterator[mx.nd.NDArray]:
 
 
 def initialize(model: DeepSpeech2, config: Config) -> None:
-    """Give a model, whose other parameters have their first values, the weights drawn from the seed."""
+    """Set the weights drawn from the seed; all other parameters already have their initial values."""
     parameters = model._collect_params_with_prefix()  # noqa: SLF001 - the only way to structural names
     for name, values in initial.weights(config.seed, width_of(config.options), str(config.options["cell"])):
         parameters[parameter_name(name, parameters)].set_data(nd.array(values))

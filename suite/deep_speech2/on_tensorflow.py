@@ -42,7 +42,7 @@ class Workload:
     config: Config
     model: DeepSpeech2
     optimizer: keras.optimizers.SGD
-    inputs: tuple[tf.Tensor, ...]  # where batches are kept
+    inputs: tuple[tf.Tensor, ...]  # filled if batches are reused, empty otherwise
     batches: Iterator[tuple[Example, Consumed]]
     train_step: TrainStep
     scores: Scores
@@ -82,7 +82,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def train_step(model: DeepSpeech2, optimizer: keras.optimizers.SGD, config: Config) -> TrainStep:
-    """Return the function that trains on a batch once and returns its loss before that."""
+    """Return the function that trains on a batch once and returns its loss before the update."""
 
     @tf.function(input_signature=[signature(config, config.batch_size)], jit_compile=False)  # type: ignore[untyped-decorator]
     def step(example: Example) -> tf.Tensor:
@@ -146,7 +146,7 @@ def on_device(batch: Utterances, config: Config) -> tuple[Example, Consumed]:
 
 
 def initialize(model: DeepSpeech2, config: Config) -> None:
-    """Give a model, whose other parameters have their first values, the weights drawn from the seed."""
+    """Set the weights drawn from the seed; all other parameters already have their initial values."""
     variables = {variable.path: variable for variable in model.variables}
     cell = str(config.options["cell"])
     for name, values in initial.weights(config.seed, width_of(config.options), cell):

@@ -26,7 +26,7 @@ SHARES = (0, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.
 SECONDS = (1.4, 2.1, 2.2, 2.5, 4.2, 6.4, 12.0, 14.2, 15.2, 15.7, 15.9, 16.6, 16.7, 17.0, 24.5)
 SYMBOLS_A_SECOND = 14.5
 
-_DURATIONS, _SOUND = 1, 3  # beside the seed, so that what one seed is for is drawn apart
+_DURATIONS, _SOUND = 1, 3  # joined to the seed, so that each purpose draws its own random numbers
 
 Doubles = NDArray[np.float64]
 

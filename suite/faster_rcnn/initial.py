@@ -7,7 +7,7 @@ import numpy as np
 from tbdprof.suite.faster_rcnn.architecture import STAGES, Layer, layers
 from tbdprof.suite.initial import Weights, normal
 
-_WEIGHTS = 0  # beside the seed, so that a batch and initial weights of one seed are drawn apart
+_WEIGHTS = 0  # joined to the seed, so that batches and initial weights draw different random numbers
 
 
 def weights(seed: int) -> Weights:

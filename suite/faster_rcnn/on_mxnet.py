@@ -43,7 +43,7 @@ class Workload:
     config: Config
     model: FasterRCNN
     optimizer: gluon.Trainer
-    inputs: tuple[mx.nd.NDArray, ...]  # where one image is kept
+    inputs: tuple[mx.nd.NDArray, ...]  # filled if one image is reused, empty otherwise
     batches: Iterator[Example]
     numbers: Iterator[int]  # of the images that `train` is given
 
@@ -68,7 +68,7 @@ class Workload:
         return detections(size, *(values.asnumpy().astype(np.float64) for values in found))
 
     def update(self, example: Example) -> mx.nd.NDArray:
-        """Train on an image once; return its loss before that."""
+        """Train on an image once; return its loss before the update."""
         with autograd.record():
             loss = self.loss(example)
         loss.backward()
@@ -130,7 +130,7 @@ def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:
 
 
 def initialize(model: FasterRCNN, seed: int) -> None:
-    """Give a model, whose other parameters have their first values, the weights drawn from a seed."""
+    """Set the weights drawn from a seed; all other parameters already have their initial values."""
     parameters = model._collect_params_with_prefix()  # noqa: SLF001 - the only way to structural names
     for name, values in initial.weights(seed):
         gluon_name = name if values.ndim > 1 else name.replace("weight", "gamma")

@@ -22,7 +22,7 @@ from tbdprof.suite.faster_rcnn.regions import ANCHORS
 
 
 class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
-    """A 1×1, a 3×3 and a 1×1 convolution around which a shortcut leads."""
+    """A residual block: a 1×1, a 3×3 and a 1×1 convolution, and a shortcut around them."""
 
     def __init__(self, inputs: int, width: int, stride: int, **names: Any) -> None:
         super().__init__(**names)
@@ -42,7 +42,7 @@ class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
                     self.downsample.add(convolution(inputs, outputs, 1, stride), normalization(outputs))
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.relu(self.bn1(self.conv1(x)))
         x = self.relu(self.bn2(self.conv2(x)))
@@ -99,7 +99,7 @@ class FasterRCNN(gluon.Block):  # type: ignore[misc]
             self.proposals = ProposalNetwork(prefix="proposals_")
             self.layer4 = blocks(SHARED, STAGES[3], prefix="layer4_")
             self.avgpool = nn.GlobalAvgPool2D()
-            self.scores = nn.Dense(CLASSES, in_units=FEATURES)  # flattens what it is given
+            self.scores = nn.Dense(CLASSES, in_units=FEATURES)  # flattens its input
             self.deltas = nn.Dense(4 * CLASSES, in_units=FEATURES)
         for frozen in (self.conv1, self.layer1):
             frozen.collect_params().setattr("grad_req", "null")
@@ -152,7 +152,7 @@ def normalization(channels: int) -> nn.BatchNorm:
 
 
 def blocks(inputs: int, stage: Stage, prefix: str) -> nn.HybridSequential:
-    """Return a stage's blocks; the first has its stride and widens."""
+    """Return a stage's blocks; the first applies the stride and raises the number of channels."""
     stack = nn.HybridSequential(prefix=prefix)
     with stack.name_scope():
         stack.add(Bottleneck(inputs, stage.width, stage.stride))

@@ -46,7 +46,7 @@ class Workload:
     config: Config
     model: FasterRCNN
     optimizer: keras.optimizers.SGD
-    inputs: tuple[tf.Tensor, ...]  # where one image is kept
+    inputs: tuple[tf.Tensor, ...]  # filled if one image is reused, empty otherwise
     batches: Iterator[Example]
     train_step: TrainStep
     numbers: Iterator[int]  # of the images that `train` is given
@@ -89,7 +89,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def train_step(model: FasterRCNN, optimizer: keras.optimizers.SGD, config: Config) -> TrainStep:
-    """Return the function that trains on an image once and returns its loss before that."""
+    """Return the function that trains on an image once and returns its loss before the update."""
 
     @tf.function(input_signature=[signature(dtype_of(config))], jit_compile=False)  # type: ignore[untyped-decorator]
     def step(example: Example) -> tf.Tensor:
@@ -149,7 +149,7 @@ def smooth_l1(differences: tf.Tensor) -> tf.Tensor:
 
 
 def initialize(model: FasterRCNN, seed: int) -> None:
-    """Give a new model the weights drawn from a seed."""
+    """Set the weights drawn from a seed on a new model."""
     variables = {variable.path: variable for variable in model.variables}
     for name, values in initial.weights(seed):
         layer = f"{model.name}/{name.removesuffix('.weight').replace('.', '/')}"
@@ -161,7 +161,7 @@ def initialize(model: FasterRCNN, seed: int) -> None:
 
 
 def on_device(example: targets.Example, config: Config) -> Example:
-    """Return what training needs as tensors, in memory that is TensorFlow's own: a mere constant may share numpy's."""
+    """Return what training needs as tensors in TensorFlow's own memory; a plain constant may share numpy's memory."""
     with tf.device(device_of(config)):
         values = {name: as_tensor(getattr(example, name), config) for name in Example._fields[1:]}
         return Example(channels_last(example.images, config), **values)

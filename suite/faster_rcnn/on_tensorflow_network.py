@@ -21,7 +21,7 @@ from tbdprof.suite.faster_rcnn.regions import ALIGNED_SIDE, ANCHORS
 
 
 class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
-    """A 1×1, a 3×3 and a 1×1 convolution around which a shortcut leads."""
+    """A residual block: a 1×1, a 3×3 and a 1×1 convolution, and a shortcut around them."""
 
     def __init__(self, inputs: int, width: int, stride: int, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -40,10 +40,10 @@ class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
             self.downsample = keras.Sequential(shortcut, name="downsample")
 
     def build(self, _shape: object) -> None:
-        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
+        """Build nothing: each inner layer builds itself when called. Keras would run all of them to find shapes."""
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.relu(self.bn1(self.conv1(x)))
         x = x if self.pad is None else self.pad(x)
@@ -62,7 +62,7 @@ class ProposalNetwork(keras.layers.Layer):  # type: ignore[misc]
         self.deltas = keras.layers.Conv2D(4 * ANCHORS, 1, name="deltas", dtype=dtype)
 
     def build(self, _shape: object) -> None:
-        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
+        """Build nothing: each inner layer builds itself when called. Keras would run all of them to find shapes."""
 
     def call(self, maps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return scores, of no object and of an object, and deltas, in the anchors' order."""
@@ -159,7 +159,7 @@ def normalization(name: str, dtype: str) -> keras.layers.BatchNormalization:
 
 
 def blocks(name: str, inputs: int, stage: Stage, dtype: str) -> keras.Sequential:
-    """Return a stage's blocks; the first has its stride and widens."""
+    """Return a stage's blocks; the first applies the stride and raises the number of channels."""
     first = Bottleneck(inputs, stage.width, stage.stride, name="0", dtype=dtype)
     outputs = EXPANSION * stage.width
     others = (Bottleneck(outputs, stage.width, 1, name=str(index), dtype=dtype) for index in range(1, stage.blocks))

@@ -44,7 +44,7 @@ class Workload:
     config: Config
     model: FasterRCNN
     optimizer: torch.optim.SGD
-    inputs: tuple[Tensor, ...]  # where one image is kept
+    inputs: tuple[Tensor, ...]  # filled if one image is reused, empty otherwise
     batches: Iterator[Example]
     numbers: Iterator[int]  # of the images that `train` is given
 
@@ -71,7 +71,7 @@ class Workload:
         return detections(size, *(values.double().cpu().numpy() for values in found))
 
     def update(self, example: Example) -> Tensor:
-        """Train on an image once; return its loss before that."""
+        """Train on an image once; return its loss before the update."""
         self.optimizer.zero_grad()
         loss = self.loss(example)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -133,7 +133,7 @@ def as_tensor(values: NDArray[Any], config: Config) -> Tensor:
 
 @torch.no_grad()
 def initialize(model: FasterRCNN, seed: int) -> None:
-    """Give a new model the weights drawn from a seed."""
+    """Set the weights drawn from a seed on a new model."""
     for module in (*model.proposals.children(), model.scores, model.deltas):
         if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)

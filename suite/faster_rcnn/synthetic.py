@@ -6,7 +6,7 @@ from tbdprof.suite.data.inputs import DetectionBatch
 from tbdprof.suite.faster_rcnn.architecture import CLASSES
 from tbdprof.suite.faster_rcnn.regions import image_sides
 
-_IMAGES = 1  # beside the seed, so that a batch and initial weights of one seed are drawn apart
+_IMAGES = 1  # joined to the seed, so that batches and initial weights draw different random numbers
 
 
 def detection_batch(shorter: int, seed: int) -> DetectionBatch:

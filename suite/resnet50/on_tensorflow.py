@@ -12,7 +12,7 @@ from tbdprof.suite.workload import Config, Spec
 
 
 class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
-    """A 1×1, a 3×3 and a 1×1 convolution around which a shortcut leads."""
+    """A residual block: a 1×1, a 3×3 and a 1×1 convolution, and a shortcut around them."""
 
     def __init__(self, inputs: int, width: int, stride: int, variant: str, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -32,10 +32,10 @@ class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
             self.downsample = keras.Sequential(shortcut, name="downsample")
 
     def build(self, _shape: object) -> None:
-        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
+        """Build nothing: each inner layer builds itself when called. Keras would run all of them to find shapes."""
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut = x if self.downsample is None else self.downsample(x, training=training)
         x = self.relu(self.bn1(self.conv1(x), training=training))
         x = x if self.pad is None else self.pad(x)
@@ -89,7 +89,7 @@ def normalization(name: str, dtype: str) -> keras.layers.BatchNormalization:
 
 
 def blocks(name: str, inputs: int, stage: Stage, variant: str, dtype: str) -> keras.Sequential:
-    """Return a stage's blocks; the first has its stride and widens."""
+    """Return a stage's blocks; the first applies the stride and raises the number of channels."""
     first = Bottleneck(inputs, stage.width, stage.stride, variant, name="0", dtype=dtype)
     outputs = EXPANSION * stage.width
     others = (
