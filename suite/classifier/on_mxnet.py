@@ -46,7 +46,7 @@ class Workload:
     def predict(self, images: NDArray[np.float32]) -> Scores:
         """Return the scores of images, with the running statistics and without dropout."""
         outputs = self.model(as_array(images, self.config))
-        # An auxiliary classifier's scores come after these.
+        # If there is an auxiliary classifier, its scores come second.
         scores: Scores = (outputs[0] if isinstance(outputs, tuple | list) else outputs).asnumpy()
         return scores
 
@@ -78,7 +78,7 @@ def workload(spec: Spec, config: Config, model: gluon.HybridBlock, weights: Weig
 
 
 def mean_cross_entropy() -> Loss:
-    """Return the function that returns the mean cross entropy of scores with labels."""
+    """Return the function that computes the mean cross entropy of scores with labels."""
     of_each = gluon.loss.SoftmaxCrossEntropyLoss()
     return lambda scores, labels: of_each(scores, labels).mean()
 

@@ -48,7 +48,7 @@ class Workload:
         """Return the scores of images, with the running statistics and without dropout."""
         with tf.device(device_of(self.config)):
             outputs = self.model(channels_last(images, self.config), training=False)
-            # An auxiliary classifier's scores come after these.
+            # If there is an auxiliary classifier, its scores come second.
             scores = at_least_float32(outputs[0] if isinstance(outputs, tuple) else outputs)
         found: Scores = scores.numpy()
         return found
@@ -77,7 +77,7 @@ def train_step(model: keras.Model, optimizer: keras.optimizers.SGD, loss_of: Los
                 loss = loss_of(model(images, training=True), labels)
             weights = model.trainable_variables
             gradients = tape.gradient(loss, weights)
-            # Keras' own weight decay shrinks the weights apart from the momentum: another algorithm.
+            # Keras' own weight decay is another algorithm: it shrinks the weights without passing through the momentum.
             decayed = [gradient + WEIGHT_DECAY * weight for gradient, weight in zip(gradients, weights, strict=True)]
             optimizer.apply(decayed, weights)
             return loss

@@ -79,7 +79,7 @@ def workload(spec: Spec, config: Config, model: nn.Module, weights: Weights, los
 
 
 def scores_of(outputs: Tensor | tuple[Tensor, ...]) -> Tensor:
-    """Return the scores alone of what a network puts out; an auxiliary classifier's come after them."""
+    """Return only the scores from a network's outputs; an auxiliary classifier's scores would come second."""
     return outputs[0] if isinstance(outputs, tuple) else outputs
 
 

@@ -98,7 +98,7 @@ def train_step(model: FasterRCNN, optimizer: keras.optimizers.SGD, config: Confi
                 loss = total_loss(model, example)
             weights = model.trainable_variables
             gradients = tape.gradient(loss, weights)
-            # Keras' own weight decay shrinks the weights apart from the momentum: another algorithm.
+            # Keras' own weight decay is another algorithm: it shrinks the weights without passing through the momentum.
             decayed = [gradient + WEIGHT_DECAY * weight for gradient, weight in zip(gradients, weights, strict=True)]
             optimizer.apply(decayed, weights)
             return loss
