@@ -1,7 +1,7 @@
 """Deep Speech 2's initial weights, drawn in numpy from a seed: the same in every framework.
 
-They are uniform within one over the root of the fan-in; both weights of a recurrent layer within one over the root of
-its width. Normalizations begin with scale 1 and shift 0, biases with 0.
+Weights are uniform between ±1 / √(fan-in); both weights of a recurrent layer are uniform between ±1 / √(width).
+Normalizations begin with scale 1 and shift 0, biases with 0.
 """
 
 from math import prod, sqrt

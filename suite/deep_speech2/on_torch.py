@@ -81,7 +81,7 @@ class Workload:
 
 
 def ctc_loss(scores: Tensor, example: Example) -> Tensor:
-    """Return the mean of the utterances' CTC losses by scores (times, batch, 29)."""
+    """Return the mean of the utterances' CTC losses from scores (times, batch, 29)."""
     wide = scores.float() if scores.dtype == torch.bfloat16 else scores
     logarithms = functional.log_softmax(wide, 2)
     given = (example.transcripts, example.packing.lengths, example.transcript_lengths)
@@ -103,7 +103,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def trained(model: DeepSpeech2) -> list[nn.Parameter]:
-    """Return the parameters that are trained: all but a plain cell's second bias."""
+    """Return the trained parameters: all except a plain cell's second bias."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
@@ -143,7 +143,7 @@ def initialize(model: DeepSpeech2, config: Config) -> None:
 
 
 def parameter_name(name: str, options: Options) -> str:
-    """Return what a weight of `initial`, or a bias named alike (`….inputs_bias`), is called here."""
+    """Return the framework's name for a weight of `initial`, or for a bias named alike (`….inputs_bias`)."""
     layer, _, part = name.rpartition(".")
     if layer.startswith("conv"):
         return f"{layer}.conv.{part}"
