@@ -10,9 +10,9 @@ _IMAGES = 1  # joined to the seed, so that batches and initial weights draw diff
 
 
 def detection_batch(shorter: int, seed: int) -> DetectionBatch:
-    """Return an image of standard normal pixels, and three to five boxes of uniform classes in it.
+    """Return an image of standard normal pixels with three to five boxes of uniformly drawn classes.
 
-    A box's sides are an eighth of the shorter side to all of it.
+    The sides of a box are between an eighth of the image's shorter side and all of it.
     """
     generator = np.random.default_rng((seed, _IMAGES))
     height, width = image_sides(shorter)

@@ -53,7 +53,7 @@ class ResNet50(keras.Model):  # type: ignore[misc]
         self.conv1 = convolution("conv1", STEM_WIDTH, 7, dtype, 2)
         self.bn1 = normalization("bn1", dtype)
         self.relu = keras.layers.ReLU(name="relu", dtype=dtype)
-        # Zeros do not change a maximum of what a ReLU puts out.
+        # Padding with zeros does not change the maximum of a ReLU's outputs.
         self.maxpool_pad = keras.layers.ZeroPadding2D(1, name="maxpool_pad", dtype=dtype)
         self.maxpool = keras.layers.MaxPooling2D(3, strides=2, name="maxpool", dtype=dtype)
         self.layer1 = blocks("layer1", STEM_WIDTH, STAGES[0], variant, dtype)
@@ -73,9 +73,9 @@ class ResNet50(keras.Model):  # type: ignore[misc]
 
 
 def convolution(name: str, outputs: int, kernel: int, dtype: str, stride: int = 1) -> keras.layers.Conv2D:
-    """Return a convolution without bias that pads by half its kernel, or not at all where it has a stride.
+    """Return a convolution without bias that pads by half its kernel, or does not pad if it has a stride.
 
-    What Keras calls "same" pads one side more than the other at a stride: there the maps are padded beforehand.
+    With a stride, Keras' "same" pads one side more than the other; so a layer before it pads the activations.
     """
     padding = "same" if stride == 1 else "valid"
     return keras.layers.Conv2D(
