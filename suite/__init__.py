@@ -1,8 +1,8 @@
-"""The models: what there is, how a run of one is configured, and how it is built.
+"""The models of the suite: find one, configure a run of it, and build it.
 
-A model is one folder here: its `__init__` holds the facts (`SPEC`), each `on_<framework>.py` in it one function,
-`build(spec, config) -> Workload`. Nothing else names a model. What models share is in `SHARED`, and in the modules
-beside this one.
+Each model is one folder here. Its `__init__` holds the facts (`SPEC`), and each of its `on_<framework>.py` modules
+defines one function, `build(spec, config) -> Workload`. Nothing else names a model. The folders in `SHARED` and the
+modules beside this one hold what the models share.
 """
 
 import importlib
@@ -16,7 +16,7 @@ from tbdprof.errors import UsageError
 from tbdprof.suite.workload import SWITCH, Config, Option, Spec, Workload
 
 PRECISIONS: tuple[str, ...] = ("fp32", "tf32", "fp64", "bf16")
-SHARED = frozenset({"checks", "classifier", "data"})  # folders that are no models
+SHARED = frozenset({"checks", "classifier", "data"})  # folders that are not models
 
 
 def names() -> list[str]:
@@ -27,13 +27,13 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Spec:
-    """Return a model's facts; raises UsageError where there is no such model."""
+    """Return a model's facts; raises UsageError if there is no such model."""
     spec: Spec = _folder(name).SPEC
     return spec
 
 
 def switches() -> set[str]:
-    """Return the flags of all models' options that may stand alone: full-size."""
+    """Return the options of all models that may be given without a value, such as full-size."""
     options = (option for name in names() for option in find(name).options)
     return {_flag(option.name).lstrip("-") for option in options if option.choices == SWITCH}
 
@@ -42,12 +42,12 @@ def frameworks(name: str) -> tuple[str, ...]:
     """Return the frameworks a model is written for, sorted."""
     found = (module.name for module in pkgutil.iter_modules(_folder(name).__path__))
     written_for = (module.removeprefix("on_") for module in found if module.startswith("on_"))
-    # on_torch_layers.py would be a part of on_torch.py.
+    # A name such as on_torch_layers.py would be a part of on_torch.py, not a framework.
     return tuple(sorted(framework for framework in written_for if "_" not in framework))
 
 
 def check_framework(spec: Spec, framework: str) -> None:
-    """Raise UsageError where a model is not written for a framework."""
+    """Raise UsageError if a model is not written for a framework."""
     carried = frameworks(spec.name)
     if framework not in carried:
         raise UsageError(f"{spec.name} is not written for {framework!r}: choose {' or '.join(carried)}")
@@ -63,7 +63,7 @@ def configure(
     options: Mapping[str, str | int] | None = None,
     data: Path | None = None,
 ) -> Config:
-    """Return what was asked for, checked and typed, with the model's defaults for the rest.
+    """Return a checked and typed configuration; the model's defaults fill in what is not given.
 
     Options may be text, as on a command line. Raises UsageError.
     """
@@ -86,10 +86,10 @@ def configure(
 
 
 def estimate_bytes(spec: Spec, config: Config) -> int:
-    """Return about how many bytes a training step needs at least, so that what cannot fit is refused early."""
+    """Return about how many bytes a training step needs at least, so that a run that cannot fit is refused early."""
     per_sample = spec.sample_bytes(config.options)
     if config.precision == "bf16":
-        per_sample //= 2  # autocast keeps feature maps, and no weights, in half the bytes
+        per_sample //= 2  # autocast halves the bytes of activations, not those of weights
     widening = 2 if config.precision == "fp64" else 1
     return widening * (spec.fixed_bytes + config.batch_size * per_sample)
 
@@ -97,7 +97,7 @@ def estimate_bytes(spec: Spec, config: Config) -> int:
 def build(name: str, framework: str, config: Config) -> Workload:
     """Return a model with its optimizer and batch, ready to train; imports the framework.
 
-    Raises UsageError where the model is not written for the framework or cannot run as configured in it.
+    Raises UsageError if the model is not written for the framework or cannot run in it as configured.
     """
     spec = find(name)
     check_framework(spec, framework)
@@ -117,7 +117,7 @@ def _folder(name: str) -> ModuleType:
 
 def _default_batch(spec: Spec, device: str) -> int:
     kind = device.partition(":")[0]
-    # "auto", or no device at all: whether it can be had is for the framework's hook to say.
+    # For "auto" or an unknown device, the framework's hook decides whether the device is available.
     return spec.default_batch.get(kind, spec.default_batch["cpu"])
 
 

@@ -1,4 +1,4 @@
-"""How initial weights are drawn in numpy, the same bits for every framework."""
+"""Draws initial weights in numpy: the same bits for every framework."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ def normal(random: np.random.Generator, shape: tuple[int, ...], deviation: float
 
 
 def uniform(random: np.random.Generator, shape: tuple[int, ...], bound: float) -> Floats:
-    """Return values uniform between a bound and its negative."""
+    """Return uniformly distributed values between a bound and its negative."""
     drawn = random.random(shape, dtype=np.float32)
     drawn -= np.float32(0.5)
     drawn *= np.float32(2 * bound)

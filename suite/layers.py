@@ -1,4 +1,4 @@
-"""The layers that several models have: shape, parameters and work of each, without any framework."""
+"""The layers that several models share: shape, parameters and work of each, without any framework."""
 
 from dataclasses import dataclass
 from math import prod
@@ -6,13 +6,13 @@ from math import prod
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution over square maps, with a bias, or with a batch normalization after it in the bias's place."""
+    """A convolution over square activations, with a bias or, in its place, a batch normalization after it."""
 
     name: str
     inputs: int  # channels
     outputs: int
     kernel: tuple[int, int]
-    side: int  # of the map put out
+    side: int  # of the output
     stride: int = 1
     normalized: bool = False
 
@@ -52,5 +52,5 @@ class Dense:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of the forward pass at one place: of a sample, or of a frame."""
+        """Multiply-accumulates of the forward pass at one position: for a sample, or for a frame."""
         return self.outputs * self.inputs

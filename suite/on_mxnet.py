@@ -1,4 +1,4 @@
-"""Where a model of the suite lies in MXNet, and in which data type it computes."""
+"""The device and the data type of a suite model in MXNet."""
 
 import mxnet as mx
 
@@ -9,7 +9,7 @@ DTYPES = {"fp32": "float32", "fp64": "float64"}
 
 
 def context_of(config: Config) -> mx.Context:
-    """Return the device that was asked for; "auto" is a GPU where there is one."""
+    """Return the requested device; "auto" means a GPU if there is one."""
     kind, _, number = config.device.partition(":")
     if kind == "cuda" or (kind == "auto" and mx.context.num_gpus()):
         return mx.gpu(int(number or 0))
@@ -17,7 +17,7 @@ def context_of(config: Config) -> mx.Context:
 
 
 def check_precision(spec: Spec, config: Config) -> None:
-    """Raise UsageError where MXNet does not compute in the precision that was asked for."""
+    """Raise UsageError if MXNet does not compute in the requested precision."""
     if config.precision not in DTYPES:
         raise UsageError(
             f"{spec.name} in MXNet runs in {' or '.join(DTYPES)}: {config.precision} needs --framework torch"
@@ -25,5 +25,5 @@ def check_precision(spec: Spec, config: Config) -> None:
 
 
 def dtype_of(config: Config) -> str:
-    """Return the data type of weights and maps."""
+    """Return the data type of weights and activations."""
     return DTYPES[config.precision]

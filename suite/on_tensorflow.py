@@ -1,4 +1,4 @@
-"""Where a model of the suite lies in TensorFlow, and in which data type it computes."""
+"""The device and the data type of a suite model in TensorFlow."""
 
 import tensorflow as tf
 
@@ -8,7 +8,7 @@ POLICIES = {"fp32": "float32", "tf32": "float32", "fp64": "float64", "bf16": "mi
 
 
 def device_of(config: Config) -> str:
-    """Return the device that was asked for; "auto" is a GPU where there is one."""
+    """Return the requested device; "auto" means a GPU if there is one."""
     kind, _, number = config.device.partition(":")
     if kind == "cuda" or (kind == "auto" and tf.config.list_physical_devices("GPU")):
         return f"/GPU:{number or 0}"
@@ -16,15 +16,15 @@ def device_of(config: Config) -> str:
 
 
 def dtype_of(config: Config) -> tf.DType:
-    """Return the data type of weights; bf16 is a policy's and tf32 the GPU's, over weights in float32."""
+    """Return the data type of weights: float32 for bf16 (set by a Keras policy) and for tf32 (set on the GPU)."""
     return tf.float64 if config.precision == "fp64" else tf.float32
 
 
 def policy_of(config: Config) -> str:
-    """Return the name of Keras' data type policy for the precision that was asked for."""
+    """Return the name of Keras' data type policy for the requested precision."""
     return POLICIES[config.precision]
 
 
 def at_least_float32(scores: tf.Tensor) -> tf.Tensor:
-    """Return scores in a type in which their exponentials can be added."""
+    """Return scores in a data type precise enough to sum their exponentials."""
     return tf.cast(scores, tf.float32) if scores.dtype == tf.bfloat16 else scores

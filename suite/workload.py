@@ -1,4 +1,4 @@
-"""What a model of the suite is: facts (`Spec`), what may vary (`Config`), and one training step (`Workload`)."""
+"""What defines a model of the suite: its facts (`Spec`), its settings (`Config`), one training step (`Workload`)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from tbdprof.facts.consumed import Consumed
 Options = Mapping[str, str | int]
 
 
-PERIOD = 4  # synthetic batches that are repeated, where batches differ in length
-SWITCH = ("off", "on")  # the choices of an option that may be typed without a value, which turns it on
+PERIOD = 4  # number of synthetic batches that are repeated, for models whose batches differ in length
+SWITCH = ("off", "on")  # the choices of an option that may be typed without a value, which means "on"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A choice that belongs to one model, given as `--name VALUE` on the command line; a `SWITCH` may be `--name`."""
+    """An option of one model: `--name VALUE` on the command line; a `SWITCH` may be given as `--name` alone."""
 
     name: str
     default: str | int
@@ -26,7 +26,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The facts of a model, the same in every framework, each with its source in the model's folder."""
+    """The facts of a model, the same in every framework; the model's folder names the source of each."""
 
     name: str
     title: str
@@ -34,33 +34,34 @@ class Spec:
     dataset: str
     unit: str  # what throughput counts, in the plural: images, tokens
     sample_unit: str  # what one sample of the data set is, in the plural; often the same
-    layers: str  # how many, as seed 003's table II counts them
+    layers: str  # how many, counted as in table II of the TBD paper (arXiv:1803.06905)
     dominant_layer: str
     parameters: int  # trainable, each storage once
     default_batch: Mapping[str, int]  # by device type: cpu, cuda
     optimizer: str
     options: tuple[Option, ...] = ()
-    # For refusing what cannot fit before anything is allocated, in fp32: the weights' share, and each sample's.
+    # Bytes in fp32, fixed and for each sample: a run that cannot fit is refused before anything is allocated.
     fixed_bytes: int = 0
     sample_bytes: Callable[[Options], int] = lambda _: 0
-    # FLOPs of a training step for each sample, of which a configuration's synthetic batches have padding: the sum over
-    # the layers, with what a framework makes besides or does without (its name is given). None: not derived.
+    # FLOPs of a training step for each sample, with the padding of the configuration's synthetic batches: the sum over
+    # the layers, adjusted for what the named framework computes in addition or leaves out. None if it is not derived.
     sample_flops: Callable[["Config", str], float | None] = lambda _config, _framework: None
     period: int = 1  # steps after which the synthetic batches repeat; windows hold whole periods
-    # Steps that a memory or kernels window needs at least after the first, which settles, to see all that happens.
+    # Steps that a memory or kernels window needs at least to see all that happens. The first step of a window is not
+    # counted here, because it is discarded as warm-up.
     watched_steps: Callable[[Options], int] = lambda _: 1
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What may vary from run to run."""
+    """The settings that may vary from run to run."""
 
     batch_size: int
     device: str = "cpu"  # cpu, cuda:N
-    precision: str = "fp32"  # fp32, tf32 (products, on a GPU), fp64, bf16 (autocast)
+    precision: str = "fp32"  # fp32, tf32 (matmuls and convolutions, on a GPU), fp64, bf16 (autocast)
     seed: int = 0
     options: Options = field(default_factory=dict)
-    data: Path | None = None  # folder of the real data set; None: one synthetic batch, again and again
+    data: Path | None = None  # folder of the real data set; if None, synthetic batches are repeated
 
 
 class Workload(Protocol):
@@ -76,7 +77,7 @@ class Workload(Protocol):
 
     @property
     def inputs(self) -> object:
-        """Return the arrays kept from step to step that hold mini-batches and labels, or a list of them."""
+        """Return the arrays of mini-batches and labels that are kept from step to step, or a list of them."""
 
     def step(self) -> float | Consumed:
         """Run one training step on the next batch; return the units of work it consumed."""
@@ -84,20 +85,20 @@ class Workload(Protocol):
 
 @runtime_checkable
 class Concurrent(Workload, Protocol):
-    """A workload whose steps are taken by threads of its own, which go on between two calls of `step`."""
+    """A workload with its own training threads, which continue to run between two calls of `step`."""
 
     def pause(self) -> None:
-        """Let each thread end the step it is in; return when none computes. The next `step` lets them go on."""
+        """Let each thread finish its current step; return when no thread computes. The next `step` resumes them."""
 
     def close(self) -> None:
         """End the threads."""
 
 
 class Learner(Workload, Protocol):
-    """A workload that can be asked whether it learns; batches are those of `suite.data.inputs`, answers numpy's."""
+    """A workload whose learning can be checked; batches are those of `suite.data.inputs`, results are numpy arrays."""
 
     def train(self, batch: Any) -> float:
         """Run one training step on a batch; return its loss."""
 
     def predict(self, inputs: Any) -> Any:
-        """Return what the model says of inputs, without training on them."""
+        """Return the model's predictions for inputs, without training on them."""

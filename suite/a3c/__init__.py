@@ -1,56 +1,60 @@
 """A3C's facts, after Mnih et al., Asynchronous Methods for Deep Reinforcement Learning, 2016 (arXiv:1602.01783).
 
-The network is the paper's small one for Atari (section 8): two convolutions, a dense layer, and two answers of it, the
-policy and the value of a state. `tbdprof.suite.a3c.architecture` holds the layers; the figures here are sums over them.
+The network is the paper's small one for Atari (section 8): two convolutions, a dense layer, and two output layers, for
+the policy and for the value of a state. `tbdprof.suite.a3c.architecture` holds the layers; the figures here are sums
+over them.
 
-Actors are threads of one process (section 4). Each has an environment of its own and a copy of the shared parameters.
-An update, which is a step of the profiler, is: copy the shared parameters, play `batch_size` steps, take the gradients
-of the copy, and apply them to the shared parameters without a lock. All actors share RMSProp's squares (section 4.1),
-so a run holds 1 + actors networks of weights, actors networks of gradients, and one network of optimizer state:
-(2 + 2 × actors) × 2.71 MB in fp32. With `--actors 1` there is nothing to run side by side: the one actor trains within
-the call of `step`, and a seed decides every bit.
+Actors are threads of one process (section 4). Each has its own environment and its own copy of the shared parameters.
+One update is one step of the profiler. It copies the shared parameters, plays `batch_size` steps, computes the
+gradients of the copy, and applies them to the shared parameters without a lock. All actors share RMSProp's mean squares
+(section 4.1), so a run holds 1 + actors networks of weights, actors networks of gradients, and one network of optimizer
+state: (2 + 2 × actors) × 2.71 MB in fp32. With `--actors 1` nothing runs in parallel: the one actor trains within the
+call of `step`, and the seed determines every bit.
 
-Where the paper leaves a choice: the learning rate stays (the paper draws it at random and lets it fall to 0), and it
-and RMSProp's epsilon are those of OpenAI Baselines' A2C. The gradient's norm is clipped at 40, as in OpenAI's
-universe-starter-agent. Half of the squared error of the value is the value's loss, so that its gradient is the
-paper's. An update goes on over the end of an episode, where its returns begin anew, so that each has as many steps.
+Choices that the paper leaves open:
+- The learning rate is constant (the paper draws it at random and lets it fall to 0). The learning rate and RMSProp's
+  epsilon are those of OpenAI Baselines' A2C.
+- The gradient's norm is clipped at 40, as in OpenAI's universe-starter-agent.
+- The loss of the value is half of its squared error, so that its gradient equals the paper's.
+- An update continues past the end of an episode, where its returns start anew, so that all updates have the same number
+  of steps.
 """
 
 from tbdprof.suite.a3c.architecture import ACTIONS, FRAMES, SIDE
 from tbdprof.suite.a3c.products import update_flops
 from tbdprof.suite.workload import Config, Option, Options, Spec
 
-STEPS = 5  # of an update
+STEPS = 5  # environment steps in one update
 ACTORS = 2
 
 DISCOUNT = 0.99
 ENTROPY_WEIGHT = 0.01
 LARGEST_NORM = 40.0  # of the gradient of all parameters
 LEARNING_RATE = 7e-4
-SQUARES_KEPT = 0.99  # the share of the old mean square in the new one
-EPSILON = 1e-5  # added to the mean square, inside of the root, as in the paper
+SQUARES_KEPT = 0.99  # the weight of the old mean square in the new one
+EPSILON = 1e-5  # added to the mean square under the root, as in the paper
 
 PARAMETERS = 677_943
 
 
 def sample_bytes(options: Options) -> int:
-    """Return what torch saves in fp32 of a step that was played, where all actors are about to go backward at once.
+    """Return the bytes that torch saves in fp32 for one played step, if all actors start the backward pass together.
 
-    That is the observation, the maps of the three layers before the answers, the policy and its logarithm, how much
-    more came of the step than its value, and the number of the action.
+    These are the observation, the activations of the three layers before the output layers, the policy and its
+    logarithm, the advantage (by how much the return exceeds the value), and the number of the action.
     """
     saved = FRAMES * SIDE**2 + 16 * 20**2 + 32 * 9**2 + 256 + 2 * ACTIONS + 1
     return int(options["actors"]) * (4 * saved + 8)
 
 
 def watched_steps(options: Options) -> int:
-    """Return three updates of each actor: in fewer steps one of them may have none that is whole."""
+    """Return three updates for each actor: with fewer steps an actor might not complete a single update."""
     actors = int(options["actors"])
     return 3 * actors if actors > 1 else 1
 
 
 def sample_flops(config: Config, _framework: str) -> float:
-    """Return the FLOPs of an update for each of its steps, the same in every framework."""
+    """Return the FLOPs of an update divided by its steps; they are the same in every framework."""
     return update_flops(config.batch_size) / config.batch_size
 
 
@@ -61,7 +65,7 @@ SPEC = Spec(
     dataset="Atari 2600",
     unit="environment steps",
     sample_unit="environment steps",
-    layers="4",  # the policy and the value as one
+    layers="4",  # the policy and value layers count as one
     dominant_layer="convolution",
     parameters=PARAMETERS,
     default_batch={"cpu": STEPS, "cuda": STEPS},
@@ -69,7 +73,7 @@ SPEC = Spec(
     options=(
         Option("actors", ACTORS, "threads, each with an environment and a copy of the parameters; 8 to 16 on a GPU"),
     ),
-    fixed_bytes=4 * 6 * PARAMETERS,  # at two actors
+    fixed_bytes=4 * 6 * PARAMETERS,  # with two actors
     sample_bytes=sample_bytes,
     sample_flops=sample_flops,
     watched_steps=watched_steps,

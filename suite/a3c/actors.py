@@ -1,13 +1,15 @@
-"""Actors that train side by side, each in a thread of its own, and how a loop takes their updates one at a time.
+"""Actors that train in parallel, each in its own thread, and a loop that takes their updates one at a time.
 
-An actor begins its next update when the loop asks for another one after taking its last: it is at most one finished
-update ahead of the loop. A pause is cut out of the actors' time: an update that ends so many seconds after a pause
-began is taken so many seconds after it is over, when it would have ended without one, and its actor rests until then.
-So actors stay as far apart as they were, each update is taken once, and the steps that follow a pause last as long as
-those before it. What was done of those updates in the pause is missing from the steps after it: each actor but one
-lacks half an update on average, with two actors within the first step.
+An actor begins its next update when the loop, having taken the actor's last update, asks for another one. So an actor
+is at most one finished update ahead of the loop.
 
-A single actor trains in the thread that asks: so that there is one order of all that happens, the same in every run.
+A pause is removed from the actors' time. If an update ends t seconds after a pause began, the loop can take it t
+seconds after the pause is over, which is when it would have ended without a pause; its actor rests until then. So the
+actors keep their distances in time, each update is taken once, and steps after a pause last as long as steps before it.
+The work that was done on those updates during the pause is missing from the steps after it: on average half an update
+for each actor but one. With two actors all of it is missing from the first step.
+
+A single actor trains in the calling thread, so that everything happens in one order, the same in every run.
 """
 
 import atexit
@@ -19,26 +21,26 @@ from dataclasses import dataclass
 
 from tbdprof.errors import UsageError
 
-Update = Callable[[], float]  # makes one update, and returns the environment steps it took
+Update = Callable[[], float]  # makes one update and returns the number of environment steps it took
 
 _ENDED = "the actors have ended: build the model anew"
 
 
 class Actors:
-    """Makes updates in as many threads as there are, from the first step on, until it is closed or let go."""
+    """Runs one thread for each update function, from the first step until it is closed or garbage-collected."""
 
     def __init__(self, updates: Sequence[Update]) -> None:
         self._updates = updates
         self._gate = Gate()
         self._threads: list[threading.Thread] = []
-        # The threads do not hold this object: where it is let go, they end.
+        # The threads hold no reference to this object, so they end when it is garbage-collected.
         weakref.finalize(self, self._gate.end).atexit = False
         _alive.add(self)
 
     def step(self) -> float:
         """Wait for the next update that any actor finishes; return its environment steps.
 
-        What an actor raises is raised here. Raises UsageError where the actors have ended.
+        An exception of an actor is raised here. Raises UsageError if the actors have ended.
         """
         if len(self._updates) == 1:
             if self._gate.ended:
@@ -49,11 +51,11 @@ class Actors:
         return self._gate.take()
 
     def pause(self) -> None:
-        """Let each actor end the update it is in; return when none computes."""
+        """Let each actor finish its current update; return when no actor computes."""
         self._gate.pause()
 
     def close(self) -> None:
-        """End the threads, each after the update it is in."""
+        """End the threads, each after its current update."""
         self._gate.end()
         for thread in self._threads:
             thread.join()
@@ -68,14 +70,14 @@ class Actors:
 
 @dataclass(slots=True)
 class _Finished:
-    """An update that is not taken yet."""
+    """An update that has finished and has not been taken."""
 
     units: float
-    due: float  # when it may be taken, by the clock; while all are paused: how long after that
+    due: float  # the time from which it may be taken; during a pause, the delay after the pause
 
 
 class Gate:
-    """Where the loop and the actors meet."""
+    """Synchronizes the loop and the actors."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.ended = False
@@ -85,11 +87,11 @@ class Gate:
         self._paused = 0.0  # when the last pause began
         self._computing = 0
         self._finished: dict[int, _Finished] = {}  # by actor
-        self._resting: int | None = None  # the actor whose update was taken last, until another one is asked for
+        self._resting: int | None = None  # actor of the last taken update, until the loop asks for another
         self._error: BaseException | None = None
 
     def take(self) -> float:
-        """Let actors go on, and return what the next one has done; raises what an actor raised."""
+        """Resume the actors and return the units of the next finished update; raises what an actor raised."""
         with self._changed:
             self._go_on()
             while True:
@@ -105,7 +107,7 @@ class Gate:
                 self._changed.wait(left)
 
     def pause(self) -> None:
-        """Let no actor begin, and wait for those that are in an update."""
+        """Let no actor begin an update, and wait for updates in progress."""
         with self._changed:
             if self._open:
                 self._open, self._paused = False, self._clock()
@@ -114,20 +116,20 @@ class Gate:
             self._changed.wait_for(lambda: not self._computing)
 
     def end(self) -> None:
-        """Let no actor begin again."""
+        """Let no actor begin another update, for good."""
         with self._changed:
             self.ended = True
             self._changed.notify_all()
 
     def enter(self, number: int) -> bool:
-        """Wait until an actor may begin an update; return false where it is to end."""
+        """Wait until an actor may begin an update; return false if its thread must end."""
         with self._changed:
             self._changed.wait_for(lambda: self.ended or self._may_begin(number))
             self._computing += not self.ended
             return not self.ended
 
     def leave(self, number: int, units: float | None, error: BaseException | None = None) -> None:
-        """Say that an actor's update ended, with what it consumed or by an error, which ends all."""
+        """Report the end of an actor's update: the units it consumed, or an error, which ends all actors."""
         with self._changed:
             self._computing -= 1
             if units is not None:
@@ -150,7 +152,7 @@ class Gate:
 
 
 def _act(gate: Gate, number: int, update: Update) -> None:
-    """Make updates until the gate ends it."""
+    """Make updates until the gate ends."""
     while gate.enter(number):
         units: float | None = None
         error: BaseException | None = None
@@ -166,6 +168,6 @@ _alive: weakref.WeakSet[Actors] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """End all threads before the interpreter does: a framework's own code must not run in one then."""
+    """End all threads before the interpreter exits: framework code must not run in a thread at that time."""
     for actors in list(_alive):
         actors.close()

@@ -1,19 +1,19 @@
-"""The network's layers: shapes, parameters and work of each, without any framework.
+"""The network's layers: shape, parameters and multiply-accumulates of each, independent of any framework.
 
-Convolutions do not pad. Each layer but the two answers is followed by ReLU.
+Convolutions do not pad. ReLU follows each layer except the two output layers.
 """
 
 from collections.abc import Iterable
 
 from tbdprof.suite.layers import Convolution, Dense
 
-FRAMES = 4  # the last ones, in one observation
+FRAMES = 4  # the most recent frames, in one observation
 SIDE = 84  # of a frame in pixels
 ACTIONS = 6  # of Pong
 
 Layer = Convolution | Dense
 
-MAPS, MAP_SIDE = 32, 9  # what the convolutions put out
+MAPS, MAP_SIDE = 32, 9  # of the convolutions' output
 FLAT = MAPS * MAP_SIDE**2
 WIDTH = 256
 
@@ -31,5 +31,5 @@ def parameters(layers: Iterable[Layer] = LAYERS) -> int:
 
 
 def macs(layers: Iterable[Layer] = LAYERS) -> int:
-    """Return the multiply-accumulates of an observation's forward pass."""
+    """Return the multiply-accumulates of the forward pass for one observation."""
     return sum(layer.macs for layer in layers)

@@ -1,9 +1,8 @@
-"""A small game in which learning is seen within minutes: catch what falls.
+"""A small game that shows learning within minutes: catch a falling block.
 
-A block falls from a random column of a board of 6×6 places, one place a step; the player moves a paddle in the bottom
-row, by Pong's actions right and left, with fire or without. An episode has five steps, and ends with a reward of 1
-where the block meets the paddle and of -1 where it does not. The board is drawn in frames of 84×84 pixels, each place
-14×14 of them.
+The board has 6×6 places. A block falls from a random column, one place a step. The player moves a paddle in the bottom
+row by Pong's actions right and left, with or without fire. An episode has five steps; its reward is 1 if the paddle
+catches the block and -1 if it does not. The board is drawn in frames of 84×84 pixels, 14×14 pixels for each place.
 """
 
 import numpy as np
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 from tbdprof.suite.a3c.architecture import FRAMES, SIDE
 
 PLACES = 6  # of the board, in each direction
-MOVES = (0, 0, 1, -1, 1, -1)  # of the paddle, by Pong's actions
-FALLS = PLACES - 1  # steps of an episode
+MOVES = (0, 0, 1, -1, 1, -1)  # of the paddle, for each of Pong's actions
+FALLS = PLACES - 1  # steps in an episode
 
 _PIXELS = SIDE // PLACES  # of a place
 _BLOCK, _PADDLE = 255, 128

@@ -1,6 +1,6 @@
-"""What actors play: synthetic frames, the emulator's Pong, or the small game that learning is checked with.
+"""The actors' environments: synthetic frames, the emulator's Pong, or the small game of the learning check.
 
-Each actor has an environment of its own, drawn apart from the others' by its number.
+Each actor has its own environment; the actor's number gives it its own random numbers.
 """
 
 import threading
@@ -19,14 +19,14 @@ from tbdprof.suite.workload import Config
 
 Observation = NDArray[np.uint8]
 
-CATCH = Path("catch")  # given as data, the game of `catch`
+CATCH = Path("catch")  # as the data path, it selects the game of `catch`
 
-# What a random player of Pong was seen to do in 4,697 steps: 108 points, of which 2 were its own.
-POINT = 1 / 43  # the chance that a step ends with a point
-OWN = 1 / 54  # that a point is the player's
-LAST_POINT = 21  # whoever has so many ends the episode
+# Measured for a random player of Pong over 4,697 steps: 108 points, 2 of them its own.
+POINT = 1 / 43  # the probability that a step ends with a point
+OWN = 1 / 54  # the probability that a point is the player's
+LAST_POINT = 21  # the episode ends when either side has this many points
 
-_ENVIRONMENT = 3  # beside the seed, so that what one seed is for is drawn apart
+_ENVIRONMENT = 3  # joined to the seed, so that each purpose draws its own random numbers
 _POOL = 16
 
 _counting = threading.Lock()
@@ -39,11 +39,11 @@ class Environment(Protocol):
         """Begin an episode; return its first observation."""
 
     def step(self, action: int) -> tuple[Observation, float, bool]:
-        """Take an action; return what is seen then, the reward, and whether the episode is over."""
+        """Take an action; return the next observation, the reward, and whether the episode is over."""
 
 
 class Synthetic:
-    """Random frames, again and again, with rewards as rare as a random player's of Pong."""
+    """Random frames, repeated, with rewards as rare as those of a random Pong player."""
 
     def __init__(self, random: np.random.Generator) -> None:
         self._random = random
@@ -53,7 +53,7 @@ class Synthetic:
         self._points = [0, 0]
 
     def reset(self) -> Observation:
-        """Begin an episode with nobody ahead; frames go on where they were."""
+        """Begin an episode with a score of 0 to 0; the frames continue where they were."""
         self._points = [0, 0]
         return self._seen()
 
@@ -74,9 +74,9 @@ class Synthetic:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """An environment whose time counts as waiting for data, shared by all actors.
+    """An environment that adds its own time to the time spent waiting for data.
 
-    Actors wait side by side, so that the sum over them may exceed the time that passed: what counts is the mean.
+    Actors wait in parallel, so the sum over all actors may exceed the elapsed time. The mean over the actors counts.
     """
 
     environment: Environment
@@ -98,12 +98,12 @@ class Timed:
 
     def _count(self, began: float) -> None:
         passed = time.perf_counter() - began
-        with _counting:  # of the profiler's own figure, not of the training
+        with _counting:  # protects the profiler's counter; the training itself uses no lock
             loading.waited.seconds += passed / self.actors
 
 
 def environments(config: Config) -> list[Environment]:
-    """Return an environment for each actor; raises UsageError where the emulator is not installed."""
+    """Return an environment for each actor; raises UsageError if the emulator is not installed."""
     actors = int(config.options["actors"])
     sources = [np.random.default_rng((config.seed, _ENVIRONMENT, number)) for number in range(actors)]
     if config.data is None:

@@ -1,7 +1,7 @@
 """A3C's initial weights, drawn in numpy from a seed: the same in every framework.
 
-Weights and biases are uniform within one over the square root of the fan-in, as Torch7 drew them for the DQN whose
-settings the paper takes over.
+Weights and biases are uniform between ±1 / √(fan-in), as Torch7 drew them for DQN. The paper takes its settings from
+that DQN.
 """
 
 from math import prod, sqrt
@@ -11,7 +11,7 @@ import numpy as np
 from tbdprof.suite.a3c.architecture import LAYERS
 from tbdprof.suite.initial import Weights, uniform
 
-_WEIGHTS = 2  # beside the seed, so that what one seed is for is drawn apart
+_WEIGHTS = 2  # joined to the seed, so that each purpose draws its own random numbers
 
 
 def weights(seed: int) -> Weights:

@@ -1,7 +1,7 @@
-"""How A3C shows that it learns: by the mean reward in held-out episodes of a small game, beside a random player's.
+"""A3C's learning check: the mean reward in held-out episodes of a small game, compared with a random player's.
 
-The game is that of `tbdprof.suite.a3c.catch`. A random player catches one block in six, for where the paddle is does
-not depend on where the block falls: a mean reward of 1/6 - 5/6.
+The game is that of `tbdprof.suite.a3c.catch`. A random player catches one block in six, because its paddle does not
+depend on the block. So its mean reward is 1/6 - 5/6.
 """
 
 import time
@@ -18,16 +18,16 @@ from tbdprof.suite.a3c.training import Workload
 from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told, configured
 
 UPDATES = 4000
-EVERY = 400  # updates from one look at held-out episodes to the next
+EVERY = 400  # updates between two evaluations on held-out episodes
 EPISODES = 100
 CHANCE = (1 - (PLACES - 1)) / PLACES
-WANTED = 0.0  # mean reward: as many blocks are caught as are missed
+WANTED = 0.0  # mean reward at which as many blocks are caught as missed
 
-_HELD_OUT = 10  # beside the seed, so that what one seed is for is drawn apart
+_HELD_OUT = 10  # joined to the seed, so that each purpose draws its own random numbers
 
 
 def run(build: Build, setting: Setting, told: Told) -> Learned:
-    """Let actors play and learn; judge the shared parameters by held-out episodes, all actors paused."""
+    """Train the actors; evaluate the shared parameters on held-out episodes while all actors are paused."""
     updates = setting.steps or CHECK.steps
     config = configured(SPEC, CHECK, setting)
     workload: Workload = build(replace(config, data=CATCH))  # type: ignore[assignment]
@@ -47,12 +47,12 @@ def run(build: Build, setting: Setting, told: Told) -> Learned:
 
 
 def passes(curve: tuple[Point, ...]) -> bool:
-    """Tell whether the mean reward is above that of catching half of all blocks, and of a random player."""
+    """Return whether the mean reward exceeds both that of catching half of all blocks and a random player's."""
     return curve[-1].quality > max(WANTED, CHANCE)
 
 
 def look(workload: Workload, update: int, seconds: float, seed: int) -> Point:
-    """Return the figures of held-out episodes, which are the same at each look, played by the policy side by side."""
+    """Return the figures of held-out episodes, played in parallel by the policy; each evaluation uses the same ones."""
     random = np.random.default_rng((seed, _HELD_OUT))
     games = [Catch(np.random.default_rng((seed, _HELD_OUT, number))) for number in range(EPISODES)]
     seen, values, rewards = [game.reset() for game in games], [], []

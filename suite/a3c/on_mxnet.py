@@ -1,7 +1,7 @@
 """A3C in MXNet's Gluon.
 
-MXNet's engine lets one operator at a time write an array: two actors' updates of a parameter follow one another, each
-whole, while updates of several parameters may interleave.
+MXNet's engine lets only one operator at a time write an array. So two actors' updates of one parameter never overlap,
+while their updates of different parameters may interleave.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,11 +38,11 @@ class Network(nn.HybridBlock):  # type: ignore[misc]
 
 
 class Shared(Network):
-    """The parameters that all actors change; MXNet keeps no gradients of them."""
+    """The parameters that all actors update; MXNet keeps no gradients for them."""
 
 
 class Copy(Network):
-    """An actor's copy of them, by which it plays and of which it takes gradients."""
+    """An actor's copy of the parameters, with which it plays and computes gradients."""
 
 
 def convolution(layer: Convolution) -> nn.Conv2D:
@@ -56,18 +56,18 @@ def dense(layer: Dense, activation: str | None = None) -> nn.Dense:
 
 
 class RMSProp(mx.optimizer.RMSProp):  # type: ignore[misc]
-    """RMSProp by the gradients of an actor's copy, of parameters and mean squares that actors share, without a lock."""
+    """RMSProp that updates shared parameters and mean squares by the gradients of an actor's copy, without a lock."""
 
     def __init__(self, shared: Sequence[mx.nd.NDArray], squares: Sequence[mx.nd.NDArray]) -> None:
         super().__init__(LEARNING_RATE, SQUARES_KEPT, epsilon=EPSILON)
         self._shared, self._squares = shared, squares
 
     def create_state(self, index: int, weight: mx.nd.NDArray) -> tuple[mx.nd.NDArray]:
-        """Return the mean squares of a parameter, which are there already."""
+        """Return the mean squares of a parameter, which exist already."""
         return (self._squares[index],)
 
     def update(self, index: int, weight: mx.nd.NDArray, grad: mx.nd.NDArray, state: tuple[mx.nd.NDArray]) -> None:
-        """Change the shared parameter by the gradient of the copy's."""
+        """Update the shared parameter by the gradient of the copy's parameter."""
         super().update(index, self._shared[index], grad, state)
 
 
@@ -87,7 +87,7 @@ class Agent:
 
     @property
     def inputs(self) -> tuple[mx.nd.NDArray, ...]:
-        """The arrays that hold what was seen and done, update after update."""
+        """The arrays of observations, actions and returns, which every update reuses."""
         return self._seen, self._observations, self._actions, self._returns
 
     def copy_shared(self) -> None:
@@ -96,7 +96,7 @@ class Agent:
             shared.copyto(copy)
 
     def evaluate(self, observations: NDArray[np.float32]) -> tuple[Floats, Floats]:
-        """Return logits and values by the copy."""
+        """Return the copy's logits and values."""
         seen = self._seen
         if len(observations) == 1:
             seen[:] = observations
@@ -106,7 +106,7 @@ class Agent:
         return logits.asnumpy(), values.asnumpy()
 
     def learn(self, rollout: Rollout) -> Callable[[], float]:
-        """Change the shared parameters by the gradients of the copy; return what waits for the loss."""
+        """Update the shared parameters by the copy's gradients; return a function that awaits and returns the loss."""
         with autograd.record():
             loss = self.loss(rollout)
         loss.backward()
@@ -115,7 +115,7 @@ class Agent:
         return loss.asscalar  # type: ignore[no-any-return]
 
     def loss(self, rollout: Rollout) -> mx.nd.NDArray:
-        """Return the loss of steps that were played, by the copy."""
+        """Return the copy's loss on played steps."""
         self._observations[:] = rollout.observations
         self._actions[:] = rollout.actions
         self._returns[:] = rollout.returns
@@ -124,7 +124,7 @@ class Agent:
 
 
 def clip(gradients: Sequence[mx.nd.NDArray]) -> None:
-    """Scale gradients down to the largest norm of all; Gluon's own function does so in float32 alone."""
+    """Scale gradients down to the largest joint norm allowed; Gluon's own function supports float32 only."""
     norm = mx.nd.add_n(*(mx.nd.norm(each).square() for each in gradients)).sqrt()
     scale = mx.nd.minimum(LARGEST_NORM / norm, 1)
     for each in gradients:
@@ -134,7 +134,7 @@ def clip(gradients: Sequence[mx.nd.NDArray]) -> None:
 def loss_of(
     logits: mx.nd.NDArray, values: mx.nd.NDArray, actions: mx.nd.NDArray, returns: mx.nd.NDArray
 ) -> mx.nd.NDArray:
-    """Return the sum over steps of the policy's loss, the value's, and the entropy that is wanted."""
+    """Return the loss summed over steps: the policy's loss, the value's loss, and the entropy bonus."""
     log_policy = mx.nd.log_softmax(logits)
     advantages = returns - values
     done = mx.nd.pick(log_policy, actions)
@@ -163,7 +163,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def initialize(network: Network, config: Config) -> None:
-    """Give a new network the parameters drawn for it."""
+    """Set the drawn parameters on a new network."""
     place = placement(config)
     network.cast(place["dtype"])
     network.initialize(mx.init.Zero(), ctx=place["ctx"])
@@ -173,10 +173,10 @@ def initialize(network: Network, config: Config) -> None:
 
 
 def arrays(network: Network) -> list[mx.nd.NDArray]:
-    """Return a network's parameters, in the order in which a trainer has them."""
+    """Return a network's parameters in the trainer's order."""
     return [each.data() for each in network.collect_params().values()]
 
 
 def placement(config: Config) -> dict[str, Any]:
-    """Return where a run's arrays are and of what type."""
+    """Return the device and the data type of a run's arrays."""
     return {"ctx": context_of(config), "dtype": dtype_of(config)}

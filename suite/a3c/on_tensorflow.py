@@ -1,8 +1,8 @@
-"""A3C in TensorFlow's Keras: copying, playing and learning are a traced function each, of every actor.
+"""A3C in TensorFlow's Keras: for each actor, copying, playing and learning are one traced function each.
 
-All functions are traced and the optimizer's state is made before any thread begins: Keras keeps what it traces in a
-state of the process. Channels are last, also where maps are flattened: the dense layer's weight has another order there
-than torch's.
+All functions are traced, and the optimizer's state is created, before any thread starts, because Keras keeps the state
+of tracing in the process. Channels come last, also where activations are flattened; so the rows of the dense layer's
+weight are in another order than torch's.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class Network(keras.Model):  # type: ignore[misc]
         self.policy, self.value = dense(POLICY, dtype), dense(VALUE, dtype)
 
     def call(self, observations: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the policy's logits and the values, of the weights' precision."""
+        """Return the policy's logits and the values, in the weights' precision."""
         x = self.dense(self.flatten(self.conv2(self.conv1(observations))))
         logits, values = self.policy(x), tf.squeeze(self.value(x), 1)
         return tf.cast(logits, self.variable_dtype), tf.cast(values, self.variable_dtype)
@@ -69,12 +69,12 @@ class Agent:
         self._copy_shared()
 
     def evaluate(self, observations: NDArray[np.float32]) -> tuple[Floats, Floats]:
-        """Return logits and values by the copy."""
+        """Return the copy's logits and values."""
         logits, values = self._evaluate(channels_last(observations, self._config))
         return logits.numpy(), values.numpy()
 
     def learn(self, rollout: Rollout) -> Callable[[], float]:
-        """Change the shared parameters by the gradients of the copy; return what waits for the loss."""
+        """Update the shared parameters by the copy's gradients; return a function that awaits and returns the loss."""
         with tf.device(device_of(self._config)):
             actions = tf.constant(rollout.actions)
             returns = tf.constant(rollout.returns, dtype_of(self._config))
@@ -83,13 +83,13 @@ class Agent:
 
 
 def copying(shared: Network, copy: Network, device: str) -> Traced:
-    """Return the function that copies the shared parameters, traced."""
+    """Return the traced function that copies the shared parameters."""
 
     @tf.function(jit_compile=False, input_signature=[])  # type: ignore[untyped-decorator]
     def copy_shared() -> None:
         with tf.device(device):
             for own, other in zip(copy.trainable_variables, shared.trainable_variables, strict=True):
-                # Else both would hold the same memory until one of them is changed.
+                # Without a deep copy both would share memory until one of them is changed.
                 own.assign(tf.raw_ops.DeepCopy(x=other.value))
 
     copy_shared.get_concrete_function()
@@ -97,7 +97,7 @@ def copying(shared: Network, copy: Network, device: str) -> Traced:
 
 
 def evaluating(copy: Network, dtype: tf.DType, device: str) -> Traced:
-    """Return the function that answers any number of observations by a copy, traced."""
+    """Return the traced function that evaluates a copy on any number of observations."""
     seen = tf.TensorSpec((None, SIDE, SIDE, FRAMES), dtype)
 
     @tf.function(jit_compile=False, input_signature=[seen])  # type: ignore[untyped-decorator]
@@ -111,7 +111,7 @@ def evaluating(copy: Network, dtype: tf.DType, device: str) -> Traced:
 
 
 def learning(shared: Network, copy: Network, optimizer: keras.optimizers.RMSprop, config: Config) -> Traced:
-    """Return the function that changes the shared parameters by the gradients of a copy, traced."""
+    """Return the traced function that updates the shared parameters by the gradients of a copy."""
     device, dtype, steps = device_of(config), dtype_of(config), config.batch_size
     played = [
         tf.TensorSpec((steps, SIDE, SIDE, FRAMES), dtype),
@@ -135,7 +135,7 @@ def learning(shared: Network, copy: Network, optimizer: keras.optimizers.RMSprop
 
 
 def loss_of(logits: tf.Tensor, values: tf.Tensor, actions: tf.Tensor, returns: tf.Tensor) -> tf.Tensor:
-    """Return the sum over steps of the policy's loss, the value's, and the entropy that is wanted."""
+    """Return the loss summed over steps: the policy's loss, the value's loss, and the entropy bonus."""
     log_policy = tf.nn.log_softmax(logits)
     advantages = returns - values
     done = tf.gather(log_policy, actions, axis=1, batch_dims=1)
@@ -150,7 +150,7 @@ def build(spec: Spec, config: Config) -> Workload:
     with tf.device(device_of(config)):
         shared, *copies = (Network(name, policy) for name in ("shared", *names))
         for network in (shared, *copies):
-            network(keras.Input((SIDE, SIDE, FRAMES)))  # makes the weights and computes nothing
+            network(keras.Input((SIDE, SIDE, FRAMES)))  # creates the weights without computing anything
             initialize(network, initial.weights(config.seed))
         optimizer = keras.optimizers.RMSprop(LEARNING_RATE, SQUARES_KEPT, epsilon=EPSILON)
         optimizer.build(shared.trainable_variables)
@@ -159,7 +159,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def initialize(network: Network, weights: Weights) -> None:
-    """Give a network the parameters drawn for it."""
+    """Set the drawn parameters on a network."""
     known = {variable.path: variable for variable in network.trainable_variables}
     for name, values in weights:
         layer, kind = name.split(".")
@@ -168,7 +168,7 @@ def initialize(network: Network, weights: Weights) -> None:
 
 
 def from_torch(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Return a parameter in the order of axes it has here, rows of flattened maps among them."""
+    """Return a parameter in Keras' order of axes, with the rows of flattened activations in Keras' order too."""
     if name == "dense.weight":
         return values.reshape(-1, MAPS, MAP_SIDE**2).transpose(2, 1, 0).reshape(-1, len(values))
     if values.ndim == 4:

@@ -1,7 +1,8 @@
 """A3C in PyTorch.
 
-torch's own RMSprop adds epsilon to the root and not to the mean square within it, as the paper has it and the other
-frameworks do: here a class after it changes that, and what is changed: parameters and squares that all actors share.
+torch's own RMSprop adds epsilon to the root of the mean square; the paper and the other frameworks add it to the mean
+square under the root. The class derived from it here does so too, and updates parameters and mean squares that all
+actors share.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from tbdprof.suite.workload import Config, Spec
 
 
 class Placement(TypedDict):
-    """Where tensors are and of what type."""
+    """The device and the data type of tensors."""
 
     device: torch.device
     dtype: torch.dtype
@@ -48,11 +49,11 @@ class Network(nn.Module):
 
 
 class Shared(Network):
-    """The parameters that all actors change."""
+    """The parameters that all actors update."""
 
 
 class Copy(Network):
-    """An actor's copy of them, by which it plays and of which it takes gradients."""
+    """An actor's copy of the parameters, with which it plays and computes gradients."""
 
 
 def convolution(layer: Convolution) -> nn.Conv2d:
@@ -66,10 +67,10 @@ def dense(layer: Dense) -> nn.Linear:
 
 
 class RMSprop(torch.optim.RMSprop):
-    """RMSProp by the gradients of an actor's copy, of parameters and mean squares that actors share, without a lock.
+    """RMSProp that updates the shared parameters and mean squares by the gradients of an actor's copy, without a lock.
 
-    Two actors may change one tensor at once: each reads and writes it in several operators, and what is lost then is
-    lost. The shared state is the state of the copy's parameters here, in every actor's optimizer.
+    Two actors may change one tensor at the same time. Each reads and writes it in several operators, and an update that
+    is lost in this way stays lost. In every actor's optimizer the shared state is stored under the copy's parameters.
     """
 
     def __init__(self, copy: nn.Module, shared: nn.Module, squares: Sequence[Tensor], counts: Sequence[Tensor]) -> None:
@@ -80,7 +81,7 @@ class RMSprop(torch.optim.RMSprop):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Change the shared parameters by the gradients of the copy's."""
+        """Update the shared parameters by the gradients of the copy's parameters."""
         (group,) = self.param_groups
         for parameter, shared in zip(group["params"], self._shared, strict=True):
             state = self.state[parameter]
@@ -103,7 +104,7 @@ class Agent:
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The tensors that hold what was seen and done, update after update."""
+        """The tensors of observations, actions and returns, which every update reuses."""
         return self._seen, self._observations, self._actions, self._returns
 
     @torch.no_grad()
@@ -114,7 +115,7 @@ class Agent:
 
     @torch.no_grad()
     def evaluate(self, observations: NDArray[np.float32]) -> tuple[Floats, Floats]:
-        """Return logits and values by the copy."""
+        """Return the copy's logits and values."""
         given = torch.from_numpy(observations)
         seen = self._seen.copy_(given) if len(given) == 1 else given.to(self._seen)
         with self._precision():
@@ -122,7 +123,7 @@ class Agent:
         return logits.to(self._returns).cpu().numpy(), values.to(self._returns).cpu().numpy()
 
     def learn(self, rollout: Rollout) -> Callable[[], float]:
-        """Change the shared parameters by the gradients of the copy; return what tells the loss."""
+        """Update the shared parameters by the copy's gradients; return a function that returns the loss."""
         self._optimizer.zero_grad()
         loss = self.loss(rollout)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -131,7 +132,7 @@ class Agent:
         return loss.detach().item
 
     def loss(self, rollout: Rollout) -> Tensor:
-        """Return the loss of steps that were played, by the copy."""
+        """Return the copy's loss on played steps."""
         played = (rollout.observations, rollout.actions, rollout.returns)
         for kept, values in zip((self._observations, self._actions, self._returns), played, strict=True):
             kept.copy_(torch.from_numpy(values))
@@ -145,7 +146,7 @@ class Agent:
 
 
 def loss_of(logits: Tensor, values: Tensor, actions: Tensor, returns: Tensor) -> Tensor:
-    """Return the sum over steps of the policy's loss, the value's, and the entropy that is wanted."""
+    """Return the loss summed over steps: the policy's loss, the value's loss, and the entropy bonus."""
     log_policy = functional.log_softmax(logits, 1)
     advantages = returns - values
     done = log_policy.gather(1, actions[:, None]).squeeze(1)
@@ -160,7 +161,7 @@ def build(spec: Spec, config: Config) -> Workload:
     initialize(shared, initial.weights(config.seed))
     copies = [Copy().to(**place) for _ in range(int(config.options["actors"]))]
     squares = [torch.zeros_like(each) for each in shared.parameters()]
-    counts = [torch.zeros(()) for _ in squares]  # updates, as torch's own keeps them: of each parameter
+    counts = [torch.zeros(()) for _ in squares]  # updates of each parameter, which torch's own RMSprop counts too
     optimizers = [RMSprop(copy, shared, squares, counts) for copy in copies]
     agents = [Agent(shared, *pair, config) for pair in zip(copies, optimizers, strict=True)]
     for agent in agents:
@@ -171,11 +172,11 @@ def build(spec: Spec, config: Config) -> Workload:
 
 @torch.no_grad()
 def initialize(network: nn.Module, weights: Weights) -> None:
-    """Give a new network the parameters drawn for it."""
+    """Set the drawn parameters on a new network."""
     for name, values in weights:
         network.get_parameter(name).copy_(torch.from_numpy(values))
 
 
 def placement(config: Config) -> Placement:
-    """Return where a run's tensors are and of what type."""
+    """Return the device and the data type of a run's tensors."""
     return {"device": device_of(config), "dtype": dtype_of(config)}

@@ -1,9 +1,10 @@
-"""What one update computes: the products of every layer, and the FLOPs of all.
+"""The FLOP count of one update: its matmuls and convolutions, summed over the layers.
 
-An update of n steps makes the forward pass n + 1 times for one observation, to choose n actions and for the value of
-the state after them, and then once forward and backward for the batch of n. Going backward each layer has two products
-more, one for the gradient of its input and one for that of its weight, but the first one, whose input is the
-observation, has one. All three frameworks make these and no others.
+An update of n steps runs the forward pass n + 1 times for one observation: n times to choose an action, and once for
+the value of the state after the last action. It then runs forward and backward once for the batch of n. The backward
+pass of a layer takes two matmuls or convolutions: one for the gradient of its input, one for the gradient of its
+weight. The first layer takes only the second, because its input is the observation. All three frameworks compute
+exactly these.
 """
 
 from tbdprof.suite.a3c import architecture
@@ -11,6 +12,6 @@ from tbdprof.suite.a3c.architecture import CONV1
 
 
 def update_flops(steps: int) -> int:
-    """Return the FLOPs of one update of some steps."""
+    """Return the FLOPs of one update of a number of steps."""
     forward = architecture.macs()
     return 2 * ((steps + 1) * forward + steps * (3 * forward - CONV1.macs))

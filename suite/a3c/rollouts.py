@@ -1,4 +1,4 @@
-"""How an actor plays, and what it has seen once it did: the steps that one update is made of."""
+"""How an actor plays, and the played steps (a rollout) that one update is computed from."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,24 +11,24 @@ from tbdprof.suite.a3c import DISCOUNT
 from tbdprof.suite.a3c.architecture import FRAMES, SIDE
 from tbdprof.suite.a3c.environments import Environment
 
-_ACTIONS = 4  # beside the seed, so that what one seed is for is drawn apart
+_ACTIONS = 4  # joined to the seed, so that each purpose draws its own random numbers
 
-Floats = NDArray[Any]  # of the run's precision
-# Of observations, as `as_input` makes them: the policy's logits, (batch, actions), and the values, (batch,).
+Floats = NDArray[Any]  # in the run's precision
+# Takes observations as `as_input` returns them; returns the policy's logits, (batch, actions), and values, (batch,).
 Evaluate = Callable[[NDArray[np.float32]], tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """Steps that were played, one after another: (steps, …) each."""
+    """Played steps, in order; every array is (steps, …)."""
 
-    observations: NDArray[np.float32]  # 4×84×84, from 0 to 1: before each step
+    observations: NDArray[np.float32]  # before each step: 4×84×84, from 0 to 1
     actions: NDArray[np.int64]
     returns: NDArray[np.float32]
 
 
 class Player:
-    """Plays one actor's environment by a policy, episode after episode."""
+    """Plays one actor's environment with a policy, episode after episode."""
 
     def __init__(self, environment: Environment, steps: int, seed: int, number: int) -> None:
         self._environment = environment
@@ -37,7 +37,7 @@ class Player:
         self._seen: NDArray[np.uint8] | None = None
 
     def play(self, evaluate: Evaluate) -> Rollout:
-        """Play some steps, and ask for the value of the state after them."""
+        """Play the steps of one update, and evaluate the state after them."""
         seen = self._environment.reset() if self._seen is None else self._seen
         observations = np.empty((self._steps, FRAMES, SIDE, SIDE), np.float32)
         actions = np.empty(self._steps, np.int64)
@@ -57,19 +57,19 @@ class Player:
 
 
 def as_input(observation: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return an observation as the network takes it, from 0 to 1."""
+    """Return an observation as input of the network, from 0 to 1."""
     return observation.astype(np.float32) / np.float32(255)
 
 
 def chosen(logits: Floats, random: np.random.Generator) -> int:
-    """Return an action drawn by the policy of these logits."""
+    """Return an action drawn from the policy that these logits define."""
     weights = np.exp(logits.astype(np.float64) - logits.max())
     up_to = np.cumsum(weights)
     return min(len(logits) - 1, int(np.searchsorted(up_to, random.random() * up_to[-1], side="right")))
 
 
 def discounted(rewards: Sequence[float], ends: Sequence[bool], value: float) -> NDArray[np.float32]:
-    """Return the discounted sum of rewards from each step on, down to the end of its episode or the last value."""
+    """Return each step's discounted sum of rewards up to the end of its episode, or else up to the last value."""
     found = np.empty(len(rewards), np.float32)
     for place in range(len(rewards) - 1, -1, -1):
         value = rewards[place] + DISCOUNT * value * (not ends[place])

@@ -1,4 +1,4 @@
-"""A3C as it trains, whatever the framework: actors with their players and their agents, which a framework makes."""
+"""A3C's training, independent of the framework: actors with their players, and agents that a framework provides."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from tbdprof.suite.workload import Config, Spec
 
 
 class Agent(Protocol):
-    """One actor's copy of the network, and its way to change the shared one."""
+    """One actor's copy of the network, which also updates the shared network."""
 
     def copy_shared(self) -> None:
         """Copy the shared parameters."""
 
     def evaluate(self, observations: NDArray[np.float32]) -> tuple[Floats, Floats]:
-        """Return the policy's logits, (batch, actions), and the values, (batch,), by the copy."""
+        """Return the copy's logits of the policy, (batch, actions), and its values, (batch,)."""
 
     def learn(self, rollout: Rollout) -> Callable[[], Any]:
-        """Change the shared parameters by the gradients of the copy; return what waits for the loss and tells it."""
+        """Update the shared parameters by the copy's gradients; return a function that awaits and returns the loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Workload:
         return self.actors.step()
 
     def pause(self) -> None:
-        """Let each actor end the update it is in; return when none computes."""
+        """Let each actor finish its current update; return when no actor computes."""
         self.actors.pause()
 
     def close(self) -> None:
@@ -52,14 +52,14 @@ class Workload:
         self.actors.close()
 
     def train(self, batch: Rollout) -> float:
-        """Let the first actor make an update of steps that were played elsewhere, all paused; return its loss."""
+        """Pause all actors and let the first make an update of steps played elsewhere; return its loss."""
         self.pause()
         agent = self.agents[0]
         agent.copy_shared()
         return float(agent.learn(batch)())
 
     def predict(self, inputs: NDArray[np.float32]) -> tuple[Floats, Floats]:
-        """Return the policy's logits and the values of observations by the shared parameters, all actors paused."""
+        """Pause all actors and return the logits and values that the shared parameters give for observations."""
         self.pause()
         agent = self.agents[0]
         agent.copy_shared()
@@ -67,14 +67,14 @@ class Workload:
 
 
 def actors(agents: Sequence[Agent], config: Config) -> Actors:
-    """Return the actors of these agents, each with an environment of its own."""
+    """Return the actors of these agents, each with its own environment."""
     played = environments(config)
     players = [Player(each, config.batch_size, config.seed, number) for number, each in enumerate(played)]
     return Actors([partial(update, *pair, config.batch_size) for pair in zip(agents, players, strict=True)])
 
 
 def update(agent: Agent, player: Player, steps: int) -> float:
-    """Make one update; return the environment steps it took."""
+    """Make one update; return the number of environment steps it took."""
     agent.copy_shared()
     agent.learn(player.play(agent.evaluate))
     return steps

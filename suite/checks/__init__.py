@@ -1,1 +1,1 @@
-"""Whether a model learns: what a check is, and those that several models share."""
+"""Checks that a model learns: what a check consists of, and the checks that several models share."""

@@ -1,4 +1,4 @@
-"""How an image classifier shows that it learns: on images whose class shows, so that it learns quickly."""
+"""The learning check of image classifiers: training on images whose classes are easy to see, so that it is quick."""
 
 import time
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ from tbdprof.suite.classifier.batches import Scores
 from tbdprof.suite.data.inputs import ImageBatch
 from tbdprof.suite.workload import Config, Learner
 
-_GRATINGS = 2  # beside the seed, so that these images and initial weights of one seed are drawn apart
-_SHOWN = 10  # classes that have a grating, of all there are
-_HELD_OUT = 4  # images of each
-_BY_CHANCE = 1e-6  # how likely guessing may reach what is asked for
+_GRATINGS = 2  # joined to the seed, so that these images and initial weights draw different random numbers
+_SHOWN = 10  # number of classes that have a grating
+_HELD_OUT = 4  # held-out images of each class
+_BY_CHANCE = 1e-6  # the largest probability that guessing passes the check
 _POINTS = 4  # of the curve, after the first
 
 
 def gratings(labels: NDArray[np.int64], image_size: int, *seed: int) -> ImageBatch:
-    """Return noisy stripes on color: direction and hue tell the class; phase and wavelength, 6 to 12 pixels, do not."""
+    """Return noisy colored stripes: the class sets direction and hue; phase and wavelength (6-12 pixels) are random."""
     generator = np.random.default_rng((*seed, _GRATINGS))
     count = len(labels)
     rows, columns = np.mgrid[:image_size, :image_size].astype(np.float32)
@@ -34,11 +34,11 @@ def gratings(labels: NDArray[np.int64], image_size: int, *seed: int) -> ImageBat
 
 
 def learn(check: Check, build: Build, setting: Setting, told: Told, rate_of: int) -> Learned:
-    """Train a network on gratings and judge it on others; what has to hold is said in the result's `rule`.
+    """Train a network on gratings and judge it on others; the result's `rule` says what must hold.
 
-    It is built for batches of `rate_of`, and so has their learning rate, which is linear in the batch: with ten classes
-    in place of a thousand a batch tells the classifier a hundred times as often of each, and at the rate of
-    `check.batch_size` the loss goes up and down.
+    The network is built for batches of `rate_of` images, and so gets their learning rate, which is linear in the batch
+    size. With ten classes instead of a thousand, a batch has a hundred times as many images of each class; at the
+    learning rate of `check.batch_size` the loss oscillates.
     """
     image_size = int(check.options["image_size"])
     learner = build(Config(rate_of, setting.device, setting.precision, setting.seed, check.options))
@@ -59,7 +59,7 @@ def learn(check: Check, build: Build, setting: Setting, told: Told, rate_of: int
 
 
 def top_1_beyond_chance(count: int, chance: float) -> int:
-    """Return the least number right of `count` that guessing reaches with a probability below one in a million."""
+    """Return the least number of correct answers of `count` that guessing reaches less than once in a million."""
     tail = 0.0
     for right in range(count, -1, -1):
         tail += comb(count, right) * chance**right * (1 - chance) ** (count - right)
@@ -76,7 +76,7 @@ def mean_cross_entropy(scores: Scores, labels: NDArray[np.int64]) -> float:
 
 
 def frequency_loss(labels: NDArray[np.int64]) -> float:
-    """Return the mean cross entropy of predicting each class by its frequency among the labels."""
+    """Return the mean cross entropy of predicting each class with its frequency among the labels."""
     _, counts = np.unique(labels, return_counts=True)
     frequencies = counts / len(labels)
     return float(-(frequencies * np.log(frequencies)).sum())
@@ -93,7 +93,7 @@ def _judged_at(steps: int) -> set[int]:
 
 
 def _judged(learner: Learner, held_out: ImageBatch, batch_size: int, step: int, seconds: float) -> Point:
-    """Return the figures on held-out images, predicted as in use: with the running statistics."""
+    """Return the figures on held-out images, predicted with the running statistics, as in inference."""
     starts = range(0, len(held_out.labels), batch_size)
     scores = np.concatenate([learner.predict(held_out.images[start : start + batch_size]) for start in starts])
     right = float((scores.argmax(axis=1) == held_out.labels).mean())

@@ -1,6 +1,6 @@
-"""What it takes to say that a model learns: what it reached on held-out data, and what guessing would have.
+"""The evidence that a model learns: what it reaches on held-out data, compared with what guessing would reach.
 
-Source: the training curves of seed 003, figure 2, in small.
+Source: the training curves in figure 2 of the TBD paper (Zhu et al., 2018, arXiv:1803.06905), on a small scale.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from tbdprof import suite
 from tbdprof.suite.workload import Config, Learner, Spec
 
 Build = Callable[[Config], Learner]
-Told = Callable[[int, int], None]  # a step, of how many
+Told = Callable[[int, int], None]  # reports progress: a step, and the number of steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a model reached on held-out data, beside what knowing only the frequencies would."""
+    """What a model reached on held-out data, and what a guess from the frequencies alone would reach."""
 
-    measure: str  # the quality measure of the field: top-1, mAP, critic's distance
-    chance: float  # of `quality`
-    frequency_loss: float | None  # of predicting each class by its frequency, None where the loss has no such meaning
-    curve: tuple[Point, ...]  # the first before training, the last after it
+    measure: str  # the field's quality measure: top-1, mAP, critic's distance
+    chance: float  # the `quality` that guessing reaches
+    frequency_loss: float | None  # of predicting each class with its frequency; None if the loss is not a cross entropy
+    curve: tuple[Point, ...]  # the first point is before training, the last after it
     data: str  # one sentence: what it was trained on
     passed: bool
     rule: str  # one sentence: what had to hold
@@ -56,26 +56,26 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """How a model shows that it learns: `run` builds it at a size it likes, trains it and judges it."""
+    """The learning check of a model: `run` builds the model at a size of its choice, trains it and judges it."""
 
     run: Callable[[Build, "Setting", Told], Learned]
-    options: Mapping[str, str | int]  # of the model, at which it is checked
+    options: Mapping[str, str | int]  # the model's options during the check
     batch_size: int
     steps: int
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What may be asked of a check."""
+    """The settings of a check."""
 
     device: str = "cpu"
     precision: str = "fp32"
     seed: int = 0
-    steps: int | None = None  # None: the check's own number
+    steps: int | None = None  # if None, the check's own number
 
 
 def configured(spec: Spec, check: Check, setting: Setting) -> Config:
-    """Return the configuration at which a model is checked. Raises UsageError."""
+    """Return the configuration in which a model is checked. Raises UsageError."""
     return suite.configure(
         spec,
         batch_size=check.batch_size,

@@ -1,8 +1,8 @@
-"""How a translator shows that it learns: on a small generated language, judged on sentences it was never trained on.
+"""The learning check of translators: a small generated language, judged on sentences it was never trained on.
 
-A sentence is a subject and two to six other words. Its translation has every word replaced by another and their order
-reversed, after an ending that agrees with the subject's number. So the first word of a translation depends on the
-first word of the source, the second on its last: a model without attention to the source, or one that copies, fails.
+A sentence is a subject and two to six other words. Its translation begins with an ending that agrees with the subject's
+number; then follow the substitutes of all words, in reverse order. So the first word of a translation depends on the
+first word of the source, and the second on its last. A model that ignores the source, or only copies it, fails.
 """
 
 import time
@@ -20,51 +20,51 @@ from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting,
 from tbdprof.suite.data.inputs import END, MARKS, Numbers, SentencePairs, collate
 from tbdprof.suite.workload import Spec, Workload
 
-BATCH = 32  # sentences of a step, whatever the batch size of the model's configuration is
-LONGEST = 8  # words of a translation, its `END` not counted
-WORDS = 23  # rows that a vocabulary needs at least, on either side
+BATCH = 32  # sentences in a step, whatever batch size the model's configuration has
+LONGEST = 8  # words of a translation, without its `END`
+WORDS = 23  # the least number of rows of each side's vocabulary
 ABOVE_CHANCE = 20.0  # points of BLEU
 
 _SUBJECTS, _OTHERS, _ENDINGS = 6, 12, 2
-_FEWEST, _MOST = 2, 6  # words beside the subject
+_FEWEST, _MOST = 2, 6  # words in addition to the subject
 _HELD_OUT = 64  # sentences
-_ONE_IN = 7  # sentences that are never trained on
+_ONE_IN = 7  # one sentence in this many is held out from training
 _POINTS = 4  # of the curve, after the first
-_SUBSTITUTES, _TRAINED, _JUDGED = 20, 21, 22  # beside the seed, so that what one seed is for is drawn apart
+_SUBSTITUTES, _TRAINED, _JUDGED = 20, 21, 22  # joined to the seed, so that each purpose draws its own random numbers
 
 Sentence = tuple[int, ...]
 
 
 class Translator(Workload, Protocol):
-    """A translator that can be asked whether it learns; arrays are numpy's."""
+    """A translator whose learning can be checked; all arrays are numpy arrays."""
 
     def train(self, batch: SentencePairs) -> float:
-        """Run one training step on a batch; return its mean loss for each target token, `END` with them."""
+        """Run one training step on a batch; return its mean loss over the target tokens, `END` included."""
 
     def predict(self, inputs: SentencePairs) -> NDArray[np.floating[Any]]:
         """Return the natural logarithm of the probability of each target token, (batch, longest target).
 
-        Each is predicted from the source and the true tokens before it, without dropout and label smoothing. What
-        stands at padding is not read.
+        Each token is predicted from the source and the true tokens before it, without dropout and label smoothing.
+        Values at padding are not read.
         """
 
     def translate(
         self, source: NDArray[np.int32], source_lengths: NDArray[np.int32], longest: int
     ) -> NDArray[np.integer[Any]]:
-        """Return the most likely token after token, (batch, at most `longest`), without dropout.
+        """Return greedy translations, token by token, (batch, at most `longest`), without dropout.
 
-        A sentence ends before its first `END`; what follows is not read. `START` is not among the tokens.
+        A sentence ends before its first `END`; later tokens are not read. `START` is not among the tokens.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """Sentences and their translations, of the words that a seed substitutes for each other."""
+    """Sentences and their translations; the seed determines each word's substitute."""
 
-    substitutes: tuple[int, ...]  # of each word of the source, from the first subject on
+    substitutes: tuple[int, ...]  # for each word of the source, starting with the first subject
 
     def translation(self, sentence: Sentence) -> Sentence:
-        """Return an ending that agrees with the subject, then the words' substitutes in reverse."""
+        """Return an ending that agrees with the subject, then the substitutes of the words in reverse order."""
         plural = sentence[0] - MARKS >= _SUBJECTS // 2
         return (MARKS + plural, *(self.substitutes[word - MARKS] for word in reversed(sentence)))
 
@@ -80,7 +80,7 @@ def language(seed: int) -> Language:
 
 
 def sentences(count: int, generator: np.random.Generator, *, held_out: bool) -> list[Sentence]:
-    """Return sentences drawn at random, of those held out or of those trained on."""
+    """Return random sentences, either from the held-out ones or from those for training."""
     found = list[Sentence]()
     while len(found) < count:
         others = generator.integers(_OTHERS, size=generator.integers(_FEWEST, _MOST + 1)) + MARKS + _SUBJECTS
@@ -91,9 +91,9 @@ def sentences(count: int, generator: np.random.Generator, *, held_out: bool) -> 
 
 
 def learn(check: Check, spec: Spec, build: Build, setting: Setting, told: Told) -> Learned:
-    """Train a translator on the generated language and judge it; `rule` in the result says what has to hold.
+    """Train a translator on the generated language and judge it; the result's `rule` says what must hold.
 
-    `build` must give a `Translator`. Raises UsageError without sacrebleu.
+    `build` must return a `Translator`. Raises UsageError if sacrebleu is not installed.
     """
     score = _scorer()
     config = configured(spec, check, setting)
@@ -117,12 +117,12 @@ def learn(check: Check, spec: Spec, build: Build, setting: Setting, told: Told) 
 
 
 def passes(last: Point, chance: float, frequency_loss: float) -> bool:
-    """Tell whether a model predicts better than frequencies, and translates clearly better than without reading."""
+    """Return whether a model predicts better than by frequency, and translates clearly better than a blind guess."""
     return last.loss < frequency_loss and last.quality >= chance + ABOVE_CHANCE
 
 
 class _Judge:
-    """What a translator is judged on."""
+    """Evaluates a translator on the held-out sentences."""
 
     def __init__(self, spoken: Language, held_out: Sequence[Sentence], score: "_Score") -> None:
         self._held_out = held_out
@@ -138,13 +138,13 @@ class _Judge:
         return Point(step, seconds, -float(np.concatenate(logarithms).mean()), self._score(made, self._truth))
 
     def chance(self) -> float:
-        """Return the better BLEU of two that know nothing of the meaning: copies, and each place's frequent word."""
+        """Return the better BLEU of two trivial translations: copies, and the most frequent word at each position."""
         frequent = [Counter(filter(None, place)).most_common(1)[0][0] for place in zip_longest(*self._truth)]
         guesses = [tuple(frequent[: len(each)]) for each in self._truth]
         return max(self._score(self._held_out, self._truth), self._score(guesses, self._truth))
 
     def frequency_loss(self) -> float:
-        """Return the mean loss of predicting each token by its frequency among the held-out ones, `END` with them."""
+        """Return the mean loss of predicting each token with its held-out frequency, `END` included."""
         tokens = Counter(word for each in self._truth for word in (*each, END))
         counts = np.array(list(tokens.values()), np.float64)
         shares = counts / counts.sum()
@@ -156,14 +156,14 @@ class _Score(Protocol):
 
 
 def _scorer() -> _Score:
-    """Return what gives the BLEU, 0 to 100, of translations given as numbers of words."""
+    """Return the function that computes the BLEU, 0 to 100, of translations given as word numbers."""
     try:
         import sacrebleu
     except ImportError as error:
         raise UsageError("BLEU needs sacrebleu: pip install 'tbdprof[text]'") from error
 
     def score(made: Sequence[Sentence], truth: Sequence[Sentence]) -> float:
-        # Words are written as names that no tokenizer takes apart; `force` as such a text looks tokenized.
+        # Words are written as names that no tokenizer splits; `force` is set because such a text looks tokenized.
         texts = [[" ".join(f"w{word}" for word in each) for each in side] for side in (made, truth)]
         return float(sacrebleu.corpus_bleu(texts[0], [texts[1]], tokenize="none", force=True).score)
 
@@ -189,7 +189,7 @@ def _generator(seed: int, purpose: int) -> np.random.Generator:
 
 
 def _of_tokens(logarithms: NDArray[np.floating[Any]], batch: SentencePairs) -> NDArray[np.float64]:
-    """Return what was said of each target token, without padding."""
+    """Return the log-probability of each target token, without padding."""
     real = np.arange(batch.target.shape[1]) < batch.target_lengths[:, None]
     kept: NDArray[np.float64] = np.asarray(logarithms, np.float64)[real]
     return kept

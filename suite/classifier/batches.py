@@ -1,4 +1,4 @@
-"""The images a classifier is trained on, and what it says of them."""
+"""The images a classifier is trained on, and the type of its scores."""
 
 from collections.abc import Iterator
 from itertools import repeat
@@ -14,9 +14,9 @@ Scores = NDArray[np.floating[Any]]  # (batch, classes), before any softmax
 
 
 def batches(config: Config, image_size: int, classes: int) -> Iterator[ImageBatch]:
-    """Return the batches a configuration asks for: a data set's, or the seed's one again and again."""
+    """Return the batches of a configuration: those of a data set, or one synthetic batch of the seed, repeated."""
     if config.data is None:
         return repeat(image_batch(config.batch_size, image_size, classes, config.seed))
-    from tbdprof.suite.data import imagenet  # brings its decoder, which a synthetic run does without
+    from tbdprof.suite.data import imagenet  # imports an image decoder, which a synthetic run does not need
 
     return imagenet.batches(config.data, config.batch_size, image_size, classes, config.seed)

@@ -8,14 +8,15 @@ import numpy as np
 from tbdprof.suite.initial import Weights, normal
 from tbdprof.suite.layers import Convolution, Dense
 
-_WEIGHTS = 0  # beside the seed, so that a batch and initial weights of one seed are drawn apart
+_WEIGHTS = 0  # joined to the seed, so that batches and initial weights draw different random numbers
 
 
 def weights(layers: Iterable[Convolution | Dense], seed: int) -> Weights:
     """Yield each layer's weight by name (`layer1.0.conv1.weight`), one at a time.
 
-    They are normal: of variance 2 / fan-out for convolutions (He et al., 2015, arXiv:1502.01852), 0.01² for dense
-    layers (Goyal et al.). Batch normalization begins with scale 1 and shift 0, a dense layer with bias 0.
+    Weights are normally distributed, with variance 2 / fan-out for convolutions (He et al., 2015, arXiv:1502.01852) and
+    0.01² for dense layers (Goyal et al.). Batch normalization begins with scale 1 and shift 0, a dense layer with bias
+    0.
     """
     random = np.random.default_rng((seed, _WEIGHTS))
     for layer in layers:

@@ -18,7 +18,7 @@ from tbdprof.suite.on_mxnet import context_of, dtype_of
 from tbdprof.suite.workload import Config, Spec
 
 Batch = tuple[mx.nd.NDArray, mx.nd.NDArray]  # images, labels
-Loss = Callable[[Any, mx.nd.NDArray], mx.nd.NDArray]  # of what the network puts out, and labels
+Loss = Callable[[Any, mx.nd.NDArray], mx.nd.NDArray]  # takes the network's outputs and the labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Workload:
     config: Config
     model: gluon.HybridBlock
     optimizer: gluon.Trainer
-    inputs: tuple[mx.nd.NDArray, ...]  # images and labels, where one batch is kept
+    inputs: tuple[mx.nd.NDArray, ...]  # images and labels if one batch is reused, empty otherwise
     batches: Iterator[Batch]
     loss_of: Loss
 
@@ -46,12 +46,12 @@ class Workload:
     def predict(self, images: NDArray[np.float32]) -> Scores:
         """Return the scores of images, with the running statistics and without dropout."""
         outputs = self.model(as_array(images, self.config))
-        # An auxiliary classifier's scores come after these.
+        # If there is an auxiliary classifier, its scores come second.
         scores: Scores = (outputs[0] if isinstance(outputs, tuple | list) else outputs).asnumpy()
         return scores
 
     def update(self, images: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
-        """Train on a batch once; return its loss before that."""
+        """Train on a batch once; return its loss before the update."""
         with autograd.record():
             loss = self.loss(images, labels)
         loss.backward()
@@ -78,7 +78,7 @@ def workload(spec: Spec, config: Config, model: gluon.HybridBlock, weights: Weig
 
 
 def mean_cross_entropy() -> Loss:
-    """Return the function that returns the mean cross entropy of scores with labels."""
+    """Return the function that computes the mean cross entropy of scores with labels."""
     of_each = gluon.loss.SoftmaxCrossEntropyLoss()
     return lambda scores, labels: of_each(scores, labels).mean()
 
@@ -94,7 +94,7 @@ def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:
 
 
 def initialize(model: gluon.HybridBlock, weights: Weights) -> None:
-    """Give a network, whose other parameters have their first values, the weights that were drawn."""
+    """Set the weights drawn for a network; all other parameters already have their initial values."""
     parameters = model._collect_params_with_prefix()  # noqa: SLF001 - the only way to structural names
     for name, values in weights:
         parameters[name].set_data(mx.nd.array(values))

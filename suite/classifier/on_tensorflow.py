@@ -19,7 +19,7 @@ from tbdprof.suite.workload import Config, Spec
 
 Batch = tuple[tf.Tensor, tf.Tensor]  # images, labels
 TrainStep = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-Loss = Callable[[Any, tf.Tensor], tf.Tensor]  # of what the network puts out, and labels
+Loss = Callable[[Any, tf.Tensor], tf.Tensor]  # takes the network's outputs and the labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Workload:
     config: Config
     model: keras.Model
     optimizer: keras.optimizers.SGD
-    inputs: tuple[tf.Tensor, ...]  # images and labels, where one batch is kept
+    inputs: tuple[tf.Tensor, ...]  # images and labels if one batch is reused, empty otherwise
     batches: Iterator[Batch]
     train_step: TrainStep
 
@@ -48,7 +48,7 @@ class Workload:
         """Return the scores of images, with the running statistics and without dropout."""
         with tf.device(device_of(self.config)):
             outputs = self.model(channels_last(images, self.config), training=False)
-            # An auxiliary classifier's scores come after these.
+            # If there is an auxiliary classifier, its scores come second.
             scores = at_least_float32(outputs[0] if isinstance(outputs, tuple) else outputs)
         found: Scores = scores.numpy()
         return found
@@ -57,7 +57,7 @@ class Workload:
 def workload(spec: Spec, config: Config, model: keras.Model, weights: Weights, loss: Loss) -> Workload:
     """Return a new network with its initial weights, its optimizer and its batches on the device."""
     with tf.device(device_of(config)):
-        model(keras.Input((None, None, 3)))  # makes the weights and computes nothing
+        model(keras.Input((None, None, 3)))  # creates the weights without computing anything
         initialize(model, weights)
         optimizer = keras.optimizers.SGD(learning_rate(config.batch_size), MOMENTUM)
         optimizer.build(model.trainable_variables)
@@ -68,7 +68,7 @@ def workload(spec: Spec, config: Config, model: keras.Model, weights: Weights, l
 
 
 def train_step(model: keras.Model, optimizer: keras.optimizers.SGD, loss_of: Loss, device: str) -> TrainStep:
-    """Return the function that trains on a batch once and returns its loss before that."""
+    """Return the function that trains on a batch once and returns its loss before the update."""
 
     @tf.function(jit_compile=False)  # type: ignore[untyped-decorator]
     def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -77,7 +77,7 @@ def train_step(model: keras.Model, optimizer: keras.optimizers.SGD, loss_of: Los
                 loss = loss_of(model(images, training=True), labels)
             weights = model.trainable_variables
             gradients = tape.gradient(loss, weights)
-            # Keras' own weight decay shrinks the weights apart from the momentum: another algorithm.
+            # Keras' own weight decay is another algorithm: it shrinks the weights without passing through the momentum.
             decayed = [gradient + WEIGHT_DECAY * weight for gradient, weight in zip(gradients, weights, strict=True)]
             optimizer.apply(decayed, weights)
             return loss
@@ -92,7 +92,7 @@ def mean_cross_entropy(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
 
 def initialize(model: keras.Model, weights: Weights) -> None:
-    """Give a network, whose other parameters have their first values, the weights that were drawn."""
+    """Set the weights drawn for a network; all other parameters already have their initial values."""
     kernels = {variable.path: variable for variable in model.trainable_variables if variable.path.endswith("/kernel")}
     for name, values in weights:
         layer = name.removesuffix(".weight").replace(".", "/")
@@ -101,7 +101,7 @@ def initialize(model: keras.Model, weights: Weights) -> None:
 
 
 def on_device(batch: ImageBatch, config: Config) -> Batch:
-    """Return a batch as tensors, in memory that is TensorFlow's own: a mere constant may share numpy's."""
+    """Return a batch as tensors in TensorFlow's own memory; a plain constant may share numpy's memory."""
     with tf.device(device_of(config)):
         return channels_last(batch.images, config), tf.cast(batch.labels, tf.int32)
 

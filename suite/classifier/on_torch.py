@@ -18,7 +18,7 @@ from tbdprof.suite.on_torch import at_least_float32, autocast, device_of, dtype_
 from tbdprof.suite.workload import Config, Spec
 
 Batch = tuple[Tensor, Tensor]  # images, labels
-Loss = Callable[[Any, Tensor], Tensor]  # of what the network puts out, and labels
+Loss = Callable[[Any, Tensor], Tensor]  # takes the network's outputs and the labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Workload:
     config: Config
     model: nn.Module
     optimizer: torch.optim.SGD
-    inputs: tuple[Tensor, ...]  # images and labels, where one batch is kept
+    inputs: tuple[Tensor, ...]  # images and labels if one batch is reused, empty otherwise
     batches: Iterator[Batch]
     loss_of: Loss
 
@@ -52,7 +52,7 @@ class Workload:
         return scores.cpu().numpy()
 
     def update(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Train on a batch once; return its loss before that."""
+        """Train on a batch once; return its loss before the update."""
         self.optimizer.zero_grad()
         loss = self.loss(images, labels)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -79,12 +79,12 @@ def workload(spec: Spec, config: Config, model: nn.Module, weights: Weights, los
 
 
 def scores_of(outputs: Tensor | tuple[Tensor, ...]) -> Tensor:
-    """Return the scores alone of what a network puts out; an auxiliary classifier's come after them."""
+    """Return only the scores from a network's outputs; an auxiliary classifier's scores would come second."""
     return outputs[0] if isinstance(outputs, tuple) else outputs
 
 
 def on_device(batch: ImageBatch, config: Config) -> Batch:
-    """Return a batch as tensors, copied into memory that is torch's own."""
+    """Return a batch as tensors, copied into torch's own memory."""
     return as_tensor(batch.images, config), torch.tensor(batch.labels, device=device_of(config))
 
 
@@ -95,7 +95,7 @@ def as_tensor(images: NDArray[np.float32], config: Config) -> Tensor:
 
 @torch.no_grad()
 def initialize(model: nn.Module, weights: Weights) -> None:
-    """Give a new network the weights that were drawn, and its dense layers biases of 0."""
+    """Set the drawn weights on a new network, and the biases of its dense layers to 0."""
     for name, values in weights:
         model.get_parameter(name).copy_(torch.from_numpy(values))
     for module in model.modules():

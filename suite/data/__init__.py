@@ -1,1 +1,1 @@
-"""The data sets of the suite: readers of a user's copy, synthetic mini-batches, and what both are made of."""
+"""The data sets of the suite: readers of a user's copy, synthetic mini-batches, and what both build on."""

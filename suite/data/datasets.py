@@ -1,6 +1,6 @@
-"""The data sets of the suite: the facts of seed 003's table III, and which reader here reads a user's copy of each.
+"""The data sets of the suite: the facts of the TBD paper's table III (arXiv:1803.06905), and a reader for each.
 
-A model names its data set in its `Spec`. One that is not known here is checked by the model that reads it.
+A model names its data set in its `Spec`. A data set that is not listed here is checked by the model that reads it.
 """
 
 import importlib
@@ -16,13 +16,13 @@ SYNTHETIC = "synthetic"
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A row of table III: what one sample is stands under size."""
+    """A row of table III; `size` describes one sample."""
 
     name: str
     samples: str
     size: str
     special: str = ""
-    reader: str | None = None  # module of this room with `look(folder)` and `batches(folder, …)`, or a game
+    reader: str | None = None  # module of this folder with `look(folder)` and `batches(folder, …)`, or a game
 
 
 DATASETS: dict[str, Dataset] = {
@@ -52,9 +52,9 @@ DATASETS: dict[str, Dataset] = {
 
 
 def look(spec: Spec, folder: Path) -> None:
-    """Take a first look at the folder a model is to read; raises UsageError where it cannot be the data set.
+    """Take a first look at the folder that a model will read; raises UsageError if it cannot be the data set.
 
-    Opens as few files as tell that; what is broken in one may come up later, as a DataError.
+    It opens as few files as possible; a broken file may be found later and raise a DataError.
     """
     known = DATASETS.get(spec.dataset)
     if known is not None and known.reader is None:

@@ -1,8 +1,8 @@
 """Downsampled ImageNet at 64×64 pixels, as npz files of up to 128,117 images each: DIR/train_data_batch_1.npz and on.
 
 After Chrabaszcz et al., A Downsampled Variant of ImageNet as an Alternative to the CIFAR datasets, 2017
-(arXiv:1707.08819): `data` (images, 12288) of bytes holds the planes of red, green and blue, row by row. A file of the
-original takes 1.6 GB: one is held at a time, in an order of its own every pass.
+(arXiv:1707.08819). The array `data` (images, 12288) of bytes holds the red, green and blue planes, row by row. An
+original file takes 1.6 GB, so only one is in memory at a time. Every pass shuffles the files and the images in each.
 """
 
 import re
@@ -30,7 +30,7 @@ Bytes = NDArray[np.uint8]
 
 
 def look(folder: Path) -> None:
-    """Raise UsageError unless a folder holds the files, DataError where one of them is cut short; reads no image."""
+    """Raise UsageError unless a folder holds the files, DataError if one of them is cut short; reads no image."""
     for file in _files(folder):
         try:
             with zipfile.ZipFile(file) as members:
@@ -42,10 +42,10 @@ def look(folder: Path) -> None:
 
 
 def batches(folder: Path, batch_size: int, seed: int) -> Iterator[Pictures]:
-    """Return endless batches of pictures from -1 to 1, files and the pictures in each reshuffled every pass.
+    """Return endless batches of pictures from -1 to 1; every pass reshuffles the files and the pictures in each.
 
-    Batches go on over the ends of files and passes. One thread reads, as only one file may be held. Raises UsageError
-    where the folder holds something else, DataError for a broken file.
+    A batch may cross the end of a file or of a pass. One thread reads, because only one file may be in memory. Raises
+    UsageError if the folder holds something else, DataError for a broken file.
     """
     look(folder)
     task = partial(next, _pictures(_files(folder), batch_size, seed))
@@ -64,11 +64,11 @@ def _pictures(files: Sequence[Path], batch_size: int, seed: int) -> Iterator[Pic
 
 
 def _parts(files: Sequence[Path], batch_size: int, seed: int) -> Iterator[Bytes]:
-    """Yield shuffled pictures so that they add up to batches, however few each file has."""
+    """Yield groups of shuffled pictures that add up to whole batches, even if files are smaller than a batch."""
     wanted = batch_size
     for number in count():
         for place in order(len(files), seed, number):
-            # A file's order has a number of its own, after those of all passes so far.
+            # Each file's order has its own number, which differs from the numbers of earlier passes.
             data = read(files[place])
             inside = order(len(data), seed + 1, number * len(files) + int(place))
             at = 0
@@ -77,7 +77,7 @@ def _parts(files: Sequence[Path], batch_size: int, seed: int) -> Iterator[Bytes]
                 at += len(part)
                 wanted = wanted - len(part) or batch_size
                 yield part
-            del data, part  # before the next file is read
+            del data, part  # release this file before reading the next
 
 
 def read(file: Path) -> Bytes:
@@ -97,7 +97,7 @@ def read(file: Path) -> Bytes:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files, sorted by their number."""
+    """Return the files, sorted by number."""
     check_folder(folder)
     with readable(folder):
         numbered = [(int(match[1]), path) for path in folder.iterdir() if (match := NAME.fullmatch(path.name))]
@@ -107,7 +107,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _broken(file: Path, error: Exception) -> DataError:
-    told = isinstance(error, OSError) and error.strerror  # without the path, which the text of the error repeats
+    told = isinstance(error, OSError) and error.strerror  # without the path, which str(error) would repeat
     reason = " ".join((told or str(error)).split()) or type(error).__name__
     return DataError(f"{file} cannot be read: {reason}; {remedy(error)}, or remove it")
 

@@ -1,8 +1,8 @@
-"""ImageNet1K, or any folder of images sorted into one folder a class: DIR/train/CLASS/FILE or DIR/CLASS/FILE.
+"""ImageNet1K, or any folder of images sorted into one folder per class: DIR/train/CLASS/FILE or DIR/CLASS/FILE.
 
-Random resized crops (8 to 100 % of the area, ratio 3/4 to 4/3) and horizontal flips as of Szegedy et al., 2015
-(arXiv:1409.4842, section 6), which Goyal et al., 2017 (arXiv:1706.02677, section 5.1) and torchvision's reference
-training follow; normalized by ImageNet's mean and deviation.
+Augmentation is by random resized crops (8 to 100 % of the area, ratio 3/4 to 4/3) and horizontal flips, after Szegedy
+et al., 2015 (arXiv:1409.4842, section 6); Goyal et al., 2017 (arXiv:1706.02677, section 5.1) and torchvision's
+reference training do the same. Images are normalized by ImageNet's mean and standard deviation.
 """
 
 import math
@@ -24,7 +24,7 @@ from tbdprof.suite.data.loading import Draft, check_folder, generator, prefetch,
 EXPECTED = "a folder of images a class, DIR/train/CLASS/*.JPEG or DIR/CLASS/*.JPEG"
 AREA = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
-TRIES = 10  # for a crop that lies within the image, before the largest central one is taken
+TRIES = 10  # attempts to draw a crop that lies within the image; then the largest central crop is taken
 
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 
@@ -39,8 +39,9 @@ def look(folder: Path) -> None:
 def batches(folder: Path, batch_size: int, image_size: int, classes: int, seed: int) -> Iterator[ImageBatch]:
     """Return endless batches of square crops, reshuffled every pass.
 
-    A class is the place of its folder among all, sorted by name; folders beyond `classes` are left out. Batches go on
-    over the ends of passes. Raises UsageError where the folder holds something else, DataError for a broken image.
+    A class is the position of its folder among all folders, sorted by name; folders beyond `classes` are left out. A
+    batch may cross the end of a pass. Raises UsageError if the folder holds something else, DataError for a broken
+    image.
     """
     look(folder)
     files, labels = list[str](), list[int]()
@@ -52,7 +53,7 @@ def batches(folder: Path, batch_size: int, image_size: int, classes: int, seed: 
 
 
 def crop(width: int, height: int, draw: np.random.Generator) -> Box:
-    """Return a random part of an image: its share of the area uniform, the logarithm of its ratio uniform."""
+    """Return a random part of an image; its share of the area and the logarithm of its ratio are uniform."""
     for _ in range(TRIES):
         area = width * height * draw.uniform(*AREA)
         ratio = math.exp(draw.uniform(math.log(RATIO[0]), math.log(RATIO[1])))
@@ -86,7 +87,7 @@ def _filled(batch: ImageBatch, _: Sequence[None]) -> ImageBatch:
 
 
 def _read(file: str, into: NDArray[np.float32], draw: np.random.Generator) -> None:
-    """Fill a batch's row with a random crop of an image."""
+    """Fill one row of a batch with a random crop of an image."""
     image = decode(file)
     box = crop(*image.size, draw)
     side = into.shape[-1]
@@ -109,7 +110,7 @@ def _class_folders(folder: Path) -> list[Path]:
 
 
 def _images(folder: Path) -> Iterator[str]:
-    """Yield the paths of a folder's images, as text, which takes a third of the memory."""
+    """Yield the paths of a folder's images as text, which takes a third of the memory of Path objects."""
     with readable(folder), os.scandir(folder) as entries:
         for entry in entries:
             if os.path.splitext(entry.name)[1].lower() in SUFFIXES and not entry.name.startswith("."):  # noqa: PTH122

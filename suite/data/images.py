@@ -8,8 +8,8 @@ from PIL import Image, UnidentifiedImageError
 
 from tbdprof.errors import DataError
 
-# Of the red, green and blue values of ImageNet's training images, 0 to 1: those of torchvision's reference training
-# (references/classification/presets.py) and of the pretrained networks of most libraries.
+# Mean and deviation of the red, green and blue values, 0 to 1, of ImageNet's training images. Torchvision's reference
+# training (references/classification/presets.py) and the pretrained networks of most libraries use them.
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 
@@ -17,25 +17,25 @@ SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".webp"})
 
 
 def decode(path: str | Path) -> Image.Image:
-    """Return an image file in red, green and blue; grayscale, palette and CMYK are converted.
+    """Return an image file in red, green and blue; grayscale, palette and CMYK images are converted.
 
-    Raises DataError where it is missing, truncated or no image.
+    Raises DataError if the file is missing, truncated or not an image.
     """
     try:
         with Image.open(path) as image:
             return image.convert("RGB")
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing: restore it, or take it out of the data set") from error
-    except UnidentifiedImageError as error:  # whose own text is the path again
+    except UnidentifiedImageError as error:  # its own text would repeat the path
         raise DataError(f"{path} is no image of a known format: restore it, or take it out of the data set") from error
-    # Pillow's decoders raise SyntaxError, EOFError and ValueError for files that are not what they say.
+    # Pillow's decoders raise SyntaxError, EOFError and ValueError for damaged files.
     except (OSError, SyntaxError, EOFError, ValueError, Image.DecompressionBombError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{path} cannot be decoded: {reason}; restore it, or take it out of the data set") from error
 
 
 def normalized(image: Image.Image, *, flip: bool) -> NDArray[np.float32]:
-    """Return an image as (3, height, width), normalized by ImageNet's mean and deviation, mirrored if asked."""
+    """Return an image as (3, height, width), normalized by ImageNet's mean and deviation, mirrored if requested."""
     pixels = np.asarray(image, np.float32)
     pixels = (pixels / 255 - MEAN) / DEVIATION
     return (pixels[:, ::-1] if flip else pixels).transpose(2, 0, 1)

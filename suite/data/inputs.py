@@ -1,4 +1,4 @@
-"""Mini-batches in numpy, the same bytes in every framework: synthetic ones, drawn from a seed, or a data set's."""
+"""Mini-batches in numpy, synthetic (drawn from a seed) or from a data set: the same bytes in every framework."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Numbers = NDArray[np.integer[Any]]
 _Batch = TypeVar("_Batch")
 _OnDevice = TypeVar("_OnDevice")
 
-_IMAGES = 1  # beside the seed, so that a batch and initial weights of one seed are drawn apart
+_IMAGES = 1  # joined to the seed, so that batches and initial weights draw different random numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ImageBatch:
 
 
 def image_batch(batch_size: int, image_size: int, classes: int, seed: int) -> ImageBatch:
-    """Return square images of standard normal pixels, as ImageNet's are once normalized, and uniform labels."""
+    """Return square images of standard normal pixels, like normalized ImageNet images, and uniform labels."""
     generator = np.random.default_rng((seed, _IMAGES))
     images = generator.standard_normal((batch_size, 3, image_size, image_size), dtype=np.float32)
     return ImageBatch(images, generator.integers(classes, size=batch_size))
@@ -35,8 +35,8 @@ def image_batch(batch_size: int, image_size: int, classes: int, seed: int) -> Im
 class DetectionBatch:
     """One normalized color image, (1, 3, height, width), and the objects in it.
 
-    Boxes, (objects, 4), are left, top, right, bottom in pixels of the image as it is here; classes, (objects,), count
-    from 1: 0 is the background.
+    Boxes, (objects, 4), are left, top, right, bottom in pixels of this image. Classes, (objects,), count from 1; 0 is
+    the background.
     """
 
     images: NDArray[np.float32]
@@ -53,11 +53,11 @@ class Pictures:
 
 @dataclass(frozen=True, slots=True)
 class SentencePairs:
-    """Sentences and their translations, as numbers of words, each filled up to the longest of its side.
+    """Sentences and their translations as word numbers, each padded to the longest sentence of its side.
 
-    A source, (batch, longest source), is its words. A target, (batch, longest target), is its words and then `END`; a
-    decoder is given `START` and the target without its last place, and is to answer the target. Lengths, (batch,),
-    count what is not padding, a target's `END` with it. Padding is `END`.
+    A source, (batch, longest source), consists of its words. A target, (batch, longest target), consists of its words
+    and then `END`. A decoder receives `START` and the target without its last position, and must predict the target.
+    Lengths, (batch,), count the words without padding, including a target's `END`. Padding is `END`.
     """
 
     source: NDArray[np.int32]
@@ -66,25 +66,25 @@ class SentencePairs:
     target_lengths: NDArray[np.int32]
 
 
-UNKNOWN, START, END = 0, 1, 2  # the first words of every vocabulary
-MARKS = 3  # these, before the words
+UNKNOWN, START, END = 0, 1, 2  # the special tokens, first in every vocabulary
+MARKS = 3  # number of special tokens before the words
 
 
 def collate(sources: Sequence[Numbers], targets: Sequence[Numbers]) -> SentencePairs:
-    """Return a batch of sentences given as their words; targets get their `END` here."""
+    """Return a batch of sentences given as word numbers; targets get their `END` here."""
     ended = [np.append(each, END) for each in targets]
     return SentencePairs(_filled(sources), _counts(sources), _filled(ended), _counts(ended))
 
 
 def feed(batches: Iterable[_Batch], convert: Callable[[_Batch], _OnDevice], *, kept: int) -> Iterator[_OnDevice]:
-    """Yield batches as a framework's arrays: each as it comes, or the first few alone, converted once and kept."""
+    """Yield batches as a framework's arrays: each as it comes, or only the first `kept`, converted once and reused."""
     if kept:
         return cycle([convert(batch) for batch in islice(batches, kept)])
     return map(convert, batches)
 
 
 def _filled(sentences: Sequence[Numbers]) -> NDArray[np.int32]:
-    """Return sentences as rows, filled up with `END`."""
+    """Return sentences as rows, padded with `END`."""
     rows = np.full((len(sentences), max(map(len, sentences))), END, np.int32)
     for row, words in zip(rows, sentences, strict=True):
         row[: len(words)] = words

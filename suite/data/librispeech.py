@@ -1,12 +1,12 @@
-"""LibriSpeech, or any recordings laid out as its: DIR/SPEAKER/CHAPTER/*.flac and *.trans.txt.
+"""LibriSpeech, or any recordings in the same layout: DIR/SPEAKER/CHAPTER/*.flac and *.trans.txt.
 
-After Panayotov et al., 2015. A line of a `.trans.txt` is the name of an utterance, which is that of its file, and its
-transcript in capital letters, apostrophes and spaces. DIR may also be a folder that holds the subset that is trained
-on, train-clean-100. What is read must have 16 kHz and one channel: nothing is resampled.
+After Panayotov et al., 2015. Each line of a `.trans.txt` is the name of an utterance, which is also the name of its
+file, and its transcript in capital letters, apostrophes and spaces. DIR may also be the parent folder of the training
+subset, train-clean-100. Recordings must have 16 kHz and one channel: nothing is resampled.
 
-Batches are of utterances of about the same duration, within a second of each other, as the buckets of MXNet's
-`example/speech_recognition` are: utterances come in another order every pass, and a second's are a batch as soon as
-there are enough of them.
+The utterances of a batch have about the same duration, within one second, like the buckets of MXNet's
+`example/speech_recognition`. Every pass shuffles the utterances; as soon as enough utterances of the same whole second
+have come, they form a batch.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ TRANSCRIPTS = "*/*/*.trans.txt"
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A file, how many samples its header promises, and what is said in it."""
+    """A file, the number of samples that its header states, and its transcript."""
 
     file: Path
     samples: int
@@ -37,12 +37,12 @@ class Recording:
 
     @property
     def seconds(self) -> float:
-        """How long it takes."""
+        """Its duration."""
         return self.samples / RATE
 
 
 def look(folder: Path) -> None:
-    """Raise UsageError unless a folder is LibriSpeech's and FLAC can be read here; opens no file."""
+    """Raise UsageError unless a folder has LibriSpeech's layout and FLAC can be read here; opens no file."""
     _root(folder)
     _soundfile()
 
@@ -50,8 +50,8 @@ def look(folder: Path) -> None:
 def batches(folder: Path, batch_size: int, longest: int, seed: int) -> Iterator[Utterances]:
     """Return endless batches of utterances of at most `longest` seconds, reshuffled every pass.
 
-    All transcripts and headers are read now. Raises UsageError where the folder holds something else, DataError for a
-    broken file or transcript.
+    All transcripts and headers are read at the call. Raises UsageError if the folder holds something else, DataError
+    for a broken file or transcript.
     """
     found = recordings(folder)
     kept = [each for each in found if each.seconds <= longest]
@@ -62,7 +62,7 @@ def batches(folder: Path, batch_size: int, longest: int, seed: int) -> Iterator[
 
 
 def recordings(folder: Path) -> list[Recording]:
-    """Return all utterances of a folder, by name; raises DataError naming the file that is broken."""
+    """Return all utterances of a folder, sorted by name; raises DataError that names a broken file."""
     root, soundfile = _root(folder), _soundfile()
     with readable(root):
         files = sorted(root.glob(TRANSCRIPTS))
@@ -78,7 +78,7 @@ def recordings(folder: Path) -> list[Recording]:
 
 
 def read(recording: Recording) -> Utterance:
-    """Return an utterance; raises DataError where its sound cannot be decoded or ends early."""
+    """Return an utterance; raises DataError if its sound cannot be decoded or ends early."""
     soundfile = _soundfile()
     try:
         sound, _ = soundfile.read(recording.file, dtype="float32")
@@ -91,7 +91,7 @@ def read(recording: Recording) -> Utterance:
 
 
 def _drafts(found: Sequence[Recording], batch_size: int, seed: int) -> Iterator[Draft[Utterances]]:
-    waiting = defaultdict[int, list[Recording]](list)  # by whole seconds
+    waiting = defaultdict[int, list[Recording]](list)  # keyed by the duration in whole seconds
     for index in shuffled(len(found), seed):
         bucket = waiting[int(found[index].seconds)]
         bucket.append(found[index])
@@ -101,7 +101,7 @@ def _drafts(found: Sequence[Recording], batch_size: int, seed: int) -> Iterator[
 
 
 def _recording(path: Path, file: Path, said: str, soundfile: ModuleType) -> Recording:
-    """Return what a file's header and its transcript tell, once they agree."""
+    """Return a recording from a file's header and its transcript, after checking that they agree."""
     try:
         header = soundfile.info(path)
     except soundfile.SoundFileError as error:
@@ -127,7 +127,7 @@ def _recording(path: Path, file: Path, said: str, soundfile: ModuleType) -> Reco
 
 
 def _transcripts(file: Path) -> dict[str, str]:
-    """Return the transcripts of a file by name."""
+    """Return the transcripts of a file, keyed by utterance name."""
     try:
         lines = file.read_text("utf-8").splitlines()
     except OSError as error:
@@ -156,14 +156,14 @@ def _root(folder: Path) -> Path:
 
 
 def _reason(error: Exception) -> str:
-    """Return what libsndfile says, without the file's name before it and the stop behind it."""
+    """Return libsndfile's message without the file's name at its start and the full stop at its end."""
     return str(error).rpartition(": ")[2].rstrip(".")
 
 
 def _soundfile() -> ModuleType:
     try:
         import soundfile
-    except (ImportError, OSError) as error:  # the latter where its library is not there
+    except (ImportError, OSError) as error:  # OSError: libsndfile itself is missing
         raise UsageError("FLAC needs soundfile: pip install 'tbdprof[speech]'") from error
     module: ModuleType = soundfile
     return module

@@ -1,8 +1,8 @@
-"""Batches made ahead of need by threads, and the time that training spent waiting for them.
+"""Threads that make batches ahead of time, and the time that training spends waiting for batches.
 
-Threads and no processes: Pillow lets go of the interpreter while it decodes, and a fork beside the threads of
-TensorFlow or MXNet may never end. There are as many as cores the process may use, so loading competes with training
-on a CPU, as it does in a real run.
+Batches are made by threads, not processes: Pillow releases the interpreter lock while it decodes, and a process forked
+while threads of TensorFlow or MXNet run may hang. There is one thread for each core the process may use, so on a CPU
+loading competes with training, as it does in a real run.
 """
 
 import time
@@ -23,10 +23,10 @@ from tbdprof.errors import UsageError
 
 Batch = TypeVar("Batch")
 
-AHEAD = 2  # batches, and more where these leave a worker without a task
-LISTED = 4  # names of what was found instead of a data set
+AHEAD = 2  # batches made ahead of time; more if a worker would be without a task
+LISTED = 4  # how many names an error lists when a folder holds no data set
 
-_ORDER = 2  # beside the seed, so that order, samples and what `inputs` draws are drawn apart
+_ORDER = 2  # joined to the seed, so that order, samples and `inputs` draw different random numbers
 _SAMPLE = 3
 
 
@@ -37,22 +37,22 @@ class Stopwatch:
         self.seconds = 0.0
 
 
-waited = Stopwatch()  # by the training loop of this process, for batches that were not ready
+waited = Stopwatch()  # time that the training loop of this process waited for batches
 
 
 @dataclass(frozen=True, slots=True)
 class Draft(Generic[Batch]):
-    """A batch to be made: tasks, which run at once, and what makes it of their results."""
+    """A batch to be made: tasks that run in parallel, and a function that assembles the batch from their results."""
 
     tasks: tuple[Callable[[], Any], ...]
     assemble: Callable[[Sequence[Any]], Batch]
 
 
 def prefetch(drafts: Iterable[Draft[Batch]], workers: int | None = None) -> Iterator[Batch]:
-    """Yield batches in the order of their drafts; what a task raises is raised here in its batch's place.
+    """Yield batches in the order of their drafts; an exception of a task is raised here in place of its batch.
 
-    Threads start with the first batch asked for and have ended once the iterator is closed or collected; at exit what
-    was begun is finished.
+    Threads start when the first batch is requested and end when the iterator is closed or garbage-collected. At exit,
+    tasks that have begun are finished.
     """
     threads = workers or max(1, int(host.usable_cores()))
     upcoming, begun = iter(drafts), deque[tuple[Draft[Batch], list[Future[Any]]]]()
@@ -81,24 +81,24 @@ def prefetch(drafts: Iterable[Draft[Batch]], workers: int | None = None) -> Iter
 
 
 def shuffled(samples: int, seed: int) -> Iterator[int]:
-    """Yield the indices of all samples pass after pass, each pass in another order."""
+    """Yield the indices of all samples, pass after pass, each pass in another order."""
     for number in count():
         yield from order(samples, seed, number).tolist()
 
 
 def order(samples: int, seed: int, number: int) -> NDArray[np.int64]:
-    """Return the order of some samples in a pass, or in whatever else is numbered."""
+    """Return the order of some samples in the pass, or other unit, with a number."""
     return np.random.default_rng((seed, _ORDER, number)).permutation(samples)
 
 
 def generator(seed: int, number: int) -> np.random.Generator:
-    """Return what decides the augmentation of the sample of a number, whichever thread reads it."""
+    """Return the random generator for augmenting the sample with a number, the same in whichever thread reads it."""
     return np.random.default_rng((seed, _SAMPLE, number))
 
 
 @contextmanager
 def readable(folder: Path) -> Iterator[None]:
-    """Turn what the system refuses in the block, as permission to list a folder, into a UsageError that names it."""
+    """Turn an OSError in the block, such as a denied permission to list a folder, into a UsageError that names it."""
     try:
         yield
     except OSError as error:
@@ -114,7 +114,7 @@ def remedy(error: Exception) -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise UsageError where there is no such folder, nothing in it, or no permission to list it."""
+    """Raise UsageError if the folder does not exist, is empty, or may not be listed."""
     with readable(folder):
         if not folder.exists():
             raise UsageError(f"no folder {folder}: give --data the folder of the data set, or synthetic")
@@ -125,7 +125,7 @@ def check_folder(folder: Path) -> None:
 
 
 def wrong_kind(folder: Path, expected: str) -> UsageError:
-    """Return the error for a folder that holds something else than a data set's files."""
+    """Return the error for a folder that does not hold a data set's files."""
     with readable(folder):
         names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""

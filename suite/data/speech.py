@@ -1,8 +1,8 @@
-"""Speech: what a batch of utterances is, how sound becomes a spectrogram, and which symbols a transcript has.
+"""Speech: batches of utterances, the spectrogram of sound, and the symbols of transcripts.
 
-The spectrogram is that of the reference configuration (Amodei et al., 2015, arXiv:1512.02595, as MXNet's
-`example/speech_recognition` and deepspeech.pytorch make it): Hamming windows of 20 ms every 10 ms, the logarithm of one
-plus the magnitude of each frequency, then mean 0 and deviation 1 over the utterance.
+The spectrogram is that of the reference configuration (Amodei et al., 2015, arXiv:1512.02595, as computed by MXNet's
+`example/speech_recognition` and by deepspeech.pytorch): Hamming windows of 20 ms every 10 ms, the logarithm of one plus
+the magnitude of each frequency, then normalization to mean 0 and deviation 1 over the utterance.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ Value = TypeVar("Value", np.float32, np.int32)
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """What was said: its spectrogram (frames, 161), its transcript as symbols (length,), and how long it took."""
+    """An utterance: its spectrogram (frames, 161), its transcript as symbols (length,), and its duration."""
 
     spectrogram: Floats
     transcript: Whole
@@ -36,10 +36,11 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class Utterances:
-    """A batch of utterances, the longest first, each filled up to the longest.
+    """A batch of utterances, the longest first, each padded to the longest.
 
-    Spectrograms, (batch, frames, 161), are filled up with zeros, the mean of each. Transcripts, (batch, symbols), are
-    filled up with blanks. `frames` and `lengths`, (batch,), count what is no padding. `seconds` is of all together.
+    Spectrograms, (batch, frames, 161), are padded with zeros, which is the mean of each spectrogram. Transcripts,
+    (batch, symbols), are padded with blanks. `frames` and `lengths`, (batch,), are the lengths without padding.
+    `seconds` is the duration of all utterances together.
     """
 
     spectrograms: Floats
@@ -62,7 +63,7 @@ def batch(utterances: Sequence[Utterance]) -> Utterances:
 
 
 def filled(arrays: Sequence[NDArray[Value]]) -> NDArray[Value]:
-    """Return arrays as one, each filled up with zeros to the longest along its first axis."""
+    """Return arrays stacked into one, each padded with zeros along its first axis to the longest."""
     shape = (len(arrays), max(len(each) for each in arrays), *arrays[0].shape[1:])
     whole = np.zeros(shape, arrays[0].dtype)
     for row, each in zip(whole, arrays, strict=True):
@@ -71,7 +72,7 @@ def filled(arrays: Sequence[NDArray[Value]]) -> NDArray[Value]:
 
 
 def frame_count(samples: int) -> int:
-    """Return how many windows lie within so many samples."""
+    """Return how many windows lie within a number of samples."""
     return 0 if samples < WINDOW else 1 + (samples - WINDOW) // STRIDE
 
 
@@ -86,7 +87,7 @@ def spectrogram(samples: NDArray[Any]) -> Floats:
 
 
 def transcribed(text: str) -> Whole:
-    """Return a transcript as symbols; raises ValueError for a character that is none."""
+    """Return a transcript as symbols; raises ValueError for a character that is not a symbol."""
     return np.array([SYMBOLS.index(character, 1) for character in text], np.int32)
 
 
@@ -96,10 +97,10 @@ def text(symbols: Whole) -> str:
 
 
 def needed(transcript: Whole) -> int:
-    """Return at how many places a transcript can be aligned at least: CTC puts a blank between a symbol and itself."""
+    """Return the least number of positions CTC needs to align a transcript: equal neighbours need a blank between."""
     return len(transcript) + int(np.count_nonzero(transcript[1:] == transcript[:-1]))
 
 
 def halved(frames: int) -> int:
-    """Return how many places a convolution of stride 2 makes of frames, half a kernel of zeros at both ends."""
+    """Return how many positions a convolution of stride 2 makes from frames, padded by half a kernel at both ends."""
     return ceil(frames / 2)

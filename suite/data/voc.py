@@ -1,9 +1,9 @@
 """Pascal VOC 2007's training and validation images with their annotated objects: DIR, or DIR/VOC2007.
 
-After Everingham et al., The Pascal Visual Object Classes Challenge, and the 2007 development kit. Objects marked
-difficult are left out of training, and images with no others: what is left are the 12,608 objects of seed 003's
-table III. The XML counts pixels from 1 and its boxes hold their last row and column: here a box is its edges, from 0,
-so that one of a whole image is (0, 0, width, height).
+After Everingham et al., The Pascal Visual Object Classes Challenge, and the 2007 development kit. Objects marked as
+difficult are left out of training, and so are images that have no other objects. The rest are the 12,608 objects of
+table III in the TBD paper (arXiv:1803.06905). The XML counts pixels from 1, and its boxes include their last row and
+column. Here a box is given by its edges, counted from 0; the box of a whole image is (0, 0, width, height).
 """
 
 import re
@@ -34,7 +34,7 @@ from tbdprof.suite.data.loading import (
 )
 
 EXPECTED = "Pascal VOC's Annotations/, JPEGImages/ and ImageSets/Main/trainval.txt, or a folder VOC2007/ with them"
-CLASSES = (  # in the order of the development kit; 0 is the background
+CLASSES = (  # in the order of the development kit; class 0 is the background
     "aeroplane",
     "bicycle",
     "bird",
@@ -65,9 +65,9 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """An image and the objects in it, boxes as edges in pixels from 0."""
+    """An image and the objects in it; boxes are edges in pixels, counted from 0."""
 
-    file: Path  # of the annotation, which errors name
+    file: Path  # of the annotation, named in errors
     image: Path
     width: int
     height: int
@@ -76,15 +76,16 @@ class Annotation:
 
 
 def look(folder: Path) -> None:
-    """Raise UsageError unless a folder is Pascal VOC's; reads no annotation."""
+    """Raise UsageError unless a folder has Pascal VOC's layout; reads no annotation."""
     _root(folder)
 
 
 def batches(folder: Path, shorter_side: int, longer_side: int, seed: int) -> Iterator[DetectionBatch]:
     """Return endless batches of one image, reshuffled every pass, mirrored half of the time.
 
-    The image is scaled until its shorter side is as asked, or its longer side where that would exceed its limit. All
-    annotations are read now. Raises UsageError where the folder holds something else, DataError for a broken file.
+    The image is scaled so that its shorter side has the requested length, or so that its longer side has its limit if
+    it would exceed that. All annotations are read at the call. Raises UsageError if the folder holds something else,
+    DataError for a broken file.
     """
     root = _root(folder)
     found = [annotation(root, name) for name in _names(root)]
@@ -95,7 +96,7 @@ def batches(folder: Path, shorter_side: int, longer_side: int, seed: int) -> Ite
 
 
 def annotation(root: Path, name: str) -> Annotation:
-    """Return what is annotated of an image, without difficult objects; raises DataError naming the file."""
+    """Return the annotation of an image, without difficult objects; raises DataError that names the file."""
     file = root / "Annotations" / f"{name}.xml"
     try:
         tree = ET.parse(file).getroot()
@@ -103,7 +104,7 @@ def annotation(root: Path, name: str) -> Annotation:
         raise DataError(
             f"cannot read {file}: {error.strerror}; {remedy(error)}, or take {name} out of trainval.txt"
         ) from error
-    except (ET.ParseError, LookupError, ValueError) as error:  # the latter two: of an encoding that it names
+    except (ET.ParseError, LookupError, ValueError) as error:  # the latter two come from the encoding that a file names
         raise DataError(f"{file} is no XML: {error}; restore it, or take {name} out of trainval.txt") from error
     width, height = (int(_number(file, tree, f"size/{side}")) for side in ("width", "height"))
     objects = tree.findall("object")
@@ -117,20 +118,20 @@ def annotation(root: Path, name: str) -> Annotation:
 
 
 def scaled(width: int, height: int, shorter_side: int, longer_side: int) -> tuple[int, int]:
-    """Return the size at which the shorter side is as asked, or the longer one at its limit."""
+    """Return the size at which the shorter side has the requested length, or the longer side its limit."""
     scale = min(shorter_side / min(width, height), longer_side / max(width, height))
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
 def mirrored(boxes: Floats, width: int) -> Floats:
-    """Return boxes as they lie in the mirrored image of a width."""
+    """Return the boxes mirrored in an image of a width."""
     flipped = boxes.copy()
     flipped[:, 0], flipped[:, 2] = width - boxes[:, 2], width - boxes[:, 0]
     return flipped
 
 
 def read(annotated: Annotation, shorter_side: int, longer_side: int, draw: np.random.Generator) -> DetectionBatch:
-    """Return an image with its objects, scaled and perhaps mirrored; raises DataError where they contradict."""
+    """Return an image with its objects, scaled and perhaps mirrored; raises DataError if they contradict each other."""
     image = decode(annotated.image)
     if image.size != (annotated.width, annotated.height):
         told, found = f"{annotated.width}×{annotated.height}", f"{image.width}×{image.height}"

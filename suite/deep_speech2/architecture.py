@@ -1,4 +1,4 @@
-"""Deep Speech 2's layers: shapes, parameters and work of each, without any framework."""
+"""Deep Speech 2's layers: shape, parameters and multiply-accumulates of each, independent of any framework."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ FILTERS = 32
 SYMBOLS = 29
 DIRECTIONS = ("ahead", "back")
 GATES = {"gru": 3, "rnn": 1}
-BIASES = {"gru": 2, "rnn": 1}  # of a gate
+BIASES = {"gru": 2, "rnn": 1}  # for each gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Convolution:
     name: str
     inputs: int  # channels
     outputs: int
-    kernel: tuple[int, int]  # of time, of frequency
+    kernel: tuple[int, int]  # sizes along time and frequency
     stride: tuple[int, int]
-    bins: int  # of frequency, that it puts out
+    bins: int  # frequency bins of its output
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,13 +46,13 @@ class Convolution:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of a place in time."""
+        """Multiply-accumulates for one position in time."""
         return prod(self.shape) * self.bins
 
 
 @dataclass(frozen=True, slots=True)
 class Normalization:
-    """Batch normalization over all true frames."""
+    """Batch normalization over all frames without padding."""
 
     name: str
     channels: int
@@ -74,12 +74,12 @@ class Recurrent:
 
     @property
     def input_shape(self) -> tuple[int, int]:
-        """The shape of the weight of the inputs."""
+        """The shape of the weight applied to the inputs."""
         return (GATES[self.cell] * self.width, self.inputs)
 
     @property
     def state_shape(self) -> tuple[int, int]:
-        """The shape of the weight of the state."""
+        """The shape of the weight applied to the state."""
         return (GATES[self.cell] * self.width, self.width)
 
     @property
@@ -114,16 +114,16 @@ def parameters(width: int = WIDTH, cell: str = "gru") -> int:
 
 
 def redundant_biases(width: int = WIDTH, cell: str = "gru") -> int:
-    """Return how many biases torch and MXNet carry besides, which stay zero and are not trained."""
+    """Return how many additional biases torch and MXNet have; they stay zero and are not trained."""
     if cell == "gru":
         return 0
     return sum(layer.width for layer in layers(width, cell) if isinstance(layer, Recurrent))
 
 
 def kept_values(width: int, cell: str) -> int:
-    """Return about how many values training keeps of each place after the first convolution."""
-    maps = 4 * FILTERS * sum(layer.bins for layer in CONVOLUTIONS)  # of a convolution, normalized, clipped, padded
-    recurrent = LAYERS * len(DIRECTIONS) * (2 * GATES[cell] + 1) * width  # gates, of the inputs and all, and the state
+    """Return about how many values training keeps for each position after the first convolution."""
+    maps = 4 * FILTERS * sum(layer.bins for layer in CONVOLUTIONS)  # outputs: convolved, normalized, clipped, padded
+    recurrent = LAYERS * len(DIRECTIONS) * (2 * GATES[cell] + 1) * width  # the gates' inputs, the gates, the state
     return 2 * BINS + maps + recurrent + 2 * LAYERS * width + 2 * width + 2 * SYMBOLS
 
 

@@ -1,6 +1,6 @@
-"""The CTC loss by its definition and the search for a transcript, in numpy: for judging what was learned.
+"""The CTC loss computed from its definition, and the search for a transcript, in numpy; the learning check uses them.
 
-After Graves et al., 2006, Connectionist Temporal Classification, section 4.1, in logarithms.
+After Graves et al., 2006, Connectionist Temporal Classification, section 4.1, computed in logarithms.
 """
 
 from collections import defaultdict
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from tbdprof.suite.data.speech import BLANK, Utterances, Whole, text
 from tbdprof.suite.deep_speech2.packing import packing
 
-BEAMS = 8  # beginnings of a transcript that are followed
+BEAMS = 8  # prefixes of a transcript that the search follows
 
 
 def losses(scores: NDArray[np.float64], batch: Utterances) -> list[float]:
-    """Return the loss of each utterance by scores (times, batch, symbols)."""
+    """Return the loss of each utterance from scores (times, batch, symbols)."""
     lengths = packing(batch.frames).lengths
     each: Iterable[tuple[int, Whole, int]] = zip(lengths, batch.transcripts, batch.lengths, strict=True)
     return [loss(scores[:times, row], said[:length]) for row, (times, said, length) in enumerate(each)]
 
 
 def loss(scores: NDArray[np.float64], transcript: Whole) -> float:
-    """Return the negative logarithm of the probability of a transcript by scores (times, symbols)."""
+    """Return the negative logarithm of a transcript's probability from scores (times, symbols)."""
     wide = scores.astype(np.float64)
     logarithms = wide - np.logaddexp.reduce(wide, axis=1, keepdims=True)
-    # A path goes through blanks between the symbols; it may leave one out between two different symbols.
+    # A path passes through a blank between symbols; between two different symbols it may skip the blank.
     path = np.full(2 * len(transcript) + 1, BLANK)
     path[1::2] = transcript
     skips = np.zeros(len(path), bool)
@@ -42,20 +42,20 @@ def loss(scores: NDArray[np.float64], transcript: Whole) -> float:
 
 
 def transcripts(scores: NDArray[Any], batch: Utterances) -> list[str]:
-    """Return what was most likely said in each utterance, by scores (times, batch, symbols)."""
+    """Return the likeliest transcript of each utterance from scores (times, batch, symbols)."""
     lengths = packing(batch.frames).lengths
     return [text(searched(scores[:length, row])) for row, length in enumerate(lengths)]
 
 
 def searched(scores: NDArray[Any]) -> Whole:
-    """Return the likeliest transcript by scores (times, symbols), searched among the best beginnings.
+    """Return the likeliest transcript from scores (times, symbols), found by a beam search over prefixes.
 
-    After Hannun et al., 2014 (arXiv:1408.2873), algorithm 1, without a language model. The likeliest symbol of each
-    place alone would not do: a symbol that may stand at either of two places is the likeliest at none.
+    After Hannun et al., 2014 (arXiv:1408.2873), algorithm 1, without a language model. Taking the likeliest symbol at
+    each time is not enough: a symbol that may stand at either of two times may be the likeliest at neither.
     """
     wide = scores.astype(np.float64)
     probabilities = np.exp(wide - np.logaddexp.reduce(wide, axis=1, keepdims=True))
-    found: dict[tuple[int, ...], tuple[float, float]] = {(): (1.0, 0.0)}  # ends in a blank, in a symbol
+    found: dict[tuple[int, ...], tuple[float, float]] = {(): (1.0, 0.0)}  # probability to end in a blank, in a symbol
     for place in probabilities:
         following = defaultdict[tuple[int, ...], list[float]](lambda: [0.0, 0.0])
         likely = [int(symbol) for symbol in np.argsort(place)[-BEAMS:] if symbol != BLANK]

@@ -1,7 +1,7 @@
 """Deep Speech 2's initial weights, drawn in numpy from a seed: the same in every framework.
 
-They are uniform within one over the root of the fan-in; both weights of a recurrent layer within one over the root of
-its width. Normalizations begin with scale 1 and shift 0, biases with 0.
+Weights are uniform between ±1 / √(fan-in); both weights of a recurrent layer are uniform between ±1 / √(width).
+Normalizations begin with scale 1 and shift 0, biases with 0.
 """
 
 from math import prod, sqrt
@@ -12,7 +12,7 @@ from tbdprof.suite.deep_speech2 import architecture
 from tbdprof.suite.deep_speech2.architecture import Normalization, Recurrent
 from tbdprof.suite.initial import Weights, uniform
 
-_WEIGHTS = 2  # beside the seed, so that what one seed is for is drawn apart
+_WEIGHTS = 2  # joined to the seed, so that each purpose draws its own random numbers
 
 
 def weights(seed: int, width: int, cell: str) -> Weights:

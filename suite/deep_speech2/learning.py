@@ -1,4 +1,4 @@
-"""How Deep Speech 2 shows that it learns: on tones, one for each symbol, whose order it must write down."""
+"""Deep Speech 2's learning check: it must transcribe sequences of tones, one tone for each symbol."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -16,22 +16,22 @@ from tbdprof.suite.deep_speech2 import SPEC, ctc
 from tbdprof.suite.workload import Learner
 
 STEPS = 100
-EVERY = 20  # steps from one look at the held-out utterances to the next
+EVERY = 20  # steps between two evaluations on the held-out utterances
 BATCH = 4
 HELD_OUT = 32
 TONES = "ABCDEF"
-SHARE = 0.5  # of what guessing reaches, that the error rate must come below
+SHARE = 0.5  # the error rate must be below this share of the error rate of guessing
 
-_TRAINED, _HELD_OUT, _GUESSED = 10, 11, 12  # beside the seed, so that what one seed is for is drawn apart
+_TRAINED, _HELD_OUT, _GUESSED = 10, 11, 12  # joined to the seed, so that each purpose draws its own random numbers
 _LENGTHS = (2, 5)  # symbols of a transcript
 _SECONDS = (0.08, 0.16)  # of a tone
 _LOWEST, _HIGHEST = 400, 6000  # Hz
-_NOISE = 0.05  # beside a tone's amplitude of 1
+_NOISE = 0.05  # amplitude, where a tone's is 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """What a workload is judged on."""
+    """Evaluates a workload on the held-out utterances."""
 
     batches: tuple[Utterances, ...]
     jiwer: ModuleType
@@ -46,12 +46,12 @@ class _Judge:
         return Point(step, seconds, sum(lost) / symbols, self.errors(found))
 
     def errors(self, found: Sequence[str]) -> float:
-        """Return the character error rate of what was found: errors for each symbol that was said."""
+        """Return the character error rate of transcripts: errors divided by the number of true symbols."""
         return float(self.jiwer.cer(texts(self.batches), list(found)))
 
 
 def utterances(count: int, random: np.random.Generator) -> list[Utterance]:
-    """Return utterances of two to five tones in noise; each tone is a symbol's, and lasts 80 to 160 ms."""
+    """Return utterances of two to five tones in noise; each tone stands for a symbol and lasts 80 to 160 ms."""
     return [_utterance(random) for _ in range(count)]
 
 
@@ -65,7 +65,7 @@ def texts(batches: Sequence[Utterances]) -> list[str]:
 
 
 def guesses(said: Sequence[str], random: np.random.Generator) -> Iterator[list[str]]:
-    """Yield what can be written without listening: nothing, any one symbol as often as usual, others' transcripts."""
+    """Yield transcripts guessed without listening: empty, one symbol at the usual length, those of other utterances."""
     usual = round(float(np.mean([len(text) for text in said])))
     yield [""] * len(said)
     for symbol in TONES:
@@ -74,7 +74,7 @@ def guesses(said: Sequence[str], random: np.random.Generator) -> Iterator[list[s
 
 
 def run(build: Build, setting: Setting, told: Told) -> Learned:
-    """Train on tones and judge what is written of held-out ones; `loss` is the CTC loss of a symbol."""
+    """Train on tones and judge the transcripts of held-out ones; `loss` is the CTC loss per symbol."""
     steps = setting.steps or CHECK.steps
     config = configured(SPEC, CHECK, setting)
     held_out = utterances(HELD_OUT, np.random.default_rng((setting.seed, _HELD_OUT)))
@@ -116,7 +116,7 @@ def _utterance(random: np.random.Generator) -> Utterance:
 
 
 def _tone(tone: int, random: np.random.Generator) -> NDArray[np.float64]:
-    """Return a tone that swells and fades, so that two of a kind can be told from a long one."""
+    """Return a tone that swells and fades, so that two equal tones differ from one long tone."""
     pitch = _LOWEST * (_HIGHEST / _LOWEST) ** (tone / (len(TONES) - 1))
     samples = round(RATE * random.uniform(*_SECONDS))
     envelope = np.sin(np.pi * np.arange(samples) / samples)

@@ -39,7 +39,7 @@ class Workload:
     config: Config
     model: DeepSpeech2
     optimizer: gluon.Trainer
-    inputs: tuple[mx.nd.NDArray, ...]  # where batches are kept
+    inputs: tuple[mx.nd.NDArray, ...]  # filled if batches are reused, empty otherwise
     batches: Iterator[Example]
 
     def step(self) -> Consumed:
@@ -59,7 +59,7 @@ class Workload:
         return scores
 
     def update(self, example: Example) -> mx.nd.NDArray:
-        """Train on a batch once; return its loss before that."""
+        """Train on a batch once; return its loss before the update."""
         with autograd.record():
             loss = self.loss(example)
         loss.backward()
@@ -73,7 +73,7 @@ class Workload:
 
 
 def clip(gradients: list[mx.nd.NDArray]) -> None:
-    """Scale gradients so that their norm is at most the largest allowed; Gluon's own function fails in float64."""
+    """Scale gradients down to the largest norm allowed; Gluon's own function fails in float64."""
     norm = nd.add_n(*(nd.square(gradient).sum() for gradient in gradients)).sqrt()
     scale = nd.minimum(LARGEST_NORM / norm, 1)
     for gradient in gradients:
@@ -81,7 +81,7 @@ def clip(gradients: list[mx.nd.NDArray]) -> None:
 
 
 def ctc_loss(scores: mx.nd.NDArray, example: Example) -> mx.nd.NDArray:
-    """Return the mean of the utterances' CTC losses by scores (times, batch, 29); the operator has float32 alone."""
+    """Return the mean of the utterances' CTC losses from scores (times, batch, 29); the operator has only float32."""
     lengths = (example.packing.lengths, example.transcript_lengths)
     given = (each.astype("float32") for each in (scores, example.transcripts, *lengths))
     losses = nd.ctc_loss(*given, use_data_lengths=True, use_label_lengths=True, blank_label="first")
@@ -105,12 +105,12 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def trained(model: DeepSpeech2) -> list[gluon.Parameter]:
-    """Return the parameters that are trained: not a plain cell's second bias, nor running statistics."""
+    """Return the trained parameters: neither a plain cell's second bias nor running statistics."""
     return [parameter for parameter in model.collect_params().values() if parameter.grad_req != "null"]
 
 
 def on_device(batch: Utterances, config: Config) -> Example:
-    """Return a batch as MXNet's arrays; whole numbers are in the model's data type, too."""
+    """Return a batch as MXNet's arrays; integers are also in the model's data type."""
     packed = packing(batch.frames)
     as_array = partial(nd.array, ctx=context_of(config), dtype=dtype_of(config))
     return Example(
@@ -128,14 +128,14 @@ def arrays(example: Example) -> Iterator[mx.nd.NDArray]:
 
 
 def initialize(model: DeepSpeech2, config: Config) -> None:
-    """Give a model, whose other parameters have their first values, the weights drawn from the seed."""
+    """Set the weights drawn from the seed; all other parameters already have their initial values."""
     parameters = model._collect_params_with_prefix()  # noqa: SLF001 - the only way to structural names
     for name, values in initial.weights(config.seed, width_of(config.options), str(config.options["cell"])):
         parameters[parameter_name(name, parameters)].set_data(nd.array(values))
 
 
 def parameter_name(name: str, parameters: dict[str, gluon.Parameter]) -> str:
-    """Return what a weight of `initial`, or a bias named alike (`….inputs_bias`), is called here."""
+    """Return the framework's name for a weight of `initial`, or for a bias named alike (`….inputs_bias`)."""
     layer, _, part = name.rpartition(".")
     if layer.startswith("conv"):
         return f"{layer}.conv.{part}"

@@ -13,13 +13,13 @@ from tbdprof.suite.deep_speech2.architecture import CONVOLUTIONS, FEATURES, LAYE
 class Packing(NamedTuple):
     """`tbdprof.suite.deep_speech2.packing.Packing` as MXNet's arrays."""
 
-    lengths: mx.nd.NDArray  # (batch,), of true places
-    places: mx.nd.NDArray  # (packed,), in arrays of (times × batch)
-    packed: mx.nd.NDArray  # (times, batch), the other way around
+    lengths: mx.nd.NDArray  # (batch,), number of positions without padding
+    places: mx.nd.NDArray  # (packed,), index of each position in arrays of (times × batch)
+    packed: mx.nd.NDArray  # (times, batch), index of each position among the packed ones
 
 
 class Convolution(nn.HybridBlock):  # type: ignore[misc]
-    """Maps (batch, channels, time, frequency) to true places (packed, channels, frequency), normalized and clipped."""
+    """Turns (batch, channels, time, frequency) into (packed, channels, frequency), normalized, clipped, unpadded."""
 
     def __init__(self, number: int, **names: Any) -> None:
         super().__init__(**names)
@@ -30,7 +30,7 @@ class Convolution(nn.HybridBlock):  # type: ignore[misc]
             self.norm = normalization(layer.outputs)
 
     def hybrid_forward(self, F: Any, maps: Any, places: Any) -> Any:  # noqa: N803
-        """Return the true places."""
+        """Return the output at the positions without padding."""
         x = F.transpose(self.conv(maps), (2, 0, 1, 3))
         return F.clip(self.norm(packed(F, x, places)), 0, CLIP)
 
@@ -38,8 +38,8 @@ class Convolution(nn.HybridBlock):  # type: ignore[misc]
 class Recurrent(gluon.Block):  # type: ignore[misc]
     """A bidirectional recurrent layer, the outputs of both directions summed and normalized.
 
-    Fused, a direction is one operator; else a cell is applied step by step. Either way it goes on into the padding,
-    which is at the end, and what it puts out there is dropped.
+    If fused, each direction is one operator; otherwise a cell is applied step by step. Both also run over the padding,
+    which is at the end, and their outputs there are dropped.
     """
 
     def __init__(self, inputs: int, width: int, cell: str, kind: str, **names: Any) -> None:
@@ -58,7 +58,7 @@ class Recurrent(gluon.Block):  # type: ignore[misc]
         self.fused = fused
 
     def forward(self, places: mx.nd.NDArray, packing: Packing) -> mx.nd.NDArray:
-        """Return the outputs (packed, width) of true places (packed, inputs)."""
+        """Return the outputs (packed, width) for packed inputs (packed, inputs)."""
         ahead = filled(nd, places, packing.lengths, packing.packed)
         back = self._run(self.back, turned(ahead, packing))
         summed = self._run(self.ahead, ahead) + turned(back, packing)
@@ -87,7 +87,7 @@ class DeepSpeech2(gluon.Block):  # type: ignore[misc]
             self.symbols = nn.Dense(SYMBOLS, in_units=width)
 
     def forward(self, spectrograms: mx.nd.NDArray, packing: Packing) -> mx.nd.NDArray:
-        """Return the scores; those of padding are 0."""
+        """Return the scores; scores at padding are 0."""
         x = self.conv1(spectrograms.expand_dims(1), packing.places)
         x = filled(nd, x, packing.lengths, packing.packed).transpose((1, 2, 0, 3))
         x = self.conv2(x, packing.places).flatten()
@@ -98,20 +98,20 @@ class DeepSpeech2(gluon.Block):  # type: ignore[misc]
 
 
 def packed(F: Any, padded: Any, places: Any) -> Any:  # noqa: N803
-    """Return the true places of arrays (times, batch, …), one after the other."""
+    """Return the positions of arrays (times, batch, …) without padding, one after the other."""
     return F.take(F.reshape(padded, (-3, -2)), places)
 
 
 def filled(F: Any, places: Any, lengths: Any, whither: Any) -> Any:  # noqa: N803
-    """Return true places as arrays (times, batch, …), filled up with zeros."""
+    """Return packed positions as arrays (times, batch, …), padded with zeros."""
     return F.SequenceMask(F.take(places, whither), lengths, use_sequence_length=True)
 
 
 def turned(padded: mx.nd.NDArray, packing: Packing) -> mx.nd.NDArray:
-    """Return arrays (times, batch, …) with the true places of each utterance turned around."""
+    """Return arrays (times, batch, …) with each utterance reversed in time and its padding still at the end."""
     return nd.SequenceReverse(padded, packing.lengths, use_sequence_length=True)
 
 
 def normalization(channels: int) -> nn.BatchNorm:
-    """Return a batch normalization over packed places."""
+    """Return a batch normalization over packed positions."""
     return nn.BatchNorm(epsilon=NORM_EPSILON, momentum=1 - NORM_MOMENTUM, in_channels=channels)

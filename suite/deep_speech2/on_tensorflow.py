@@ -42,7 +42,7 @@ class Workload:
     config: Config
     model: DeepSpeech2
     optimizer: keras.optimizers.SGD
-    inputs: tuple[tf.Tensor, ...]  # where batches are kept
+    inputs: tuple[tf.Tensor, ...]  # filled if batches are reused, empty otherwise
     batches: Iterator[tuple[Example, Consumed]]
     train_step: TrainStep
     scores: Scores
@@ -82,7 +82,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def train_step(model: DeepSpeech2, optimizer: keras.optimizers.SGD, config: Config) -> TrainStep:
-    """Return the function that trains on a batch once and returns its loss before that."""
+    """Return the function that trains on a batch once and returns its loss before the update."""
 
     @tf.function(input_signature=[signature(config, config.batch_size)], jit_compile=False)  # type: ignore[untyped-decorator]
     def step(example: Example) -> tf.Tensor:
@@ -99,7 +99,7 @@ def train_step(model: DeepSpeech2, optimizer: keras.optimizers.SGD, config: Conf
 
 
 def scores(model: DeepSpeech2, config: Config) -> Scores:
-    """Return the function that tells the scores of symbols, (batch, times, 29)."""
+    """Return the function that computes the scores of symbols, (batch, times, 29)."""
     given = signature(config, None)
 
     @tf.function(input_signature=[given.spectrograms, given.packing], jit_compile=False)  # type: ignore[untyped-decorator]
@@ -112,7 +112,7 @@ def scores(model: DeepSpeech2, config: Config) -> Scores:
 
 
 def signature(config: Config, batch: int | None) -> Example:
-    """Return the shapes of a batch of a size, None where that may differ; lengths differ from batch to batch."""
+    """Return the shapes of a batch, which may have any size if `batch` is None; lengths differ from batch to batch."""
     packed = Packing(
         tf.TensorSpec((batch,), tf.int32), tf.TensorSpec((None, 2), tf.int32), tf.TensorSpec((batch, None), tf.bool)
     )
@@ -121,9 +121,9 @@ def signature(config: Config, batch: int | None) -> Example:
 
 
 def ctc_loss(scores: tf.Tensor, example: Example) -> tf.Tensor:
-    """Return the mean of the utterances' CTC losses by scores (batch, times, 29); the operator has float32 alone."""
+    """Return the mean of the utterances' CTC losses from scores (batch, times, 29); the operator has only float32."""
     losses = tf.nn.ctc_loss(
-        labels=tf.sparse.from_dense(example.transcripts),  # what is 0 is padding
+        labels=tf.sparse.from_dense(example.transcripts),  # zeros are padding
         logits=tf.cast(scores, tf.float32),
         label_length=None,
         logit_length=example.packing.lengths,
@@ -134,7 +134,7 @@ def ctc_loss(scores: tf.Tensor, example: Example) -> tf.Tensor:
 
 
 def on_device(batch: Utterances, config: Config) -> tuple[Example, Consumed]:
-    """Return a batch as tensors, in memory that is TensorFlow's own, and what a step on it consumes."""
+    """Return a batch as tensors in TensorFlow's own memory, and what a step on it consumes."""
     packed = packing(batch.frames)
     times, rows = np.divmod(packed.places, len(packed.lengths))
     mask = np.zeros(packed.packed.shape[::-1], bool)
@@ -146,7 +146,7 @@ def on_device(batch: Utterances, config: Config) -> tuple[Example, Consumed]:
 
 
 def initialize(model: DeepSpeech2, config: Config) -> None:
-    """Give a model, whose other parameters have their first values, the weights drawn from the seed."""
+    """Set the weights drawn from the seed; all other parameters already have their initial values."""
     variables = {variable.path: variable for variable in model.variables}
     cell = str(config.options["cell"])
     for name, values in initial.weights(config.seed, width_of(config.options), cell):
@@ -154,7 +154,7 @@ def initialize(model: DeepSpeech2, config: Config) -> None:
 
 
 def variable_path(name: str, config: Config) -> str:
-    """Return what a weight of `initial` is called here."""
+    """Return Keras' path of a weight of `initial`."""
     layer, _, part = name.rpartition(".")
     path = f"deep_speech2/{layer.replace('.', '/')}"
     if layer.startswith("conv"):
@@ -167,7 +167,7 @@ def variable_path(name: str, config: Config) -> str:
 
 
 def from_torch(name: str, values: NDArray[Any], cell: str) -> NDArray[Any]:
-    """Return a weight in its order of axes here: frequency first, channels last; a GRU's gates update, reset, new."""
+    """Return a weight in Keras' order: frequency before time, channels last; a GRU's gates are update, reset, new."""
     if values.ndim == 4:
         return values.transpose(3, 2, 1, 0)
     if not name.startswith("recurrent"):

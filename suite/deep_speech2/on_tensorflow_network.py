@@ -15,15 +15,15 @@ FUSED = {"gru": keras.layers.GRU, "rnn": keras.layers.SimpleRNN}
 class Packing(NamedTuple):
     """`tbdprof.suite.deep_speech2.packing.Packing` as tensors."""
 
-    lengths: tf.Tensor  # (batch,), of true places
-    places: tf.Tensor  # (packed, 2), in arrays of (batch, times)
-    mask: tf.Tensor  # (batch, times), true for what is no padding
+    lengths: tf.Tensor  # (batch,), number of positions without padding
+    places: tf.Tensor  # (packed, 2), index of each position in arrays of (batch, times)
+    mask: tf.Tensor  # (batch, times), true except at padding
 
 
 class Convolution(keras.layers.Layer):  # type: ignore[misc]
-    """Maps (batch, frequency, time, channels) to true places (packed, frequency, channels), normalized and clipped.
+    """Turns (batch, frequency, time, channels) into (packed, frequency, channels), normalized, clipped, unpadded.
 
-    Frequency comes before time: the other way around, oneDNN takes a hundred times as long for a weight's gradient.
+    Frequency comes before time: with the axes swapped, oneDNN takes a hundred times as long for a weight's gradient.
     """
 
     def __init__(self, number: int, dtype: str) -> None:
@@ -41,7 +41,7 @@ class Convolution(keras.layers.Layer):  # type: ignore[misc]
         self.norm.build((None, self.layer.bins, self.layer.outputs))
 
     def call(self, maps: tf.Tensor, packing: Packing, *, training: bool) -> tf.Tensor:
-        """Return the true places."""
+        """Return the output at the positions without padding."""
         x = tf.gather_nd(tf.transpose(self.conv(self.pad(maps)), (0, 2, 1, 3)), packing.places)
         return self.relu(self.norm(x, training=training))
 
@@ -63,7 +63,7 @@ class Recurrent(keras.layers.Layer):  # type: ignore[misc]
         self.norm.build((None, self.width))
 
     def call(self, places: tf.Tensor, packing: Packing, *, training: bool) -> tf.Tensor:
-        """Return the outputs (packed, width) of true places (packed, inputs)."""
+        """Return the outputs (packed, width) for packed inputs (packed, inputs)."""
         x = filled(places, packing)
         back = tf.reverse(self.back(x, mask=packing.mask, training=training), [1])
         summed = self.ahead(x, mask=packing.mask, training=training) + back
@@ -92,7 +92,7 @@ class DeepSpeech2(keras.Model):  # type: ignore[misc]
         self.built = True
 
     def call(self, spectrograms: tf.Tensor, packing: Packing, *, training: bool = False) -> tf.Tensor:
-        """Return the scores; those of padding are 0."""
+        """Return the scores; scores at padding are 0."""
         first, second = self.convolutions
         x = first(tf.expand_dims(tf.transpose(spectrograms, (0, 2, 1)), 3), packing, training=training)
         x = second(tf.transpose(filled(x, packing), (0, 2, 1, 3)), packing, training=training)
@@ -103,15 +103,15 @@ class DeepSpeech2(keras.Model):  # type: ignore[misc]
 
 
 def filled(places: tf.Tensor, packing: Packing) -> tf.Tensor:
-    """Return true places as an array (batch, times, …), filled up with zeros."""
+    """Return packed positions as an array (batch, times, …), padded with zeros."""
     shape = tf.concat([tf.shape(packing.mask), tf.shape(places)[1:]], 0)
     padded = tf.scatter_nd(packing.places, places, shape)
     return tf.ensure_shape(padded, [*packing.mask.shape, *places.shape[1:]])
 
 
 def direction(name: str, width: int, cell: str, rnn: str, dtype: str) -> keras.layers.RNN:
-    """Return one direction of a recurrent layer, its weights zero; outputs of "back" come in the order it takes."""
-    # An orthogonal initializer would take long; the seed is of a dropout that there is none of.
+    """Return one direction of a recurrent layer with zero weights; "back" returns its outputs in reversed order."""
+    # An orthogonal initializer would take long. The seed is for dropout, which is not used here.
     zeros = {"kernel_initializer": "zeros", "recurrent_initializer": "zeros", "seed": 0}
     shared = {"return_sequences": True, "go_backwards": name == "back", "name": name, "dtype": dtype}
     if rnn == "cell":
@@ -120,5 +120,5 @@ def direction(name: str, width: int, cell: str, rnn: str, dtype: str) -> keras.l
 
 
 def normalization(dtype: str) -> keras.layers.BatchNormalization:
-    """Return a batch normalization over packed places."""
+    """Return a batch normalization over packed positions."""
     return keras.layers.BatchNormalization(epsilon=NORM_EPSILON, momentum=1 - NORM_MOMENTUM, name="norm", dtype=dtype)

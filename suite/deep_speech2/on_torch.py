@@ -40,7 +40,7 @@ class Workload:
     config: Config
     model: DeepSpeech2
     optimizer: torch.optim.SGD
-    inputs: tuple[Tensor, ...]  # where batches are kept
+    inputs: tuple[Tensor, ...]  # filled if batches are reused, empty otherwise
     batches: Iterator[Example]
 
     def step(self) -> Consumed:
@@ -65,7 +65,7 @@ class Workload:
         return answer
 
     def update(self, example: Example) -> Tensor:
-        """Train on a batch once; return its loss before that."""
+        """Train on a batch once; return its loss before the update."""
         self.optimizer.zero_grad()
         loss = self.loss(example)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -81,7 +81,7 @@ class Workload:
 
 
 def ctc_loss(scores: Tensor, example: Example) -> Tensor:
-    """Return the mean of the utterances' CTC losses by scores (times, batch, 29)."""
+    """Return the mean of the utterances' CTC losses from scores (times, batch, 29)."""
     wide = scores.float() if scores.dtype == torch.bfloat16 else scores
     logarithms = functional.log_softmax(wide, 2)
     given = (example.transcripts, example.packing.lengths, example.transcript_lengths)
@@ -103,12 +103,12 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def trained(model: DeepSpeech2) -> list[nn.Parameter]:
-    """Return the parameters that are trained: all but a plain cell's second bias."""
+    """Return the trained parameters: all except a plain cell's second bias."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def on_device(batch: Utterances, config: Config) -> Example:
-    """Return a batch as tensors, copied into memory that is torch's own."""
+    """Return a batch as tensors, copied into torch's own memory."""
     device = device_of(config)
     packed = packing(batch.frames)
     return Example(
@@ -131,7 +131,7 @@ def tensors(example: Example) -> Iterator[Tensor]:
 
 @torch.no_grad()
 def initialize(model: DeepSpeech2, config: Config) -> None:
-    """Give a new model the weights drawn from the seed, and biases of 0; a plain cell's second one is not trained."""
+    """Set the weights drawn from the seed, and biases to 0; a plain cell's second bias is not trained."""
     cell = str(config.options["cell"])
     for name, values in initial.weights(config.seed, width_of(config.options), cell):
         model.get_parameter(parameter_name(name, config.options)).copy_(torch.from_numpy(values))
@@ -143,7 +143,7 @@ def initialize(model: DeepSpeech2, config: Config) -> None:
 
 
 def parameter_name(name: str, options: Options) -> str:
-    """Return what a weight of `initial`, or a bias named alike (`….inputs_bias`), is called here."""
+    """Return the framework's name for a weight of `initial`, or for a bias named alike (`….inputs_bias`)."""
     layer, _, part = name.rpartition(".")
     if layer.startswith("conv"):
         return f"{layer}.conv.{part}"

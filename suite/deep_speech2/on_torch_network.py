@@ -11,15 +11,15 @@ from tbdprof.suite.deep_speech2.architecture import CONVOLUTIONS, FEATURES, LAYE
 
 
 class Packing(NamedTuple):
-    """`tbdprof.suite.deep_speech2.packing.Packing` as tensors; what torch wants to know beforehand is on the CPU."""
+    """`tbdprof.suite.deep_speech2.packing.Packing` as tensors; those that torch must read in advance are on the CPU."""
 
-    lengths: Tensor  # (batch,), of true places
-    running: Tensor  # (times,), utterances that are not over; on the CPU
-    places: Tensor  # (packed,), in arrays of (times × batch)
+    lengths: Tensor  # (batch,), number of positions without padding
+    running: Tensor  # (times,), utterances that have not ended; on the CPU
+    places: Tensor  # (packed,), index of each position in arrays of (times × batch)
 
 
 class Convolution(nn.Module):
-    """Maps (batch, channels, time, frequency) to true places (packed, channels, frequency), normalized and clipped."""
+    """Turns (batch, channels, time, frequency) into (packed, channels, frequency), normalized, clipped, unpadded."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Convolution(nn.Module):
         self.relu = nn.Hardtanh(0, CLIP, inplace=True)
 
     def forward(self, maps: Tensor, packing: Packing) -> Tensor:
-        """Return the true places."""
+        """Return the output at the positions without padding."""
         x = self.conv(maps).permute(2, 0, 1, 3)
         x = x.flatten(0, 1).index_select(0, packing.places)
         packed: Tensor = self.relu(self.norm(x))
@@ -66,7 +66,7 @@ class Stepwise(nn.Module):
     def forward(self, packed: Tensor, packing: Packing) -> Tensor:
         """Return the outputs (packed, width)."""
         steps = packed.split(packing.running.tolist())  # type: ignore[no-untyped-call]
-        # Utterances end one by one, the last rows first; backward, they begin so.
+        # Ahead in time, utterances end one by one, the last rows first; back in time, they begin in the reverse order.
         ahead, state = list[Tensor](), packed.new_zeros(len(steps[0]), self.width)
         for step in steps:
             state = self.ahead(step, state[: len(step)])
@@ -95,7 +95,7 @@ class DeepSpeech2(nn.Module):
         self.symbols = nn.Linear(width, SYMBOLS)
 
     def forward(self, spectrograms: Tensor, packing: Packing) -> Tensor:
-        """Return the scores; those of padding are 0."""
+        """Return the scores; scores at padding are 0."""
         x = self.conv1(spectrograms.unsqueeze(1), packing)
         x = self.conv2(filled(x, packing).permute(1, 2, 0, 3), packing).flatten(1)
         for layer in self.recurrent:
@@ -104,12 +104,12 @@ class DeepSpeech2(nn.Module):
 
 
 def filled(packed: Tensor, packing: Packing) -> Tensor:
-    """Return packed places as arrays (times, batch, …), filled up with zeros."""
+    """Return packed positions as arrays (times, batch, …), padded with zeros."""
     times, batch = len(packing.running), len(packing.lengths)
     padded = packed.new_zeros(times * batch, *packed.shape[1:])
     return padded.index_copy(0, packing.places, packed).view(times, batch, *packed.shape[1:])
 
 
 def normalization(channels: int) -> nn.BatchNorm1d:
-    """Return a batch normalization over packed places."""
+    """Return a batch normalization over packed positions."""
     return nn.BatchNorm1d(channels, eps=NORM_EPSILON, momentum=NORM_MOMENTUM)

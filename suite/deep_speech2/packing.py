@@ -1,4 +1,4 @@
-"""Where the true frames of a batch lie in its padded arrays, and what a step consumes of them."""
+"""The positions of a batch's frames in its padded arrays, and what a step on the batch consumes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ SECONDS_A_FRAME = STRIDE / RATE
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The true places of utterances after the convolutions, the longest utterance first.
+    """The positions of utterances after the convolutions, without padding, the longest utterance first.
 
-    Packed, all places of the first time stand first, then those of the second. `running`, (times,), is how many
-    utterances are not over at a time; `places`, (packed,), where each lies in arrays of (times × batch); `packed`,
-    (times, batch), is the other way around, with 0 for padding.
+    Packed arrays hold all positions of the first time, then those of the second, and so on. `running`, (times,), counts
+    the utterances that have not ended at each time. `places`, (packed,), is the index of each packed position in arrays
+    of (times × batch). `packed`, (times, batch), is the inverse, with 0 at padding.
     """
 
-    lengths: NDArray[np.int32]  # (batch,), of true places
+    lengths: NDArray[np.int32]  # (batch,), number of positions without padding
     running: NDArray[np.int64]
     places: NDArray[np.int64]
     packed: NDArray[np.int64]
 
 
 def packing(frames: Sequence[int] | NDArray[np.int32]) -> Packing:
-    """Return where the places of utterances of so many frames are, the longest first."""
+    """Return the packing of utterances with these numbers of frames, the longest first."""
     lengths = np.array([halved(int(each)) for each in frames], np.int32)
     true = np.arange(lengths[0])[:, None] < lengths
     places = np.flatnonzero(true)
@@ -38,7 +38,7 @@ def packing(frames: Sequence[int] | NDArray[np.int32]) -> Packing:
 
 
 def consumed(batch: Utterances) -> Consumed:
-    """Return what a step on a batch consumes: seconds of audio, and utterances besides."""
+    """Return what a step on a batch consumes: seconds of audio, and in addition utterances."""
     count, longest = batch.spectrograms.shape[:2]
     padding = count * longest - int(batch.frames.sum())
     return Consumed(

@@ -1,8 +1,8 @@
-"""What one training step computes: the products of each layer, and the FLOPs of all.
+"""The FLOP count of one training step: the matmuls and convolutions of each layer, summed.
 
-A layer's product is as many multiply-accumulates in its output, its input's gradient and its weight's gradient. The
-first convolution's input needs no gradient, nor do the zeros that a state begins with. Convolutions are laid over
-padding, too; dense layers have the true places alone.
+A layer takes the same number of multiply-accumulates for its output, its input's gradient and its weight's gradient.
+The first convolution's input needs no gradient, and neither do the zeros that a state begins with. Convolutions also
+run over padding; dense layers do not.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from tbdprof.suite.workload import Config
 
 
 def step_flops(config: Config, framework: str) -> float:
-    """Return the FLOPs of a step for each utterance, as a framework makes them, over a period of synthetic batches."""
+    """Return the FLOPs that a framework computes per utterance, averaged over a period of synthetic batches."""
     period = utterances.frames(config)
     cell, rnn = str(config.options["cell"]), str(config.options["rnn"])
     macs = sum(batch_macs(batch, width_of(config.options), cell, rnn, framework) for batch in period)
@@ -23,7 +23,7 @@ def step_flops(config: Config, framework: str) -> float:
 
 
 def batch_macs(frames: Sequence[int], width: int, cell: str, rnn: str, framework: str) -> int:
-    """Return the multiply-accumulates of a training step on utterances of so many frames, the longest first."""
+    """Return the multiply-accumulates of a training step on utterances with these numbers of frames, longest first."""
     packed = packing(frames)
     padded, true = packed.packed.size, len(packed.places)
     macs = 0
@@ -38,18 +38,18 @@ def batch_macs(frames: Sequence[int], width: int, cell: str, rnn: str, framework
 
 
 def _recurrent(layer: Recurrent, packed: Packing, rnn: str, framework: str) -> int:
-    """Torch's packed sequences have no padding."""
+    """Return a recurrent layer's multiply-accumulates; torch's packed sequences have no padding."""
     rows, inputs = layer.input_shape
     positions = len(packed.places) if framework == "torch" else packed.packed.size
     return 3 * positions * rows * (inputs + layer.width) - _of_no_state(layer, packed, rnn, framework)
 
 
 def _of_no_state(layer: Recurrent, packed: Packing, rnn: str, framework: str) -> int:
-    """Return the multiply-accumulates that are not made for the gradients of the states' first zeros."""
+    """Return the multiply-accumulates that are saved because the initial zero states need no gradient."""
     rows, width = layer.state_shape
     if framework == "tensorflow" or (framework, rnn) == ("mxnet", "fused"):
-        return 0  # a loop is the same for every step, and MXNet's operator makes the first state's gradient always
+        return 0  # a loop computes the same in every step; MXNet's operator always computes the first state's gradient
     batch = len(packed.lengths)
     if framework == "torch" and layer.name.endswith("back"):
-        batch = int(packed.running[-1])  # those that have the last step; the zeros of the others come in later
+        batch = int(packed.running[-1])  # utterances that reach the last step; others get their zeros later
     return batch * rows * width

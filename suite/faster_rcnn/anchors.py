@@ -1,8 +1,8 @@
 """Anchors and boxes in numpy.
 
-A box is left, top, right, bottom in pixels, continuous: its width is right - left, and the image's first pixel spans 0
-to 1. Deltas are the paper's: the centre's offset over the anchor's sides and the logarithm of the sides' ratios (Ren
-et al., equation 2).
+A box is left, top, right, bottom in continuous pixel coordinates: its width is right - left, and the image's first
+pixel spans 0 to 1. Deltas are the paper's: the offset of the centre divided by the anchor's sides, and the logarithm of
+the ratio of the sides (Ren et al., equation 2).
 """
 
 from math import log
@@ -16,9 +16,9 @@ Array = NDArray[np.float64]
 
 
 def anchors(rows: int, columns: int) -> Array:
-    """Return the anchors of maps of rows × columns points, (rows × columns × 9, 4), ratios before scales at a point.
+    """Return the anchors of rows × columns positions, (rows × columns × 9, 4), ordered by ratio, then scale.
 
-    They are centred on the square of pixels that a point stands for; their area is that of the scale's square.
+    Anchors are centred on the square of pixels that a position stands for; the scale squared gives their area.
     """
     ratios, scales = np.repeat(RATIOS, len(SCALES)), np.tile(SCALES, len(RATIOS))
     halves = np.stack([scales / np.sqrt(ratios), scales * np.sqrt(ratios)], axis=1) * (STRIDE / 2)
@@ -29,7 +29,7 @@ def anchors(rows: int, columns: int) -> Array:
 
 
 def overlaps(boxes: Array, others: Array) -> Array:
-    """Return the intersection over union of each of (n, 4) boxes with each of (m, 4) others, (n, m)."""
+    """Return the intersection over union, (n, m), of each of (n, 4) boxes with each of (m, 4) others."""
     low = np.maximum(boxes[:, None, :2], others[None, :, :2])
     high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
     shared: Array = np.prod(np.maximum(high - low, 0), axis=-1)
@@ -39,14 +39,14 @@ def overlaps(boxes: Array, others: Array) -> Array:
 
 
 def encode(boxes: Array, references: Array) -> Array:
-    """Return the deltas that turn each reference into the box beside it, both (n, 4)."""
+    """Return the deltas that turn each reference into the box in the same row; both are (n, 4)."""
     centres, sides = _centres(boxes)
     reference_centres, reference_sides = _centres(references)
     return np.concatenate([(centres - reference_centres) / reference_sides, np.log(sides / reference_sides)], axis=-1)
 
 
 def decode(deltas: Array, references: Array) -> Array:
-    """Return the boxes, (n, 4), that deltas make of references; a side grows at most `LARGEST_GROWTH`-fold."""
+    """Return the boxes, (n, 4), from applying deltas to references; a side grows at most `LARGEST_GROWTH`-fold."""
     centres, sides = _centres(references)
     centres = centres + deltas[..., :2] * sides
     halves = sides * np.exp(np.minimum(deltas[..., 2:], log(LARGEST_GROWTH))) / 2
@@ -54,14 +54,14 @@ def decode(deltas: Array, references: Array) -> Array:
 
 
 def clip(boxes: Array, height: int, width: int) -> Array:
-    """Return boxes cut off at the image's edges; a pixel remains of those beyond, and of the smallest."""
+    """Return boxes cut off at the image's edges; each side keeps at least one pixel, even of boxes outside it."""
     edges = np.array([width, height])
     low = np.clip(boxes[..., :2], 0, edges - 1)
     return np.concatenate([low, np.minimum(np.maximum(boxes[..., 2:], low + 1), edges)], axis=-1)
 
 
 def suppress(boxes: Array, scores: Array, overlap: float) -> NDArray[np.int64]:
-    """Return which boxes survive greedy suppression, by falling score: each one drops those it overlaps by more."""
+    """Return by falling score the indices of boxes that no better surviving box overlaps by more than `overlap`."""
     order, kept = np.argsort(-scores, kind="stable"), []
     while order.size:
         kept.append(order[0])

@@ -1,8 +1,8 @@
 """Faster R-CNN's layers: shapes and parameters of each, without any framework.
 
-The order is that of the network; a block's shortcut convolution, where it has one, comes last in the block. ResNet's
-convolutions are without bias, pad by half their kernel, and are followed by a batch normalization that is never
-trained; the others have a bias and none.
+The layers are in the network's order; if a block has a shortcut convolution, it comes last in the block. ResNet's
+convolutions have no bias, pad by half their kernel, and are followed by a batch normalization that is never trained.
+The other layers have a bias and no batch normalization.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tbdprof.suite.workload import Config
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Bottleneck blocks of one width: the first may halve the map, and all put out `EXPANSION` × width channels."""
+    """Bottleneck blocks of one width: the first may halve the sides, and all output `EXPANSION` × width channels."""
 
     width: int
     blocks: int
@@ -29,8 +29,8 @@ EXPANSION = 4
 STEM_WIDTH = 64
 POOLING_STRIDE = 2  # of the pooling between the stem and the first stage
 STAGES = (Stage(64, 3, 1, trained=False), Stage(128, 4, 2), Stage(256, 23, 2), Stage(512, 3, 2))
-SHARED = EXPANSION * STAGES[2].width  # channels of the maps both networks share
-FEATURES = EXPANSION * STAGES[3].width  # of a region
+SHARED = EXPANSION * STAGES[2].width  # channels of the activations that both networks share
+FEATURES = EXPANSION * STAGES[3].width  # per region
 PROPOSAL_WIDTH = 512
 
 
@@ -48,17 +48,17 @@ class Layer:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The weight's shape: outputs, inputs and, of a convolution, height and width."""
+        """The weight's shape: outputs, inputs and, for a convolution, height and width."""
         return (self.outputs, self.inputs, *(self.kernel,) * (2 if self.kernel else 0))
 
     @property
     def normalized(self) -> bool:
-        """Whether a batch normalization follows, which then stands for the bias."""
+        """Whether a batch normalization follows, in place of a bias."""
         return self.part not in ("proposals", "heads")
 
     @property
     def weights(self) -> int:
-        """Values of its weight."""
+        """The number of values in its weight."""
         return self.outputs * self.inputs * max(self.kernel, 1) ** 2
 
     @property
@@ -68,7 +68,7 @@ class Layer:
 
     @property
     def trained_parameters(self) -> int:
-        """Those of them that are trained."""
+        """Its trained parameters."""
         return (self.weights if self.normalized else self.parameters) if self.trained else 0
 
 
@@ -78,20 +78,20 @@ def layers() -> tuple[Layer, ...]:
 
 
 def places(height: int, width: int, regions: int) -> Iterator[tuple[Layer, int]]:
-    """Yield each layer with the places at which it is laid in training on an image, a head's being the regions."""
+    """Yield each layer with the number of positions it is applied to on a training image; for heads, the regions."""
     sides, maps = (height, width), 1
     for layer in layers():
         if layer.name == "layer1.0.conv1":
             sides = _strided(sides, POOLING_STRIDE)
         elif layer.name == "layer4.0.conv1":
             sides, maps = (ALIGNED_SIDE, ALIGNED_SIDE), regions
-        if "downsample" not in layer.name:  # whose maps the convolutions before it have made as small already
+        if "downsample" not in layer.name:  # earlier convolutions of the block have applied the stride already
             sides = _strided(sides, layer.stride)
         yield layer, regions if layer.part == "heads" else maps * sides[0] * sides[1]
 
 
 def check(config: Config) -> None:
-    """Raise UsageError where the network cannot be trained as configured."""
+    """Raise UsageError if the network cannot be trained as configured."""
     if config.batch_size != 1:
         raise UsageError(f"faster_rcnn trains on one image at a time: batch size {config.batch_size} cannot be")
     shorter, regions = int(config.options["image_size"]), int(config.options["regions"])
@@ -108,22 +108,24 @@ def check(config: Config) -> None:
 
 
 def point_values() -> int:
-    """Return how many values training keeps for each point of the shared maps, with in-place ReLU.
+    """Return how many values training keeps for each position of the shared activations, with in-place ReLU.
 
-    They are the second and third stage's, what the first, which is not trained, hands them, and the proposal network's.
+    They are the output of the first residual stage (which is not trained), the values of the second and third stage,
+    and those of the proposal network.
     """
     handed = EXPANSION * STAGES[0].width * 16
     return handed + _kept("layer2", 4) + _kept("layer3", 1) + PROPOSAL_WIDTH
 
 
 def region_values() -> int:
-    """Return how many values training keeps for each region: its map, the fifth stage's, and its features."""
+    """Return how many values training keeps for each region: its activations, the fifth stage's, and its features."""
     return SHARED * ALIGNED_SIDE**2 + _kept("layer4", ALIGNED_SIDE**2 // 4) + FEATURES
 
 
 def _kept(part: str, points: int) -> int:
-    # Batch normalization keeps its input; its output, which the in-place ReLU and the next convolution share, is kept
-    # too, but for a shortcut's: that is added and gone. Before the stage's stride a map has four times the points.
+    # Batch normalization keeps its input. Its output, which the in-place ReLU and the next convolution share, is kept
+    # too, except after a shortcut: that output is added and freed. Before the stage's stride there are four times as
+    # many positions.
     return sum(
         points
         * (4 if layer.name == f"{part}.0.conv1" else 1)

@@ -1,4 +1,4 @@
-"""What is found in an image, in numpy: from regions' scores and deltas to boxes, classes and scores."""
+"""Detections in an image, in numpy: turns regions' scores and deltas into boxes, classes and scores."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from tbdprof.suite.faster_rcnn.regions import BOX_DEVIATIONS, DETECTION_OVERLAP,
 
 @dataclass(frozen=True, slots=True)
 class Detections:
-    """Boxes, (found, 4), their classes from 1 and their scores from 0 to 1."""
+    """Boxes, (found, 4), their classes, counted from 1, and their scores, from 0 to 1."""
 
     boxes: Array
     classes: NDArray[np.int64]
@@ -20,9 +20,9 @@ class Detections:
 
 
 def detections(size: tuple[int, int], regions: Array, scores: Array, deltas: Array) -> Detections:
-    """Return what regions (n, 4) with scores (n, 21) and deltas (n, 84) show in an image of a height and width.
+    """Return the detections from regions (n, 4), scores (n, 21) and deltas (n, 84) in an image of a height and width.
 
-    Each class is suppressed by itself (Ren et al., section 3.3; Girshick, section 2.3).
+    Suppression is done for each class separately (Ren et al., section 3.3; Girshick, section 2.3).
     """
     shares = _softmax(scores)
     found: list[tuple[Array, NDArray[np.int64], Array]] = []

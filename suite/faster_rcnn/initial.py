@@ -7,17 +7,17 @@ import numpy as np
 from tbdprof.suite.faster_rcnn.architecture import STAGES, Layer, layers
 from tbdprof.suite.initial import Weights, normal
 
-_WEIGHTS = 0  # beside the seed, so that a batch and initial weights of one seed are drawn apart
+_WEIGHTS = 0  # joined to the seed, so that batches and initial weights draw different random numbers
 
 
 def weights(seed: int) -> Weights:
     """Yield each layer's weight by name (`layer1.0.conv1.weight`), and each residual branch's last scale.
 
-    ResNet's convolutions are normal of variance 2 / fan-in (He et al., 2015, arXiv:1502.01852), the shortcuts' of
-    1 / fan-in, as no ReLU follows them alone. The other layers are normal of deviation 0.01, the regions' deltas of
-    0.001 (Ren et al., section 3.1.3; Girshick, section 2.3), with bias 0. Every batch normalization begins, and stays,
-    with mean 0, variance 1 and shift 0, and scale 1, but for a branch's last: 1 / √(blocks in its stage), without
-    which the maps would grow with every block, as nothing normalizes them.
+    ResNet's convolutions are normally distributed with variance 2 / fan-in (He et al., 2015, arXiv:1502.01852), its
+    shortcuts with 1 / fan-in, because no ReLU follows a shortcut alone. The other layers have standard deviation 0.01,
+    the layer of the regions' deltas 0.001 (Ren et al., section 3.1.3; Girshick, section 2.3), and bias 0. Every batch
+    normalization has, for the whole run, mean 0, variance 1, shift 0 and scale 1. Only the last scale of a residual
+    branch is 1 / √(blocks in its stage); otherwise activations would grow with every block, as nothing normalizes them.
     """
     generator = np.random.default_rng((seed, _WEIGHTS))
     for layer in layers():

@@ -1,4 +1,4 @@
-"""Whether Faster R-CNN learns: coloured shapes on noise, found in images that it was not trained on."""
+"""Faster R-CNN's learning check: it must find colored shapes on noise in images that it was not trained on."""
 
 import time
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from tbdprof.suite.workload import Learner
 SHAPES = 3  # classes: a red rectangle, a green ellipse, a blue diamond
 HELD_OUT = 16  # images
 POINTS = 4  # of the curve, after the first
-BETTER = 0.3  # in mean average precision, than chance and than without training
+BETTER = 0.3  # by how much mean average precision must exceed chance and the untrained network
 
-_TRAINING, _HELD_OUT = 10, 11  # beside the seed
+_TRAINING, _HELD_OUT = 10, 11  # joined to the seed
 
 
 def run(build: Build, setting: Setting, told: Told) -> Learned:
@@ -47,13 +47,13 @@ def run(build: Build, setting: Setting, told: Told) -> Learned:
 
 
 def pictures(shorter: int, seed: tuple[int, int]) -> Iterator[DetectionBatch]:
-    """Yield images of noise with one or two shapes, each of the color of its class, 0.6 to 1 of the shorter side."""
+    """Yield images of noise with one or two shapes in the color of their class, 0.6 to 1 of the shorter side."""
     generator = np.random.default_rng(seed)
     height, width = image_sides(shorter)
     while True:
         images = generator.normal(0, 0.3, (1, 3, height, width)).astype(np.float32)
         half = width // 2
-        places = generator.permutation(2)[: generator.integers(1, 3)]  # halves of the image, so that none hides another
+        places = generator.permutation(2)[: generator.integers(1, 3)]  # halves of the image: shapes never overlap
         boxes = np.array([_box(generator, half * place, half, height) for place in places], dtype=np.float32)
         labels = generator.integers(1, SHAPES + 1, size=len(boxes))
         for box, label in zip(boxes, labels, strict=True):
@@ -83,7 +83,7 @@ def _color(label: int) -> NDArray[np.float32]:
 def _train(
     learner: Learner, training: Iterator[DetectionBatch], held_out: list[DetectionBatch], steps: int, told: Told
 ) -> Iterator[Point]:
-    # An image's loss is told before it is trained on, and no image comes twice: it is a loss of new images.
+    # The loss of an image is measured before the update, and no image comes twice: so it is the loss on unseen images.
     untrained, seconds, losses, last = _judge(learner, held_out), 0.0, list[float](), 0
     for step in range(1, steps + 1):
         batch = next(training)

@@ -43,12 +43,12 @@ class Workload:
     config: Config
     model: FasterRCNN
     optimizer: gluon.Trainer
-    inputs: tuple[mx.nd.NDArray, ...]  # where one image is kept
+    inputs: tuple[mx.nd.NDArray, ...]  # filled if one image is reused, empty otherwise
     batches: Iterator[Example]
-    numbers: Iterator[int]  # of the images that `train` is given
+    numbers: Iterator[int]  # numbers of the images passed to `train`
 
     def step(self) -> float:
-        """Train on the next image once, without waiting for it; return how many it is."""
+        """Train on the next image once, without waiting for it; return the number of images, 1."""
         self.update(next(self.batches))
         return 1
 
@@ -58,7 +58,7 @@ class Workload:
         return float(self.update(on_device(example, self.config)).asscalar())
 
     def predict(self, images: NDArray[np.float32]) -> Detections:
-        """Return what is found in one image."""
+        """Return the detections in one image."""
         size = (images.shape[2], images.shape[3])
         every = as_array(anchors.anchors(*map_sides(*size)), self.config)
         before, after = TESTED_BEFORE, min(TESTED_AFTER, int(self.config.options["proposals_after"]))
@@ -68,7 +68,7 @@ class Workload:
         return detections(size, *(values.asnumpy().astype(np.float64) for values in found))
 
     def update(self, example: Example) -> mx.nd.NDArray:
-        """Train on an image once; return its loss before that."""
+        """Train on an image once; return its loss before the update."""
         with autograd.record():
             loss = self.loss(example)
         loss.backward()
@@ -84,7 +84,8 @@ class Workload:
 def anchor_loss(outputs: Outputs, example: Example) -> mx.nd.NDArray:
     """Return the proposal network's loss, as a mean over the sampled anchors.
 
-    The paper's weight of 10 over the number of places, about 2,400, is that of one over 256 (Ren et al., equation 1).
+    The paper weighs the deltas' loss by 10 over the number of positions, about 2,400; this is about 1 / 256, the weight
+    of a sampled anchor (Ren et al., equation 1).
     """
     scores, deltas = (nd.take(each, example.sampled) for each in (outputs.anchor_scores, outputs.anchor_deltas))
     told = -nd.pick(nd.log_softmax(scores), example.positive)
@@ -93,7 +94,7 @@ def anchor_loss(outputs: Outputs, example: Example) -> mx.nd.NDArray:
 
 
 def region_loss(outputs: Outputs) -> mx.nd.NDArray:
-    """Return the detection network's loss, as a mean over the sampled regions; a region's deltas are its class's."""
+    """Return the detection network's loss, a mean over the sampled regions; deltas are those of the region's class."""
     sample = outputs.sample
     labels = nd.broadcast_to(sample.labels.reshape((-1, 1)), sample.targets.shape)
     deltas = nd.pick(outputs.deltas.reshape((-1, CLASSES, 4)), labels, axis=1)
@@ -120,17 +121,17 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def on_device(example: targets.Example, config: Config) -> Example:
-    """Return what training needs as MXNet's arrays."""
+    """Return an example as MXNet's arrays."""
     return Example(*(as_array(getattr(example, name), config) for name in Example._fields))
 
 
 def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:
-    """Return numbers in the model's data type, whole ones too."""
+    """Return numbers, including integers, in the model's data type."""
     return nd.array(values, context_of(config), dtype_of(config))
 
 
 def initialize(model: FasterRCNN, seed: int) -> None:
-    """Give a model, whose other parameters have their first values, the weights drawn from a seed."""
+    """Set the weights drawn from a seed; all other parameters already have their initial values."""
     parameters = model._collect_params_with_prefix()  # noqa: SLF001 - the only way to structural names
     for name, values in initial.weights(seed):
         gluon_name = name if values.ndim > 1 else name.replace("weight", "gamma")

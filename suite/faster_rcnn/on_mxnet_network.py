@@ -22,7 +22,7 @@ from tbdprof.suite.faster_rcnn.regions import ANCHORS
 
 
 class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
-    """A 1×1, a 3×3 and a 1×1 convolution around which a shortcut leads."""
+    """A residual block: a 1×1, a 3×3 and a 1×1 convolution, and a shortcut around them."""
 
     def __init__(self, inputs: int, width: int, stride: int, **names: Any) -> None:
         super().__init__(**names)
@@ -42,7 +42,7 @@ class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
                     self.downsample.add(convolution(inputs, outputs, 1, stride), normalization(outputs))
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.relu(self.bn1(self.conv1(x)))
         x = self.relu(self.bn2(self.conv2(x)))
@@ -51,7 +51,7 @@ class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
 
 
 class ProposalNetwork(nn.HybridBlock):  # type: ignore[misc]
-    """Shared maps to two scores and four deltas of each anchor: (anchors, 2), (anchors, 4)."""
+    """Turns shared activations into two scores, (anchors, 2), and four deltas, (anchors, 4), of each anchor."""
 
     def __init__(self, **names: Any) -> None:
         super().__init__(**names)
@@ -62,14 +62,14 @@ class ProposalNetwork(nn.HybridBlock):  # type: ignore[misc]
             self.deltas = nn.Conv2D(4 * ANCHORS, 1, in_channels=PROPOSAL_WIDTH)
 
     def hybrid_forward(self, F: Any, maps: Any) -> Any:  # noqa: N803
-        """Return scores, of no object and of an object, and deltas, in the anchors' order."""
+        """Return scores (for no object and for an object) and deltas, in the anchors' order."""
         x = self.relu(self.conv(maps))
         scores, deltas = (F.transpose(values, (0, 2, 3, 1)) for values in (self.scores(x), self.deltas(x)))
         return F.reshape(scores, (-1, 2)), F.reshape(deltas, (-1, 4))
 
 
 class Outputs(NamedTuple):
-    """What training has to say of an image: of its anchors, and of the regions sampled from its proposals."""
+    """The network's outputs in training: for an image's anchors, and for the regions sampled from its proposals."""
 
     anchor_scores: mx.nd.NDArray  # (anchors, 2)
     anchor_deltas: mx.nd.NDArray  # (anchors, 4)
@@ -79,10 +79,11 @@ class Outputs(NamedTuple):
 
 
 class FasterRCNN(gluon.Block):  # type: ignore[misc]
-    """An image's shared maps, its proposals, and the scores and deltas of regions.
+    """Computes an image's shared activations, its proposals, and the scores and deltas of regions.
 
-    `before` and `after` are how many proposals there are around suppression, at most, `regions` how many are sampled.
-    The layers may be hybridized; what lies between them needs shapes, and is not.
+    `before` and `after` are the most proposals before and after suppression; `regions` is the number of sampled
+    regions.
+    The layers may be hybridized; the code between them needs shapes and is not hybridized.
     """
 
     def __init__(self, before: int, after: int, regions: int, **names: Any) -> None:
@@ -99,7 +100,7 @@ class FasterRCNN(gluon.Block):  # type: ignore[misc]
             self.proposals = ProposalNetwork(prefix="proposals_")
             self.layer4 = blocks(SHARED, STAGES[3], prefix="layer4_")
             self.avgpool = nn.GlobalAvgPool2D()
-            self.scores = nn.Dense(CLASSES, in_units=FEATURES)  # flattens what it is given
+            self.scores = nn.Dense(CLASSES, in_units=FEATURES)  # flattens its input
             self.deltas = nn.Dense(4 * CLASSES, in_units=FEATURES)
         for frozen in (self.conv1, self.layer1):
             frozen.collect_params().setattr("grad_req", "null")
@@ -113,7 +114,7 @@ class FasterRCNN(gluon.Block):  # type: ignore[misc]
         labels: mx.nd.NDArray,
         priorities: mx.nd.NDArray,
     ) -> Outputs:
-        """Return what training needs; see `tbdprof.suite.faster_rcnn.targets.Example`."""
+        """Return the outputs for training; `tbdprof.suite.faster_rcnn.targets.Example` describes the arguments."""
         maps = self.maps(images)
         anchor_scores, anchor_deltas = self.proposals(maps)
         with autograd.pause():
@@ -124,19 +125,19 @@ class FasterRCNN(gluon.Block):  # type: ignore[misc]
     def proposed(
         self, images: mx.nd.NDArray, anchors: mx.nd.NDArray, before: int, after: int
     ) -> tuple[mx.nd.NDArray, Proposals]:
-        """Return the shared maps of an image and its proposals."""
+        """Return an image's shared activations and its proposals."""
         maps = self.maps(images)
         scores, deltas = self.proposals(maps)
         return maps, propose(scores, deltas, anchors, images.shape[2:], before, after)
 
     def maps(self, images: mx.nd.NDArray) -> mx.nd.NDArray:
-        """Return the maps that both networks share, (1, 1024, rows, columns)."""
-        with autograd.pause():  # nothing up to here is trained
+        """Return the activations that both networks share, (1, 1024, rows, columns)."""
+        with autograd.pause():  # no layer before this point is trained
             x = self.layer1(self.maxpool(self.relu(self.bn1(self.conv1(images)))))
         return self.layer3(self.layer2(x))
 
     def detect(self, maps: mx.nd.NDArray, regions: mx.nd.NDArray) -> tuple[mx.nd.NDArray, mx.nd.NDArray]:
-        """Return scores of the classes, (regions, 21), and each class's deltas, (regions, 84)."""
+        """Return the scores of the classes, (regions, 21), and the deltas for each class, (regions, 84)."""
         features = self.avgpool(self.layer4(align(maps, regions)))
         return self.scores(features), self.deltas(features)
 
@@ -147,12 +148,12 @@ def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.C
 
 
 def normalization(channels: int) -> nn.BatchNorm:
-    """Return a batch normalization that always uses its own statistics."""
+    """Return a batch normalization that always uses its fixed statistics."""
     return nn.BatchNorm(epsilon=NORM_EPSILON, use_global_stats=True, in_channels=channels)
 
 
 def blocks(inputs: int, stage: Stage, prefix: str) -> nn.HybridSequential:
-    """Return a stage's blocks; the first has its stride and widens."""
+    """Return a stage's blocks; the first applies the stride and raises the number of channels."""
     stack = nn.HybridSequential(prefix=prefix)
     with stack.name_scope():
         stack.add(Bottleneck(inputs, stage.width, stage.stride))

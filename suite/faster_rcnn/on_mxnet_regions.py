@@ -19,14 +19,14 @@ from tbdprof.suite.faster_rcnn.regions import (
 
 
 class Proposals(NamedTuple):
-    """Boxes by falling score, (room, 4), of which the first are valid, 1; the rest are the image."""
+    """Boxes by falling score, (room, 4); the first ones are valid (1), and the rest are the whole image (0)."""
 
     boxes: mx.nd.NDArray
     valid: mx.nd.NDArray  # (room,)
 
 
 class Sample(NamedTuple):
-    """The regions to train on, (regions, 4), and what to say of each; a region of weight 0 is none."""
+    """The regions to train on, (regions, 4), and the targets of each; a region of weight 0 does not count."""
 
     regions: mx.nd.NDArray
     labels: mx.nd.NDArray  # (regions,), 0 for the background
@@ -35,19 +35,19 @@ class Sample(NamedTuple):
 
 
 def overlaps(boxes: mx.nd.NDArray, others: mx.nd.NDArray) -> mx.nd.NDArray:
-    """Return the intersection over union of each of (n, 4) boxes with each of (m, 4) others, (n, m)."""
+    """Return the intersection over union, (n, m), of each of (n, 4) boxes with each of (m, 4) others."""
     return nd.contrib.box_iou(boxes, others)
 
 
 def encode(boxes: mx.nd.NDArray, references: mx.nd.NDArray) -> mx.nd.NDArray:
-    """Return the deltas that turn each reference into the box beside it, both (n, 4)."""
+    """Return the deltas that turn each reference into the box in the same row; both are (n, 4)."""
     centres, sides = _centres(boxes)
     reference_centres, reference_sides = _centres(references)
     return nd.concat((centres - reference_centres) / reference_sides, nd.log(sides / reference_sides), dim=1)
 
 
 def decode(deltas: mx.nd.NDArray, references: mx.nd.NDArray) -> mx.nd.NDArray:
-    """Return the boxes, (n, 4), that deltas make of references."""
+    """Return the boxes, (n, 4), that result from applying deltas to references."""
     centres, sides = _centres(references)
     centres = centres + deltas[:, :2] * sides
     halves = sides * nd.exp(nd.minimum(deltas[:, 2:], log(LARGEST_GROWTH))) / 2
@@ -55,18 +55,18 @@ def decode(deltas: mx.nd.NDArray, references: mx.nd.NDArray) -> mx.nd.NDArray:
 
 
 def clip(boxes: mx.nd.NDArray, height: int, width: int) -> mx.nd.NDArray:
-    """Return boxes cut off at the image's edges; a pixel remains of those beyond, and of the smallest."""
+    """Return boxes cut off at the image's edges; each side keeps at least one pixel, even of boxes outside it."""
     edges = nd.array([[width, height]], ctx=boxes.context, dtype=boxes.dtype)
     low = nd.broadcast_minimum(nd.maximum(boxes[:, :2], 0), edges - 1)
     return nd.concat(low, nd.broadcast_minimum(nd.maximum(boxes[:, 2:], low + 1), edges), dim=1)
 
 
 def suppress(boxes: mx.nd.NDArray, overlap: float, room: int) -> tuple[mx.nd.NDArray, mx.nd.NDArray]:
-    """Return which boxes, given by falling score, survive greedy suppression, and whether there is one: 1 or 0."""
+    """Return the boxes, given by falling score, that survive greedy suppression, and 1 for each that exists, else 0."""
     count = boxes.shape[0]
     falling = nd.arange(count, 0, -1, ctx=boxes.context, dtype=boxes.dtype)
     scored = nd.concat(falling.reshape((-1, 1)), boxes, dim=1)
-    # MXNet puts the survivors first, in their order, and -1 for all the others.
+    # MXNet lists the survivors first, in their order, and then -1 for all others.
     kept = nd.contrib.box_nms(scored, overlap, valid_thresh=0, coord_start=1, score_index=0, force_suppress=True)
     return kept[:room, 1:], kept[:room, 0] > 0
 
@@ -91,9 +91,9 @@ def propose(
 def sample(
     proposals: Proposals, boxes: mx.nd.NDArray, labels: mx.nd.NDArray, priorities: mx.nd.NDArray, regions: int
 ) -> Sample:
-    """Return the regions to train on, by priority: foreground first, a quarter at most, then background.
+    """Return the regions to train on, chosen by priority: first foreground, at most a quarter, then background.
 
-    The objects themselves are candidates too, before the proposals.
+    The objects themselves are candidates too, listed before the proposals.
     """
     candidates = nd.concat(boxes, proposals.boxes, dim=0)
     valid = nd.concat(nd.ones_like(labels), proposals.valid, dim=0)
@@ -120,11 +120,11 @@ def sample(
 
 
 def align(maps: mx.nd.NDArray, regions: mx.nd.NDArray) -> mx.nd.NDArray:
-    """Return each region's part of the maps (1, channels, rows, columns), (regions, channels, 14, 14).
+    """Return each region's part, (regions, channels, 14, 14), of activations (1, channels, rows, columns).
 
-    ROIAlign (He et al., 2017, section 3) with 2 × 2 samples a cell, averaged. A map's point stands for the centre of
-    its square of pixels, so that the pixel x lies at x / 16 - 0.5; beyond the outermost points the maps continue as
-    they are there.
+    This is ROIAlign (He et al., 2017, section 3) with the mean of 2 × 2 samples per cell. Each position stands for the
+    centre of its square of pixels, so that pixel x lies at x / 16 - 0.5; beyond the outermost positions their values
+    continue.
     """
     in_image = nd.concat(nd.zeros_like(regions[:, :1]), regions, dim=1)
     return nd.contrib.ROIAlign(
@@ -133,7 +133,7 @@ def align(maps: mx.nd.NDArray, regions: mx.nd.NDArray) -> mx.nd.NDArray:
 
 
 def _ordered(chosen: mx.nd.NDArray, priorities: mx.nd.NDArray) -> mx.nd.NDArray:
-    # Those not chosen come last, in any order.
+    # Candidates that are not chosen come last, in any order.
     last = nd.full(priorities.shape, priorities.shape[0], ctx=priorities.context, dtype=priorities.dtype)
     return nd.argsort(nd.where(chosen, priorities, last), dtype=priorities.dtype)
 

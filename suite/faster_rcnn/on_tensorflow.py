@@ -46,13 +46,13 @@ class Workload:
     config: Config
     model: FasterRCNN
     optimizer: keras.optimizers.SGD
-    inputs: tuple[tf.Tensor, ...]  # where one image is kept
+    inputs: tuple[tf.Tensor, ...]  # filled if one image is reused, empty otherwise
     batches: Iterator[Example]
     train_step: TrainStep
-    numbers: Iterator[int]  # of the images that `train` is given
+    numbers: Iterator[int]  # numbers of the images passed to `train`
 
     def step(self) -> float:
-        """Train on the next image once; return how many it is."""
+        """Train on the next image once; return the number of images, 1."""
         self.train_step(next(self.batches))
         return 1
 
@@ -62,7 +62,7 @@ class Workload:
         return float(self.train_step(on_device(example, self.config)))
 
     def predict(self, images: NDArray[np.float32]) -> Detections:
-        """Return what is found in one image."""
+        """Return the detections in one image."""
         size = (images.shape[2], images.shape[3])
         before, after = TESTED_BEFORE, min(TESTED_AFTER, int(self.config.options["proposals_after"]))
         with tf.device(device_of(self.config)):
@@ -89,7 +89,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def train_step(model: FasterRCNN, optimizer: keras.optimizers.SGD, config: Config) -> TrainStep:
-    """Return the function that trains on an image once and returns its loss before that."""
+    """Return the function that trains on an image once and returns its loss before the update."""
 
     @tf.function(input_signature=[signature(dtype_of(config))], jit_compile=False)  # type: ignore[untyped-decorator]
     def step(example: Example) -> tf.Tensor:
@@ -98,7 +98,7 @@ def train_step(model: FasterRCNN, optimizer: keras.optimizers.SGD, config: Confi
                 loss = total_loss(model, example)
             weights = model.trainable_variables
             gradients = tape.gradient(loss, weights)
-            # Keras' own weight decay shrinks the weights apart from the momentum: another algorithm.
+            # Keras' own weight decay is another algorithm: it shrinks the weights without passing through the momentum.
             decayed = [gradient + WEIGHT_DECAY * weight for gradient, weight in zip(gradients, weights, strict=True)]
             optimizer.apply(decayed, weights)
             return loss
@@ -108,7 +108,7 @@ def train_step(model: FasterRCNN, optimizer: keras.optimizers.SGD, config: Confi
 
 
 def signature(dtype: tf.DType) -> Example:
-    """Return the shapes of what a step is given: images differ in size and in how many objects they have."""
+    """Return the shapes of a step's arguments: images differ in size and in the number of objects."""
     shapes = Example((1, None, None, 3), (None, 4), (None,), (None, 4), (None,), (None,), (None,), (None, 4), (None,))
     whole = ("labels", "sampled", "positive")
     return Example(
@@ -125,7 +125,8 @@ def total_loss(model: FasterRCNN, example: Example) -> tf.Tensor:
 def anchor_loss(outputs: Outputs, example: Example) -> tf.Tensor:
     """Return the proposal network's loss, as a mean over the sampled anchors.
 
-    The paper's weight of 10 over the number of places, about 2,400, is that of one over 256 (Ren et al., equation 1).
+    The paper weighs the deltas' loss by 10 over the number of positions, about 2,400; this is about 1 / 256, the weight
+    of a sampled anchor (Ren et al., equation 1).
     """
     scores, deltas = (tf.gather(each, example.sampled) for each in (outputs.anchor_scores, outputs.anchor_deltas))
     told = tf.nn.sparse_softmax_cross_entropy_with_logits(example.positive, scores)
@@ -134,7 +135,7 @@ def anchor_loss(outputs: Outputs, example: Example) -> tf.Tensor:
 
 
 def region_loss(outputs: Outputs) -> tf.Tensor:
-    """Return the detection network's loss, as a mean over the sampled regions; a region's deltas are its class's."""
+    """Return the detection network's loss, a mean over the sampled regions; deltas are those of the region's class."""
     sample = outputs.sample
     deltas = tf.gather(tf.reshape(outputs.deltas, (-1, CLASSES, 4)), sample.labels, batch_dims=1)
     told = tf.nn.sparse_softmax_cross_entropy_with_logits(sample.labels, outputs.scores)
@@ -143,13 +144,13 @@ def region_loss(outputs: Outputs) -> tf.Tensor:
 
 
 def smooth_l1(differences: tf.Tensor) -> tf.Tensor:
-    """Return each row's robust distance: half the square up to 1, straight beyond (Girshick, equation 3)."""
+    """Return each row's smooth L1 distance: half the square up to 1, linear beyond (Girshick, equation 3)."""
     sizes = tf.abs(differences)
     return tf.reduce_sum(tf.where(sizes < 1, 0.5 * differences**2, sizes - 0.5), 1)
 
 
 def initialize(model: FasterRCNN, seed: int) -> None:
-    """Give a new model the weights drawn from a seed."""
+    """Set the weights drawn from a seed on a new model."""
     variables = {variable.path: variable for variable in model.variables}
     for name, values in initial.weights(seed):
         layer = f"{model.name}/{name.removesuffix('.weight').replace('.', '/')}"
@@ -161,14 +162,14 @@ def initialize(model: FasterRCNN, seed: int) -> None:
 
 
 def on_device(example: targets.Example, config: Config) -> Example:
-    """Return what training needs as tensors, in memory that is TensorFlow's own: a mere constant may share numpy's."""
+    """Return an example as tensors in TensorFlow's own memory; a plain constant may share numpy's memory."""
     with tf.device(device_of(config)):
         values = {name: as_tensor(getattr(example, name), config) for name in Example._fields[1:]}
         return Example(channels_last(example.images, config), **values)
 
 
 def as_tensor(values: NDArray[np.generic], config: Config) -> tf.Tensor:
-    """Return numbers in the type of boxes, whole ones as 32 bits."""
+    """Return numbers in the data type of boxes; integers have 32 bits."""
     return tf.cast(values, dtype_of(config) if np.issubdtype(values.dtype, np.floating) else tf.int32)
 
 

@@ -21,7 +21,7 @@ from tbdprof.suite.faster_rcnn.regions import ALIGNED_SIDE, ANCHORS
 
 
 class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
-    """A 1×1, a 3×3 and a 1×1 convolution around which a shortcut leads."""
+    """A residual block: a 1×1, a 3×3 and a 1×1 convolution, and a shortcut around them."""
 
     def __init__(self, inputs: int, width: int, stride: int, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -40,10 +40,10 @@ class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
             self.downsample = keras.Sequential(shortcut, name="downsample")
 
     def build(self, _shape: object) -> None:
-        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
+        """Build nothing: each inner layer builds itself when called. Keras would run all of them to find shapes."""
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.relu(self.bn1(self.conv1(x)))
         x = x if self.pad is None else self.pad(x)
@@ -52,7 +52,7 @@ class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
 
 
 class ProposalNetwork(keras.layers.Layer):  # type: ignore[misc]
-    """Shared maps to two scores and four deltas of each anchor: (anchors, 2), (anchors, 4)."""
+    """Turns shared activations into two scores, (anchors, 2), and four deltas, (anchors, 4), of each anchor."""
 
     def __init__(self, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -62,16 +62,16 @@ class ProposalNetwork(keras.layers.Layer):  # type: ignore[misc]
         self.deltas = keras.layers.Conv2D(4 * ANCHORS, 1, name="deltas", dtype=dtype)
 
     def build(self, _shape: object) -> None:
-        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
+        """Build nothing: each inner layer builds itself when called. Keras would run all of them to find shapes."""
 
     def call(self, maps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return scores, of no object and of an object, and deltas, in the anchors' order."""
+        """Return scores (for no object and for an object) and deltas, in the anchors' order."""
         x = self.relu(self.conv(maps))
         return tf.reshape(self.scores(x), (-1, 2)), tf.reshape(self.deltas(x), (-1, 4))
 
 
 class Outputs(NamedTuple):
-    """What training has to say of an image: of its anchors, and of the regions sampled from its proposals."""
+    """The network's outputs in training: for an image's anchors, and for the regions sampled from its proposals."""
 
     anchor_scores: tf.Tensor  # (anchors, 2)
     anchor_deltas: tf.Tensor  # (anchors, 4)
@@ -81,10 +81,11 @@ class Outputs(NamedTuple):
 
 
 class FasterRCNN(keras.Model):  # type: ignore[misc]
-    """An image's shared maps, its proposals, and the scores and deltas of regions.
+    """Computes an image's shared activations, its proposals, and the scores and deltas of regions.
 
-    `before` and `after` are how many proposals there are around suppression, at most, `regions` how many are sampled.
-    Boxes stay in the data type that they are given in.
+    `before` and `after` are the most proposals before and after suppression; `regions` is the number of sampled
+    regions.
+    Boxes keep the data type of the arguments.
     """
 
     def __init__(self, before: int, after: int, regions: int, dtype: str = "float32") -> None:
@@ -94,7 +95,7 @@ class FasterRCNN(keras.Model):  # type: ignore[misc]
         self.conv1 = convolution("conv1", STEM_WIDTH, 7, dtype, 2)
         self.bn1 = normalization("bn1", dtype)
         self.relu = keras.layers.ReLU(name="relu", dtype=dtype)
-        # Zeros do not change a maximum of what a ReLU puts out.
+        # Padding with zeros does not change the maximum of a ReLU's outputs.
         self.maxpool_pad = keras.layers.ZeroPadding2D(1, name="maxpool_pad", dtype=dtype)
         self.maxpool = keras.layers.MaxPooling2D(3, strides=2, name="maxpool", dtype=dtype)
         self.layer1 = blocks("layer1", STEM_WIDTH, STAGES[0], dtype)
@@ -109,7 +110,7 @@ class FasterRCNN(keras.Model):  # type: ignore[misc]
     def call(
         self, images: tf.Tensor, anchors: tf.Tensor, boxes: tf.Tensor, labels: tf.Tensor, priorities: tf.Tensor
     ) -> Outputs:
-        """Return what training needs; see `tbdprof.suite.faster_rcnn.targets.Example`."""
+        """Return the outputs for training; `tbdprof.suite.faster_rcnn.targets.Example` describes the arguments."""
         maps = self.maps(images)
         anchor_scores, anchor_deltas = (tf.cast(values, anchors.dtype) for values in self.proposals(maps))
         size = tf.shape(images)[1:3]
@@ -118,23 +119,23 @@ class FasterRCNN(keras.Model):  # type: ignore[misc]
         return Outputs(anchor_scores, anchor_deltas, regions, *self.detect(maps, regions.regions))
 
     def proposed(self, images: tf.Tensor, anchors: tf.Tensor, before: int, after: int) -> tuple[tf.Tensor, Proposals]:
-        """Return the shared maps of an image and its proposals."""
+        """Return an image's shared activations and its proposals."""
         maps = self.maps(images)
         scores, deltas = (tf.cast(values, anchors.dtype) for values in self.proposals(maps))
         return maps, propose(scores, deltas, anchors, tf.shape(images)[1:3], before, after)
 
     def maps(self, images: tf.Tensor) -> tf.Tensor:
-        """Return the maps that both networks share, (1, rows, columns, 1024)."""
+        """Return the activations that both networks share, (1, rows, columns, 1024)."""
         x = self.relu(self.bn1(self.conv1(self.pad(images))))
         return self.layer3(self.layer2(self.layer1(self.maxpool(self.maxpool_pad(x)))))
 
     def detect(self, maps: tf.Tensor, regions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return scores of the classes, (regions, 21), and each class's deltas, (regions, 84)."""
+        """Return the scores of the classes, (regions, 21), and the deltas for each class, (regions, 84)."""
         features = self.avgpool(self.layer4(align(maps, regions)))
         return tf.cast(self.scores(features), regions.dtype), tf.cast(self.deltas(features), regions.dtype)
 
     def make_weights(self) -> None:
-        """Make the layers' weights without computing anything, and set those apart that are not trained."""
+        """Create the layers' weights without computing anything, and mark the ones that are not trained."""
         with keras.name_scope(self.name):
             self.maps(keras.Input((None, None, 3)))
             self.proposals(keras.Input((None, None, SHARED)))
@@ -145,21 +146,21 @@ class FasterRCNN(keras.Model):  # type: ignore[misc]
 
 
 def convolution(name: str, outputs: int, kernel: int, dtype: str, stride: int = 1) -> keras.layers.Conv2D:
-    """Return a convolution without bias that pads by half its kernel, or not at all where it has a stride.
+    """Return a convolution without bias that pads by half its kernel, or does not pad if it has a stride.
 
-    What Keras calls "same" pads one side more than the other at a stride: there the maps are padded beforehand.
+    With a stride, Keras' "same" pads one side more than the other; so a layer before it pads the activations.
     """
     padding = "same" if stride == 1 else "valid"
     return keras.layers.Conv2D(outputs, kernel, stride, padding, use_bias=False, name=name, dtype=dtype)
 
 
 def normalization(name: str, dtype: str) -> keras.layers.BatchNormalization:
-    """Return a batch normalization of which nothing is trained, and which therefore uses its own statistics."""
+    """Return a batch normalization that is not trained and therefore uses its fixed statistics."""
     return keras.layers.BatchNormalization(epsilon=NORM_EPSILON, name=name, dtype=dtype, trainable=False)
 
 
 def blocks(name: str, inputs: int, stage: Stage, dtype: str) -> keras.Sequential:
-    """Return a stage's blocks; the first has its stride and widens."""
+    """Return a stage's blocks; the first applies the stride and raises the number of channels."""
     first = Bottleneck(inputs, stage.width, stage.stride, name="0", dtype=dtype)
     outputs = EXPANSION * stage.width
     others = (Bottleneck(outputs, stage.width, 1, name=str(index), dtype=dtype) for index in range(1, stage.blocks))

@@ -18,14 +18,14 @@ from tbdprof.suite.faster_rcnn.regions import (
 
 
 class Proposals(NamedTuple):
-    """Boxes by falling score, (room, 4), of which the first are valid; the rest are the image."""
+    """Boxes by falling score, (room, 4); the first ones are valid, and the rest are the whole image."""
 
     boxes: tf.Tensor
     valid: tf.Tensor  # (room,)
 
 
 class Sample(NamedTuple):
-    """The regions to train on, (regions, 4), and what to say of each; a region of weight 0 is none."""
+    """The regions to train on, (regions, 4), and the targets of each; a region of weight 0 does not count."""
 
     regions: tf.Tensor
     labels: tf.Tensor  # (regions,), 0 for the background
@@ -34,7 +34,7 @@ class Sample(NamedTuple):
 
 
 def overlaps(boxes: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-    """Return the intersection over union of each of (n, 4) boxes with each of (m, 4) others, (n, m)."""
+    """Return the intersection over union, (n, m), of each of (n, 4) boxes with each of (m, 4) others."""
     low = tf.maximum(boxes[:, None, :2], others[:, :2])
     high = tf.minimum(boxes[:, None, 2:], others[:, 2:])
     shared = tf.reduce_prod(tf.nn.relu(high - low), axis=-1)
@@ -43,7 +43,7 @@ def overlaps(boxes: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
 
 
 def encode(boxes: tf.Tensor, references: tf.Tensor) -> tf.Tensor:
-    """Return the deltas that turn each reference into the box beside it, both (n, 4)."""
+    """Return the deltas that turn each reference into the box in the same row; both are (n, 4)."""
     centres, sides = (boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]
     reference_centres = (references[:, :2] + references[:, 2:]) / 2
     reference_sides = references[:, 2:] - references[:, :2]
@@ -51,7 +51,7 @@ def encode(boxes: tf.Tensor, references: tf.Tensor) -> tf.Tensor:
 
 
 def decode(deltas: tf.Tensor, references: tf.Tensor) -> tf.Tensor:
-    """Return the boxes, (n, 4), that deltas make of references."""
+    """Return the boxes, (n, 4), that result from applying deltas to references."""
     centres, sides = (references[:, :2] + references[:, 2:]) / 2, references[:, 2:] - references[:, :2]
     centres = centres + deltas[:, :2] * sides
     halves = sides * tf.exp(tf.minimum(deltas[:, 2:], log(LARGEST_GROWTH))) / 2
@@ -59,16 +59,17 @@ def decode(deltas: tf.Tensor, references: tf.Tensor) -> tf.Tensor:
 
 
 def clip(boxes: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Return boxes cut off at the image's edges; a pixel remains of those beyond, and of the smallest."""
+    """Return boxes cut off at the image's edges; each side keeps at least one pixel, even of boxes outside it."""
     edges = tf.cast(tf.stack([size[1], size[0]]), boxes.dtype)
     low = tf.minimum(tf.nn.relu(boxes[:, :2]), edges - 1)
     return tf.concat([low, tf.minimum(tf.maximum(boxes[:, 2:], low + 1), edges)], 1)
 
 
 def suppress(boxes: tf.Tensor, overlap: float, most: tf.Tensor) -> tf.Tensor:
-    """Return which boxes, given by falling score, survive greedy suppression: the indices of the first so many.
+    """Return the indices of the first `most` boxes, given by falling score, that survive greedy suppression.
 
-    TensorFlow does this in float32 at most. Only the scores' order counts, which their rank tells exactly.
+    TensorFlow supports at most float32 here. Only the order of the scores matters, so their ranks are used: ranks are
+    exact in float32.
     """
     falling = -tf.range(tf.shape(boxes)[0])
     return tf.image.non_max_suppression(tf.cast(boxes, tf.float32), tf.cast(falling, tf.float32), most, overlap)
@@ -77,7 +78,7 @@ def suppress(boxes: tf.Tensor, overlap: float, most: tf.Tensor) -> tf.Tensor:
 def propose(
     scores: tf.Tensor, deltas: tf.Tensor, anchors: tf.Tensor, size: tf.Tensor, before: int, after: int
 ) -> Proposals:
-    """Return proposals from each anchor's two scores and its deltas: decoded, clipped, suppressed; constants."""
+    """Return proposals from each anchor's two scores and its deltas: decoded, clipped, suppressed, without gradient."""
     scores, deltas = tf.stop_gradient(scores), tf.stop_gradient(deltas)
     count = tf.minimum(before, tf.shape(anchors)[0])
     order = tf.math.top_k(scores[:, 1] - scores[:, 0], count).indices
@@ -91,16 +92,16 @@ def propose(
 
 
 def sample(proposals: Proposals, boxes: tf.Tensor, labels: tf.Tensor, priorities: tf.Tensor, regions: int) -> Sample:
-    """Return the regions to train on, by priority: foreground first, a quarter at most, then background.
+    """Return the regions to train on, chosen by priority: first foreground, at most a quarter, then background.
 
-    The objects themselves are candidates too, before the proposals.
+    The objects themselves are candidates too, listed before the proposals.
     """
     candidates = tf.concat([boxes, proposals.boxes], 0)
     valid = tf.concat([tf.ones_like(labels, tf.bool), proposals.valid], 0)
     overlap = overlaps(candidates, boxes)
     best, matched = tf.reduce_max(overlap, 1), tf.argmax(overlap, 1, tf.int32)
     foreground, background = valid & (best >= FOREGROUND_OVERLAP), valid & (best < FOREGROUND_OVERLAP)
-    last = tf.cast(tf.shape(candidates)[0], priorities.dtype)  # in any order
+    last = tf.cast(tf.shape(candidates)[0], priorities.dtype)  # the others come last, in any order
     most = int(regions * FOREGROUND_SHARE)
     in_front = tf.argsort(tf.where(foreground, priorities, last), stable=True)[:most]
     behind = tf.argsort(tf.where(background, priorities, last), stable=True)[:regions]
@@ -116,11 +117,11 @@ def sample(proposals: Proposals, boxes: tf.Tensor, labels: tf.Tensor, priorities
 
 
 def align(maps: tf.Tensor, regions: tf.Tensor) -> tf.Tensor:
-    """Return each region's part of the maps (1, rows, columns, channels), (regions, 14, 14, channels).
+    """Return each region's part, (regions, 14, 14, channels), of activations (1, rows, columns, channels).
 
-    ROIAlign (He et al., 2017, section 3) with 2 × 2 samples a cell, averaged. A map's point stands for the centre of
-    its square of pixels, so that the pixel x lies at x / 16 - 0.5; beyond the outermost points the maps continue as
-    they are there. A region's samples are a grid, so that interpolating is a product with a matrix for each axis.
+    This is ROIAlign (He et al., 2017, section 3) with the mean of 2 × 2 samples per cell. Each position stands for the
+    centre of its square of pixels, so that pixel x lies at x / 16 - 0.5; beyond the outermost positions their values
+    continue. A region's samples form a grid, so that interpolation is a matmul along each axis.
     """
     rows, columns = tf.unstack(tf.shape(maps)[1:3])
     down = tf.cast(_interpolation(regions[:, 1], regions[:, 3], rows), maps.dtype)
@@ -130,7 +131,7 @@ def align(maps: tf.Tensor, regions: tf.Tensor) -> tf.Tensor:
 
 
 def _interpolation(low: tf.Tensor, high: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
-    # (regions, 14, points): how much each point counts in each cell.
+    # (regions, 14, positions): the weight of each position in each cell.
     count = ALIGNED_SIDE * ALIGNED_SAMPLES
     steps = (tf.range(count, dtype=low.dtype) + 0.5) / count
     at = (low[:, None] + (high - low)[:, None] * steps) / STRIDE - 0.5

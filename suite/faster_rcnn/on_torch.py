@@ -44,12 +44,12 @@ class Workload:
     config: Config
     model: FasterRCNN
     optimizer: torch.optim.SGD
-    inputs: tuple[Tensor, ...]  # where one image is kept
+    inputs: tuple[Tensor, ...]  # filled if one image is reused, empty otherwise
     batches: Iterator[Example]
-    numbers: Iterator[int]  # of the images that `train` is given
+    numbers: Iterator[int]  # numbers of the images passed to `train`
 
     def step(self) -> float:
-        """Train on the next image once; return how many it is."""
+        """Train on the next image once; return the number of images, 1."""
         self.update(next(self.batches))
         return 1
 
@@ -58,7 +58,7 @@ class Workload:
         return self.update(on_device(targets.example(batch, self.config, next(self.numbers)), self.config)).item()
 
     def predict(self, images: NDArray[np.float32]) -> Detections:
-        """Return what is found in one image."""
+        """Return the detections in one image."""
         size = (images.shape[2], images.shape[3])
         every = as_tensor(anchors.anchors(*map_sides(*size)), self.config)
         before, after = TESTED_BEFORE, min(TESTED_AFTER, int(self.config.options["proposals_after"]))
@@ -71,7 +71,7 @@ class Workload:
         return detections(size, *(values.double().cpu().numpy() for values in found))
 
     def update(self, example: Example) -> Tensor:
-        """Train on an image once; return its loss before that."""
+        """Train on an image once; return its loss before the update."""
         self.optimizer.zero_grad()
         loss = self.loss(example)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -88,7 +88,8 @@ class Workload:
 def anchor_loss(outputs: Outputs, example: Example) -> Tensor:
     """Return the proposal network's loss, as a mean over the sampled anchors.
 
-    The paper's weight of 10 over the number of places, about 2,400, is that of one over 256 (Ren et al., equation 1).
+    The paper weighs the deltas' loss by 10 over the number of positions, about 2,400; this is about 1 / 256, the weight
+    of a sampled anchor (Ren et al., equation 1).
     """
     scores, deltas = outputs.anchor_scores[example.sampled], outputs.anchor_deltas[example.sampled]
     told = functional.cross_entropy(scores, example.positive, reduction="none")
@@ -97,7 +98,7 @@ def anchor_loss(outputs: Outputs, example: Example) -> Tensor:
 
 
 def region_loss(outputs: Outputs) -> Tensor:
-    """Return the detection network's loss, as a mean over the sampled regions; a region's deltas are its class's."""
+    """Return the detection network's loss, a mean over the sampled regions; deltas are those of the region's class."""
     sample = outputs.sample
     rows = torch.arange(len(sample.labels), device=sample.labels.device)
     deltas = outputs.deltas.view(-1, CLASSES, 4)[rows, sample.labels]
@@ -121,19 +122,19 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def on_device(example: targets.Example, config: Config) -> Example:
-    """Return what training needs as tensors."""
+    """Return an example as tensors."""
     return Example(*(as_tensor(getattr(example, name), config) for name in Example._fields))
 
 
 def as_tensor(values: NDArray[Any], config: Config) -> Tensor:
-    """Return numbers in the model's data type, whole ones as they are, copied into memory that is torch's own."""
+    """Return numbers copied into torch's own memory, in the model's data type; integers keep their type."""
     dtype = dtype_of(config) if np.issubdtype(values.dtype, np.floating) else torch.int64
     return torch.tensor(values, dtype=dtype, device=device_of(config))
 
 
 @torch.no_grad()
 def initialize(model: FasterRCNN, seed: int) -> None:
-    """Give a new model the weights drawn from a seed."""
+    """Set the weights drawn from a seed on a new model."""
     for module in (*model.proposals.children(), model.scores, model.deltas):
         if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)

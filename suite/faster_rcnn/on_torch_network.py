@@ -20,7 +20,7 @@ from tbdprof.suite.faster_rcnn.regions import ANCHORS
 
 
 class Bottleneck(nn.Module):
-    """A 1×1, a 3×3 and a 1×1 convolution around which a shortcut leads."""
+    """A residual block: a 1×1, a 3×3 and a 1×1 convolution, and a shortcut around them."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride), normalization(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.relu(self.bn1(self.conv1(x)))
         x = self.relu(self.bn2(self.conv2(x)))
@@ -48,7 +48,7 @@ class Bottleneck(nn.Module):
 
 
 class ProposalNetwork(nn.Module):
-    """Shared maps to two scores and four deltas of each anchor: (anchors, 2), (anchors, 4)."""
+    """Turns shared activations into two scores, (anchors, 2), and four deltas, (anchors, 4), of each anchor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,14 +58,14 @@ class ProposalNetwork(nn.Module):
         self.deltas = nn.Conv2d(PROPOSAL_WIDTH, 4 * ANCHORS, 1)
 
     def forward(self, maps: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores, of no object and of an object, and deltas, in the anchors' order."""
+        """Return scores (for no object and for an object) and deltas, in the anchors' order."""
         x = self.relu(self.conv(maps))
         return self.scores(x).permute(0, 2, 3, 1).reshape(-1, 2), self.deltas(x).permute(0, 2, 3, 1).reshape(-1, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What training has to say of an image: of its anchors, and of the regions sampled from its proposals."""
+    """The network's outputs in training: for an image's anchors, and for the regions sampled from its proposals."""
 
     anchor_scores: Tensor  # (anchors, 2)
     anchor_deltas: Tensor  # (anchors, 4)
@@ -75,9 +75,10 @@ class Outputs:
 
 
 class FasterRCNN(nn.Module):
-    """An image's shared maps, its proposals, and the scores and deltas of regions.
+    """Computes an image's shared activations, its proposals, and the scores and deltas of regions.
 
-    `before` and `after` are how many proposals there are around suppression, at most, `regions` how many are sampled.
+    `before` and `after` are the most proposals before and after suppression; `regions` is the number of sampled
+    regions.
     """
 
     def __init__(self, before: int, after: int, regions: int) -> None:
@@ -98,7 +99,7 @@ class FasterRCNN(nn.Module):
         self.layer1.requires_grad_(requires_grad=False)
 
     def forward(self, images: Tensor, anchors: Tensor, boxes: Tensor, labels: Tensor, priorities: Tensor) -> Outputs:
-        """Return what training needs; see `tbdprof.suite.faster_rcnn.targets.Example`."""
+        """Return the outputs for training; `tbdprof.suite.faster_rcnn.targets.Example` describes the arguments."""
         maps = self.maps(images)
         anchor_scores, anchor_deltas = self.proposals(maps)
         size = (images.shape[2], images.shape[3])
@@ -107,19 +108,19 @@ class FasterRCNN(nn.Module):
         return Outputs(anchor_scores, anchor_deltas, regions, *self.detect(maps, regions.regions))
 
     def proposed(self, images: Tensor, anchors: Tensor, before: int, after: int) -> tuple[Tensor, Proposals]:
-        """Return the shared maps of an image and its proposals."""
+        """Return an image's shared activations and its proposals."""
         maps = self.maps(images)
         scores, deltas = self.proposals(maps)
         return maps, propose(scores, deltas, anchors, (images.shape[2], images.shape[3]), before, after)
 
     def maps(self, images: Tensor) -> Tensor:
-        """Return the maps that both networks share, (1, 1024, rows, columns)."""
+        """Return the activations that both networks share, (1, 1024, rows, columns)."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(images))))
         maps: Tensor = self.layer3(self.layer2(self.layer1(x)))
         return maps
 
     def detect(self, maps: Tensor, regions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores of the classes, (regions, 21), and each class's deltas, (regions, 84)."""
+        """Return the scores of the classes, (regions, 21), and the deltas for each class, (regions, 84)."""
         features = self.layer4(align(maps, regions)).mean((2, 3))
         return self.scores(features), self.deltas(features)
 
@@ -138,12 +139,12 @@ def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.C
 
 
 def normalization(channels: int) -> nn.BatchNorm2d:
-    """Return a batch normalization of which nothing is trained."""
+    """Return a batch normalization that is not trained."""
     return nn.BatchNorm2d(channels, eps=NORM_EPSILON).requires_grad_(requires_grad=False).eval()
 
 
 def blocks(inputs: int, stage: Stage) -> nn.Sequential:
-    """Return a stage's blocks; the first has its stride and widens."""
+    """Return a stage's blocks; the first applies the stride and raises the number of channels."""
     first = Bottleneck(inputs, stage.width, stage.stride)
     outputs = EXPANSION * stage.width
     return nn.Sequential(first, *(Bottleneck(outputs, stage.width, 1) for _ in range(stage.blocks - 1)))

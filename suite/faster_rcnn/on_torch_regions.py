@@ -22,7 +22,7 @@ _BLOCK = 1024  # boxes whose overlaps with each other are computed at once
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """Boxes by falling score, (room, 4), of which the first are valid; the rest are the image."""
+    """Boxes by falling score, (room, 4); the first ones are valid, and the rest are the whole image."""
 
     boxes: Tensor
     valid: Tensor  # (room,)
@@ -30,7 +30,7 @@ class Proposals:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The regions to train on, (regions, 4), and what to say of each; a region of weight 0 is none."""
+    """The regions to train on, (regions, 4), and the targets of each; a region of weight 0 does not count."""
 
     regions: Tensor
     labels: Tensor  # (regions,), 0 for the background
@@ -39,7 +39,7 @@ class Sample:
 
 
 def overlaps(boxes: Tensor, others: Tensor) -> Tensor:
-    """Return the intersection over union of each of (n, 4) boxes with each of (m, 4) others, (n, m)."""
+    """Return the intersection over union, (n, m), of each of (n, 4) boxes with each of (m, 4) others."""
     low = torch.maximum(boxes[:, None, :2], others[:, :2])
     high = torch.minimum(boxes[:, None, 2:], others[:, 2:])
     shared = (high - low).clamp(min=0).prod(-1)
@@ -48,7 +48,7 @@ def overlaps(boxes: Tensor, others: Tensor) -> Tensor:
 
 
 def encode(boxes: Tensor, references: Tensor) -> Tensor:
-    """Return the deltas that turn each reference into the box beside it, both (n, 4)."""
+    """Return the deltas that turn each reference into the box in the same row; both are (n, 4)."""
     centres, sides = (boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]
     reference_centres = (references[:, :2] + references[:, 2:]) / 2
     reference_sides = references[:, 2:] - references[:, :2]
@@ -56,7 +56,7 @@ def encode(boxes: Tensor, references: Tensor) -> Tensor:
 
 
 def decode(deltas: Tensor, references: Tensor) -> Tensor:
-    """Return the boxes, (n, 4), that deltas make of references."""
+    """Return the boxes, (n, 4), that result from applying deltas to references."""
     centres, sides = (references[:, :2] + references[:, 2:]) / 2, references[:, 2:] - references[:, :2]
     centres = centres + deltas[:, :2] * sides
     halves = sides * deltas[:, 2:].clamp(max=log(LARGEST_GROWTH)).exp() / 2
@@ -64,16 +64,16 @@ def decode(deltas: Tensor, references: Tensor) -> Tensor:
 
 
 def clip(boxes: Tensor, height: int, width: int) -> Tensor:
-    """Return boxes cut off at the image's edges; a pixel remains of those beyond, and of the smallest."""
+    """Return boxes cut off at the image's edges; each side keeps at least one pixel, even of boxes outside it."""
     edges = boxes.new_tensor([width, height])
     low = torch.minimum(boxes[:, :2].clamp(min=0), edges - 1)
     return torch.cat([low, torch.minimum(torch.maximum(boxes[:, 2:], low + 1), edges)], 1)
 
 
 def suppress(boxes: Tensor, overlap: float, most: int) -> Tensor:
-    """Return which boxes, given by falling score, survive greedy suppression: the indices of the first so many.
+    """Return the indices of the first `most` boxes, given by falling score, that survive greedy suppression.
 
-    It goes block by block, so that no matrix of all overlaps is made.
+    It works block by block, so that it never holds a matrix of all overlaps.
     """
     kept = boxes.new_zeros(0, dtype=torch.long)
     for start in range(0, len(boxes), _BLOCK):
@@ -87,7 +87,7 @@ def suppress(boxes: Tensor, overlap: float, most: int) -> Tensor:
 
 
 def _survivors(drops: Tensor, free: Tensor) -> Tensor:
-    # drops[i, j]: box i, if it survives, drops j after it. Each round settles at least one more box from the front.
+    # drops[i, j]: box i, if it survives, drops the later box j. Each round decides at least the next undecided box.
     survivors = free
     while True:
         settled = free & ~(drops & survivors[:, None]).any(0)
@@ -112,15 +112,15 @@ def propose(
 
 @torch.no_grad()
 def sample(proposals: Proposals, boxes: Tensor, labels: Tensor, priorities: Tensor, regions: int) -> Sample:
-    """Return the regions to train on, by priority: foreground first, a quarter at most, then background.
+    """Return the regions to train on, chosen by priority: first foreground, at most a quarter, then background.
 
-    The objects themselves are candidates too, before the proposals.
+    The objects themselves are candidates too, listed before the proposals.
     """
     candidates = torch.cat([boxes, proposals.boxes])
     valid = torch.cat([torch.ones_like(labels, dtype=torch.bool), proposals.valid])
     best, matched = overlaps(candidates, boxes).max(1)
     foreground, background = valid & (best >= FOREGROUND_OVERLAP), valid & (best < FOREGROUND_OVERLAP)
-    last = len(candidates)  # in any order
+    last = len(candidates)  # the others come last, in any order
     most = int(regions * FOREGROUND_SHARE)
     in_front = torch.where(foreground, priorities, last).argsort(stable=True)[:most]
     behind = torch.where(background, priorities, last).argsort(stable=True)[:regions]
@@ -135,22 +135,22 @@ def sample(proposals: Proposals, boxes: Tensor, labels: Tensor, priorities: Tens
 
 
 def align(maps: Tensor, regions: Tensor) -> Tensor:
-    """Return each region's part of the maps (1, channels, rows, columns), (regions, channels, 14, 14).
+    """Return each region's part, (regions, channels, 14, 14), of activations (1, channels, rows, columns).
 
-    ROIAlign (He et al., 2017, section 3) with 2 × 2 samples a cell, averaged. A map's point stands for the centre of
-    its square of pixels, so that the pixel x lies at x / 16 - 0.5; beyond the outermost points the maps continue as
-    they are there. A region's samples are a grid, so that interpolating is a product with a matrix for each axis.
+    This is ROIAlign (He et al., 2017, section 3) with the mean of 2 × 2 samples per cell. Each position stands for the
+    centre of its square of pixels, so that pixel x lies at x / 16 - 0.5; beyond the outermost positions their values
+    continue. A region's samples form a grid, so that interpolation is a matmul along each axis.
     """
     rows, columns = maps.shape[2:]
     down = _interpolation(regions[:, 1], regions[:, 3], rows).to(maps.dtype)
     across = _interpolation(regions[:, 0], regions[:, 2], columns).to(maps.dtype)
     in_columns = torch.einsum("cyx,rjx->rcyj", maps[0], across)
-    # Rearranged once here, as otherwise both convolutions that read it would do so.
+    # Rearrange once here; otherwise both convolutions that read it would do so.
     return torch.einsum("riy,rcyj->rcij", down, in_columns).contiguous()
 
 
 def _interpolation(low: Tensor, high: Tensor, points: int) -> Tensor:
-    # (regions, 14, points): how much each point counts in each cell.
+    # (regions, 14, positions): the weight of each position in each cell.
     count = ALIGNED_SIDE * ALIGNED_SAMPLES
     steps = (torch.arange(count, dtype=low.dtype, device=low.device) + 0.5) / count
     at = (low[:, None] + (high - low)[:, None] * steps) / STRIDE - 0.5

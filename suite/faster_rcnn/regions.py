@@ -1,28 +1,28 @@
-"""What the paper says of anchors, proposals, regions and detections: their numbers and sizes."""
+"""The paper's numbers and sizes of anchors, proposals, regions and detections."""
 
 from math import ceil
 
-STRIDE = 16  # pixels of the image between two points of the shared maps
-SCALES = (8, 16, 32)  # an anchor's side in strides
-RATIOS = (0.5, 1.0, 2.0)  # its height over its width
-ANCHORS = len(SCALES) * len(RATIOS)  # at each point
+STRIDE = 16  # pixels of the image between two positions of the shared activations
+SCALES = (8, 16, 32)  # an anchor's sides, in strides
+RATIOS = (0.5, 1.0, 2.0)  # an anchor's height over its width
+ANCHORS = len(SCALES) * len(RATIOS)  # at each position
 SAMPLED_ANCHORS = 256
-POSITIVE_ANCHORS = 128  # of the sampled, at most
-PROPOSAL_OVERLAP = 0.7  # above it a proposal is suppressed by one of a higher score
-FOREGROUND_SHARE = 0.25  # of the sampled regions, at most
-FOREGROUND_OVERLAP = 0.5  # with an object, from which on a region is foreground
-# By which a region's box targets are divided (Girshick, 2015, arXiv:1504.08083, section 2.3, wants unit variance; the
-# values are those of the authors' published code).
+POSITIVE_ANCHORS = 128  # at most so many of the sampled anchors
+PROPOSAL_OVERLAP = 0.7  # above this overlap, a proposal with a higher score suppresses another
+FOREGROUND_SHARE = 0.25  # at most this share of the sampled regions
+FOREGROUND_OVERLAP = 0.5  # with this overlap with an object or more, a region is foreground
+# A region's box targets are divided by these numbers. Girshick, 2015 (arXiv:1504.08083, section 2.3) asks for unit
+# variance; the values are those of the authors' published code.
 BOX_DEVIATIONS = (0.1, 0.1, 0.2, 0.2)
-LARGEST_GROWTH = 1000 / 16  # of a side in decoding, so that an untrained network's boxes stay finite
-ALIGNED_SIDE = 14  # of a region's map, by ROIAlign
-ALIGNED_SAMPLES = 2  # along each axis in each of its cells
+LARGEST_GROWTH = 1000 / 16  # growth of a side in decoding, limited so that an untrained network's boxes stay finite
+ALIGNED_SIDE = 14  # cells along each side of a region, in ROIAlign
+ALIGNED_SAMPLES = 2  # samples along each axis in each cell
 
-ASPECT = 500 / 350  # of a synthetic image: Pascal VOC's most frequent sizes are about 500 × 350
-LONGEST = 5 / 3  # of the longer side over the shorter, at most: 1,000 over 600
-TESTED_BEFORE, TESTED_AFTER = 6000, 300  # proposals before and after suppression where detections are wanted
-DETECTION_OVERLAP = 0.3  # above it a detection is suppressed by one of its class with a higher score
-DETECTION_SCORE = 0.05  # below it there is no detection
+ASPECT = 500 / 350  # longer over shorter side of a synthetic image: Pascal VOC's commonest sizes are about 500 × 350
+LONGEST = 5 / 3  # the largest ratio of the longer side to the shorter: 1,000 over 600
+TESTED_BEFORE, TESTED_AFTER = 6000, 300  # proposals before and after suppression, in inference
+DETECTION_OVERLAP = 0.3  # above this overlap, a better detection of the same class suppresses another
+DETECTION_SCORE = 0.05  # detections with lower scores are dropped
 
 
 def image_sides(shorter: int) -> tuple[int, int]:
@@ -31,5 +31,5 @@ def image_sides(shorter: int) -> tuple[int, int]:
 
 
 def map_sides(height: int, width: int) -> tuple[int, int]:
-    """Return the height and width of the shared maps of an image."""
+    """Return the height and width of an image's shared activations."""
     return ceil(height / STRIDE), ceil(width / STRIDE)

@@ -6,13 +6,13 @@ from tbdprof.suite.data.inputs import DetectionBatch
 from tbdprof.suite.faster_rcnn.architecture import CLASSES
 from tbdprof.suite.faster_rcnn.regions import image_sides
 
-_IMAGES = 1  # beside the seed, so that a batch and initial weights of one seed are drawn apart
+_IMAGES = 1  # joined to the seed, so that batches and initial weights draw different random numbers
 
 
 def detection_batch(shorter: int, seed: int) -> DetectionBatch:
-    """Return an image of standard normal pixels, and three to five boxes of uniform classes in it.
+    """Return an image of standard normal pixels with three to five boxes of uniformly drawn classes.
 
-    A box's sides are an eighth of the shorter side to all of it.
+    The sides of a box are between an eighth of the image's shorter side and all of it.
     """
     generator = np.random.default_rng((seed, _IMAGES))
     height, width = image_sides(shorter)

@@ -1,8 +1,8 @@
-"""What an image's training needs beside its pixels, in numpy: anchors, their sample and its targets, random orders.
+"""Training data of an image in addition to its pixels, in numpy: anchors, sampled anchors and targets, random orders.
 
-Everything random is drawn here, from the seed and the image's number, so that every framework samples the same.
-Anchors are matched and sampled here too, as in the authors' data loader: they depend on the objects alone. Regions
-depend on the weights and are sampled in the framework, without waiting for it, by the `priorities` drawn here.
+All random numbers are drawn here, from the seed and the image's number, so that every framework samples the same.
+Anchors are also matched and sampled here, as in the authors' data loader, because they depend only on the objects.
+Regions depend on the weights; the framework samples them, without a synchronization, by the `priorities` drawn here.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tbdprof.suite.faster_rcnn.regions import LONGEST, POSITIVE_ANCHORS, SAMPLED
 from tbdprof.suite.faster_rcnn.synthetic import detection_batch
 from tbdprof.suite.workload import Config, Options
 
-_SAMPLES = 2  # beside the seed, so that samples, batch and initial weights of one seed are drawn apart
+_SAMPLES = 2  # joined to the seed, so that samples, batch and initial weights draw different random numbers
 _POSITIVE_OVERLAP, _NEGATIVE_OVERLAP = 0.7, 0.3  # Ren et al., section 3.1.2
 
 Array = NDArray[np.float64]
@@ -26,25 +26,25 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An image, its objects, and what its anchors shall say.
+    """An image, its objects, and the targets of its anchors.
 
-    The sample always has 256 rows: where fewer anchors are found, the rest have weight 0. The weights of the sample
-    add up to 1. A region's priority, (objects + proposals,), is its place in a random order, objects first.
+    The sample always has 256 rows; if fewer anchors are found, the rest have weight 0. The weights of the sample sum to
+    1. A region's priority, (objects + proposals,), is its position in a random order; objects are listed first.
     """
 
     images: NDArray[np.float32]  # (1, 3, height, width)
     boxes: Array  # (objects, 4)
     labels: NDArray[np.int64]  # (objects,)
     anchors: Array  # (anchors, 4)
-    sampled: NDArray[np.int64]  # (256,), which anchors
-    positive: NDArray[np.int64]  # (256,), 1 where an anchor stands for an object
+    sampled: NDArray[np.int64]  # (256,), indices of anchors
+    positive: NDArray[np.int64]  # (256,), 1 if the anchor matches an object
     weights: Array  # (256,)
     targets: Array  # (256, 4), deltas from an anchor to its object
     priorities: Array
 
 
 def example(batch: DetectionBatch, config: Config, number: int) -> Example:
-    """Return what training on an image with objects needs; its number says which samples are drawn."""
+    """Return the training example of an image with objects; its number determines the random samples."""
     generator = np.random.default_rng((config.seed, _SAMPLES, number))
     rows, columns = map_sides(*batch.images.shape[2:])
     every, boxes = anchors.anchors(rows, columns), batch.boxes.astype(np.float64)
@@ -69,26 +69,26 @@ def example(batch: DetectionBatch, config: Config, number: int) -> Example:
 
 
 def examples(config: Config) -> Iterator[Example]:
-    """Return what training needs of the images that a configuration asks for: a data set's, or the seed's one."""
+    """Return the training examples of a configuration: from a data set, or from the seed's one synthetic image."""
     return (example(batch, config, number) for number, batch in enumerate(_batches(config)))
 
 
 def proposals(options: Options, count: int) -> int:
-    """Return for how many proposals there is room after suppression, of an image with so many anchors."""
+    """Return the most proposals that can remain after suppression, in an image with `count` anchors."""
     return min(int(options["proposals_before"]), int(options["proposals_after"]), count)
 
 
 def match(every: Array, boxes: Array) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
     """Return each anchor's object, and whether it is positive or negative (Ren et al., section 3.1.2).
 
-    Positive are those that overlap an object by 0.7 or more, and those that overlap one as much as any does; negative
-    those of the rest that overlap every object by less than 0.3.
+    An anchor is positive if it overlaps an object by 0.7 or more, or if no anchor overlaps that object more. Of the
+    others, an anchor is negative if it overlaps every object by less than 0.3.
     """
     overlap = anchors.overlaps(every, boxes)
     best = overlap.max(axis=1)
     nearest = (overlap == overlap.max(axis=0)) & (overlap > 0)
     positive = (best >= _POSITIVE_OVERLAP) | nearest.any(axis=1)
-    # One that is an object's nearest learns that object, even where it overlaps another more.
+    # An anchor that is the best one for an object learns that object, even if it overlaps another object more.
     matched = np.where(nearest.any(axis=1) & (best < _POSITIVE_OVERLAP), nearest.argmax(axis=1), overlap.argmax(axis=1))
     return matched, positive, (best < _NEGATIVE_OVERLAP) & ~positive
 

@@ -46,7 +46,7 @@ class Convolution(nn.HybridBlock):  # type: ignore[misc]
             self.relu = nn.Activation("relu")
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803
-        """Return the step's output maps."""
+        """Return the layer's output."""
         return self.relu(self.norm(self.conv(x)))
 
 
@@ -74,7 +74,7 @@ class InceptionV3(nn.HybridBlock):  # type: ignore[misc]
             self.lower = chain(STEM_WIDTH, LOWER, "lower_")
             self.upper = chain(LOWER_WIDTH, UPPER, "upper_")
             self.dropout = nn.Dropout(dropout)
-            self.fc = nn.Dense(CLASSES, in_units=UPPER_WIDTH, prefix="fc_")  # flattens what it is given
+            self.fc = nn.Dense(CLASSES, in_units=UPPER_WIDTH, prefix="fc_")  # flattens its input
             self.auxiliary = chain(LOWER_WIDTH, AUXILIARY, "auxiliary_")
             self.auxiliary_fc = nn.Dense(CLASSES, in_units=AUXILIARY_WIDTH, prefix="auxiliary_fc_")
             self.avgpool = nn.GlobalAvgPool2D()

@@ -47,10 +47,10 @@ class Convolution(keras.layers.Layer):  # type: ignore[misc]
         self.relu = keras.layers.ReLU(name="relu", dtype=dtype)
 
     def build(self, _shape: object) -> None:
-        """Leave each layer inside to its own call: Keras would run all of them at each level to learn their shapes."""
+        """Build nothing: inner layers build when called. Keras would run all of them at each level to find shapes."""
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Return the step's output maps."""
+        """Return the layer's output."""
         return self.relu(self.norm(self.conv(x), training=training))
 
 
@@ -62,7 +62,7 @@ class Row(keras.layers.Layer):  # type: ignore[misc]
         self.steps = [layer(element, step, dtype) for step, element in steps.items()]
 
     def build(self, _shape: object) -> None:
-        """Leave each layer inside to its own call: Keras would run all of them at each level to learn their shapes."""
+        """Build nothing: inner layers build when called. Keras would run all of them at each level to find shapes."""
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Return the last layer's maps."""
@@ -79,7 +79,7 @@ class Inception(keras.layers.Layer):  # type: ignore[misc]
         self.branches = [Row(steps, name=branch, dtype=dtype) for branch, steps in branches.chains.items()]
 
     def build(self, _shape: object) -> None:
-        """Leave each layer inside to its own call: Keras would run all of them at each level to learn their shapes."""
+        """Build nothing: inner layers build when called. Keras would run all of them at each level to find shapes."""
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Return the joined maps."""

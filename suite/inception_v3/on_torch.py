@@ -41,7 +41,7 @@ class Convolution(nn.Module):
         self.relu = nn.ReLU(inplace=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the step's output maps."""
+        """Return the layer's output."""
         maps: Tensor = self.relu(self.norm(self.conv(x)))
         return maps
 

@@ -1,4 +1,4 @@
-"""ResNet-50's layers: shapes, parameters and work of each, without any framework.
+"""ResNet-50's layers: shape, parameters and multiply-accumulates of each, independent of any framework.
 
 The order is that of the network; a block's shortcut convolution, where it has one, comes last in the block. Every
 convolution is without bias, pads by half its kernel, and is followed by batch normalization.

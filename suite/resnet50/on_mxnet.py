@@ -13,7 +13,7 @@ from tbdprof.suite.workload import Config, Spec
 
 
 class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
-    """A 1×1, a 3×3 and a 1×1 convolution around which a shortcut leads."""
+    """A residual block: a 1×1, a 3×3 and a 1×1 convolution, and a shortcut around them."""
 
     def __init__(self, inputs: int, width: int, stride: int, variant: str, **names: Any) -> None:
         super().__init__(**names)
@@ -34,7 +34,7 @@ class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
                     self.downsample.add(convolution(inputs, outputs, 1, stride), normalization(outputs))
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.relu(self.bn1(self.conv1(x)))
         x = self.relu(self.bn2(self.conv2(x)))
@@ -57,7 +57,7 @@ class ResNet50(nn.HybridBlock):  # type: ignore[misc]
             self.layer3 = blocks(EXPANSION * STAGES[1].width, STAGES[2], variant, prefix="layer3_")
             self.layer4 = blocks(EXPANSION * STAGES[2].width, STAGES[3], variant, prefix="layer4_")
             self.avgpool = nn.GlobalAvgPool2D()
-            self.fc = nn.Dense(CLASSES, in_units=FEATURES)  # flattens what it is given
+            self.fc = nn.Dense(CLASSES, in_units=FEATURES)  # flattens its input
 
     def hybrid_forward(self, F: Any, images: Any) -> Any:  # noqa: N803
         """Return the scores, before any softmax."""
@@ -77,7 +77,7 @@ def normalization(channels: int) -> nn.BatchNorm:
 
 
 def blocks(inputs: int, stage: Stage, variant: str, prefix: str) -> nn.HybridSequential:
-    """Return a stage's blocks; the first has its stride and widens."""
+    """Return a stage's blocks; the first applies the stride and raises the number of channels."""
     stack = nn.HybridSequential(prefix=prefix)
     with stack.name_scope():
         stack.add(Bottleneck(inputs, stage.width, stage.stride, variant))

@@ -12,7 +12,7 @@ from tbdprof.suite.workload import Config, Spec
 
 
 class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
-    """A 1×1, a 3×3 and a 1×1 convolution around which a shortcut leads."""
+    """A residual block: a 1×1, a 3×3 and a 1×1 convolution, and a shortcut around them."""
 
     def __init__(self, inputs: int, width: int, stride: int, variant: str, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -32,10 +32,10 @@ class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
             self.downsample = keras.Sequential(shortcut, name="downsample")
 
     def build(self, _shape: object) -> None:
-        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
+        """Build nothing: each inner layer builds itself when called. Keras would run all of them to find shapes."""
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut = x if self.downsample is None else self.downsample(x, training=training)
         x = self.relu(self.bn1(self.conv1(x), training=training))
         x = x if self.pad is None else self.pad(x)
@@ -53,7 +53,7 @@ class ResNet50(keras.Model):  # type: ignore[misc]
         self.conv1 = convolution("conv1", STEM_WIDTH, 7, dtype, 2)
         self.bn1 = normalization("bn1", dtype)
         self.relu = keras.layers.ReLU(name="relu", dtype=dtype)
-        # Zeros do not change a maximum of what a ReLU puts out.
+        # Padding with zeros does not change the maximum of a ReLU's outputs.
         self.maxpool_pad = keras.layers.ZeroPadding2D(1, name="maxpool_pad", dtype=dtype)
         self.maxpool = keras.layers.MaxPooling2D(3, strides=2, name="maxpool", dtype=dtype)
         self.layer1 = blocks("layer1", STEM_WIDTH, STAGES[0], variant, dtype)
@@ -73,9 +73,9 @@ class ResNet50(keras.Model):  # type: ignore[misc]
 
 
 def convolution(name: str, outputs: int, kernel: int, dtype: str, stride: int = 1) -> keras.layers.Conv2D:
-    """Return a convolution without bias that pads by half its kernel, or not at all where it has a stride.
+    """Return a convolution without bias that pads by half its kernel, or does not pad if it has a stride.
 
-    What Keras calls "same" pads one side more than the other at a stride: there the maps are padded beforehand.
+    With a stride, Keras' "same" pads one side more than the other; so a layer before it pads the activations.
     """
     padding = "same" if stride == 1 else "valid"
     return keras.layers.Conv2D(
@@ -89,7 +89,7 @@ def normalization(name: str, dtype: str) -> keras.layers.BatchNormalization:
 
 
 def blocks(name: str, inputs: int, stage: Stage, variant: str, dtype: str) -> keras.Sequential:
-    """Return a stage's blocks; the first has its stride and widens."""
+    """Return a stage's blocks; the first applies the stride and raises the number of channels."""
     first = Bottleneck(inputs, stage.width, stage.stride, variant, name="0", dtype=dtype)
     outputs = EXPANSION * stage.width
     others = (

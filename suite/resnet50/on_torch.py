@@ -11,7 +11,7 @@ from tbdprof.suite.workload import Config, Spec
 
 
 class Bottleneck(nn.Module):
-    """A 1×1, a 3×3 and a 1×1 convolution around which a shortcut leads."""
+    """A residual block: a 1×1, a 3×3 and a 1×1 convolution, and a shortcut around them."""
 
     def __init__(self, inputs: int, width: int, stride: int, variant: str) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride), normalization(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.relu(self.bn1(self.conv1(x)))
         x = self.relu(self.bn2(self.conv2(x)))
@@ -74,7 +74,7 @@ def normalization(channels: int) -> nn.BatchNorm2d:
 
 
 def blocks(inputs: int, stage: Stage, variant: str) -> nn.Sequential:
-    """Return a stage's blocks; the first has its stride and widens."""
+    """Return a stage's blocks; the first applies the stride and raises the number of channels."""
     first = Bottleneck(inputs, stage.width, stage.stride, variant)
     outputs = EXPANSION * stage.width
     return nn.Sequential(first, *(Bottleneck(outputs, stage.width, 1, variant) for _ in range(stage.blocks - 1)))

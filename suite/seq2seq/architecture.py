@@ -1,4 +1,4 @@
-"""Seq2Seq's layers: shapes, parameters and work of each, without any framework."""
+"""Seq2Seq's layers: shape, parameters and multiply-accumulates of each, independent of any framework."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ from tbdprof.suite.initial import Floats, Weights, uniform
 from tbdprof.suite.seq2seq import FORGET_BIAS, UNIFORM
 from tbdprof.suite.seq2seq.architecture import GATES, WIDTH, Lstm, layers
 
-_WEIGHTS = 0  # beside the seed, so that what one seed is for is drawn apart
+_WEIGHTS = 0  # joined to the seed, so that each purpose draws its own random numbers
 
 
 def weights(seed: int, width: int = WIDTH) -> Weights:

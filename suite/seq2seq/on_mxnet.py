@@ -41,7 +41,7 @@ class Workload:
     config: Config
     model: Seq2Seq
     optimizer: gluon.Trainer
-    inputs: tuple[mx.nd.NDArray, ...]  # where synthetic batches are kept
+    inputs: tuple[mx.nd.NDArray, ...]  # those of the synthetic batches, which are reused
     batches: Iterator[Batch]
 
     def step(self) -> Consumed:
@@ -67,7 +67,7 @@ class Workload:
         return self.model.translate(as_array(source.T, self.config), as_array(source_lengths, self.config), longest)
 
     def update(self, batch: Batch) -> mx.nd.NDArray:
-        """Train on a batch once; return its loss before that."""
+        """Train on a batch once; return its loss before the update."""
         with autograd.record():
             loss = self.loss(batch)
         loss.backward()
@@ -132,7 +132,7 @@ def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:
 
 
 def initialize(model: Seq2Seq, seed: int, width: int) -> None:
-    """Give a new model, whose attention begins with scale 1, the weights drawn from a seed."""
+    """Set the weights drawn from a seed on a new model; the attention's scale is already 1."""
     found = parts(model)
     for name, values in initial.weights(seed, width):
         for part, drawn in zip(found[name], np.split(values, len(found[name])), strict=True):

@@ -52,7 +52,7 @@ class Workload:
     config: Config
     model: Seq2Seq
     optimizer: keras.optimizers.SGD
-    inputs: tuple[tf.Tensor, ...]  # where synthetic batches are kept
+    inputs: tuple[tf.Tensor, ...]  # those of the synthetic batches, which are reused
     batches: Iterator[tuple[Batch, Consumed]]
     train_step: Computed  # trains on a batch of a run once, returns its loss before that
     train_any: Computed  # the same on a batch of any shape
@@ -150,7 +150,7 @@ def cross_entropy(logits: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
 
 
 def initialize(model: Seq2Seq, seed: int, width: int) -> None:
-    """Give a model, whose attention begins with scale 1, the weights drawn from a seed."""
+    """Set the weights drawn from a seed on a model; the attention's scale is already 1."""
     found = parts(model)
     for name, values in initial.weights(seed, width):
         for part, drawn in zip(found[name], np.split(values, len(found[name])), strict=True):
@@ -163,7 +163,7 @@ def with_counts(batch: SentencePairs, config: Config) -> tuple[Batch, Consumed]:
 
 
 def on_device(batch: SentencePairs, config: Config) -> Batch:
-    """Return a batch as tensors, in memory that is TensorFlow's own: a mere constant may share numpy's."""
+    """Return a batch as tensors in TensorFlow's own memory; a plain constant may share numpy's memory."""
     words = np.concatenate([np.full_like(batch.target[:, :1], START), batch.target[:, :-1]], 1)
     with tf.device(device_of(config)):
         arrays = (batch.source, batch.source_lengths, words, batch.target, batch.target_lengths)

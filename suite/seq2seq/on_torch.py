@@ -42,7 +42,7 @@ class Workload:
     config: Config
     model: Seq2Seq
     optimizer: torch.optim.SGD
-    inputs: tuple[Tensor, ...]  # where synthetic batches are kept
+    inputs: tuple[Tensor, ...]  # those of the synthetic batches, which are reused
     batches: Iterator[Batch]
 
     def step(self) -> Consumed:
@@ -77,7 +77,7 @@ class Workload:
         return words.cpu().numpy().astype(np.int32)
 
     def update(self, batch: Batch) -> Tensor:
-        """Train on a batch once; return its loss before that."""
+        """Train on a batch once; return its loss before the update."""
         self.optimizer.zero_grad()
         loss = self.loss(batch)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -112,7 +112,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def on_device(batch: SentencePairs, config: Config) -> Batch:
-    """Return a batch as tensors, copied into memory that is torch's own."""
+    """Return a batch as tensors, copied into torch's own memory."""
     target = numbers(batch.target, config)
     words = torch.cat([torch.full_like(target[:1], START), target[:-1]])
     lengths = torch.tensor(batch.target_lengths, device=target.device)
@@ -129,7 +129,7 @@ def numbers(words: NDArray[np.int32], config: Config) -> Tensor:
 
 @torch.no_grad()
 def initialize(model: Seq2Seq, seed: int, width: int) -> None:
-    """Give a new model, whose attention begins with scale 1, the weights drawn from a seed."""
+    """Set the weights drawn from a seed on a new model; the attention's scale is already 1."""
     found = parts(model)
     for name, values in initial.weights(seed, width):
         for part, drawn in zip(found[name], torch.from_numpy(values).chunk(len(found[name])), strict=True):

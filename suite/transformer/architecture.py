@@ -1,4 +1,4 @@
-"""The Transformer's layers: shapes, parameters and work of each, without any framework.
+"""The Transformer's layers: shape, parameters and multiply-accumulates of each, independent of any framework.
 
 The order is that of the network. A layer works at the places of one side of a batch, padding among them; of the
 attention's products one side asks and one answers. The embedding stands once and is used three times: its rows are

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tbdprof.suite.initial import Weights, normal, uniform
 from tbdprof.suite.transformer.architecture import Dense, Embedding, Sizes, layers
 
-_WEIGHTS = 0  # beside the seed, so that a batch and initial weights of one seed are drawn apart
+_WEIGHTS = 0  # joined to the seed, so that batches and initial weights draw different random numbers
 _LONGEST_WAVE = 10_000  # of the positions, over 2π
 
 

@@ -55,7 +55,7 @@ class Workload:
         return batch.consumed
 
     def train_step(self, batch: Batch) -> mx.nd.NDArray:
-        """Train on a batch once; return its loss before."""
+        """Train on a batch once; return its loss before the update."""
         with autograd.record():
             loss = self.loss(batch)
         loss.backward()
@@ -74,7 +74,7 @@ class Workload:
         return self.model(batch.source, batch.hidden, batch.given, batch.later)
 
     def train(self, batch: SentencePairs) -> float:
-        """Train on a batch once; return its loss before."""
+        """Train on a batch once; return its loss before the update."""
         return float(self.train_step(on_device(batch, self.config)).asscalar())
 
     def predict(self, inputs: SentencePairs) -> NDArray[Any]:
@@ -132,7 +132,7 @@ def adam(model: Transformer, sizes: Sizes, warmup: int) -> gluon.Trainer:
 
 
 def initialize(model: Transformer, weights: Weights, config: Config) -> None:
-    """Give a new model the weights drawn for it; normalizations begin with scale 1, all else with 0."""
+    """Set the drawn weights on a new model, normalization scales to 1, and all other parameters to 0."""
     place = placement(config)
     model.cast(place["dtype"])
     model.initialize(mx.init.Zero(), ctx=place["ctx"])
@@ -166,5 +166,5 @@ def words(numbers: NDArray[np.int32], config: Config) -> mx.nd.NDArray:
 
 
 def placement(config: Config) -> dict[str, Any]:
-    """Return where a run's arrays are and of what type."""
+    """Return the device and the data type of a run's arrays."""
     return {"ctx": context_of(config), "dtype": dtype_of(config)}

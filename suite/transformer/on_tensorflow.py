@@ -70,7 +70,7 @@ class Workload:
         return batch.consumed
 
     def train(self, batch: SentencePairs) -> float:
-        """Train on a batch once; return its loss before."""
+        """Train on a batch once; return its loss before the update."""
         return float(self.train_step(*on_device(batch, self.config).all))
 
     def predict(self, inputs: SentencePairs) -> NDArray[Any]:
@@ -108,7 +108,7 @@ def build(spec: Spec, config: Config) -> Workload:
     words, mask = keras.Input((None,), dtype="int32"), keras.Input((1, None, None), dtype=dtype.name)
     with tf.device(device):
         model = Transformer(sizes, dropout(config.options), config.seed, policy_of(config))
-        model(words, mask, words, mask)  # makes the weights and computes nothing
+        model(words, mask, words, mask)  # creates the weights without computing anything
         initialize(model, initial.weights(config.seed, sizes))
         schedule = Schedule(sizes.width, int(config.options["rise"]))
         optimizer = keras.optimizers.Adam(schedule, *BETAS, ADAM_EPSILON)
@@ -122,7 +122,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def train_step(model: Transformer, optimizer: keras.optimizers.Adam, device: str, dtype: tf.DType) -> Step:
-    """Return the function that trains on a batch of any size once and returns its loss before that."""
+    """Return the function that trains once on a batch of any size and returns its loss before the update."""
 
     @tf.function(jit_compile=False, input_signature=signature(dtype))  # type: ignore[untyped-decorator]
     def step(
@@ -167,7 +167,7 @@ def loss_of(scores: tf.Tensor, target: tf.Tensor, asked: tf.Tensor) -> tf.Tensor
 
 
 def initialize(model: Transformer, weights: Weights) -> None:
-    """Give a model, whose other parameters have their first values, the weights drawn for it."""
+    """Set the weights drawn for a model; all other parameters already have their initial values."""
     variables = {variable.path: variable for variable in model.trainable_variables}
     for name, values in weights:
         path = keras_path(name)
@@ -185,7 +185,7 @@ def keras_path(name: str) -> str:
 
 
 def on_device(batch: SentencePairs, config: Config) -> Batch:
-    """Return a batch as tensors, in memory that is TensorFlow's own: a mere constant may share numpy's."""
+    """Return a batch as tensors in TensorFlow's own memory; a plain constant may share numpy's memory."""
     dtype, longest = dtype_of(config), batch.target.shape[1]
     asked = filled(batch.target_lengths, longest)
     padding = ~filled(batch.source_lengths, batch.source.shape[1])

@@ -26,7 +26,7 @@ class Attention(keras.layers.Layer):  # type: ignore[misc]
         self.joined = dense("output", width, dtype)  # Keras has a use of its own for `output`
 
     def build(self, *_shapes: object) -> None:
-        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
+        """Build nothing: each inner layer builds itself when called. Keras would run all of them to find shapes."""
 
     def call(self, x: tf.Tensor, memory: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
         """Return what each place of x takes from those of memory that are not hidden."""
@@ -49,7 +49,7 @@ class EncoderBlock(keras.layers.Layer):  # type: ignore[misc]
         self.dropout = dropout
 
     def build(self, *_shapes: object) -> None:
-        """Leave each layer inside to its own call."""
+        """Build nothing: each inner layer builds itself when it is called."""
 
     def call(self, x: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
         """Return the block's output, (batch, source, width)."""
@@ -72,7 +72,7 @@ class DecoderBlock(keras.layers.Layer):  # type: ignore[misc]
         self.dropout = dropout
 
     def build(self, *_shapes: object) -> None:
-        """Leave each layer inside to its own call."""
+        """Build nothing: each inner layer builds itself when it is called."""
 
     def call(self, x: tf.Tensor, later: tf.Tensor, memory: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
         """Return the block's output, (batch, target, width)."""
@@ -99,7 +99,7 @@ class Transformer(keras.Model):  # type: ignore[misc]
         self.decoder = [DecoderBlock(sizes, next(drop), name=f"decoder_{each}", dtype=dtype) for each in numbers]
 
     def build(self, *_shapes: object) -> None:
-        """Leave each layer inside to its own call."""
+        """Build nothing: each inner layer builds itself when it is called."""
 
     def call(self, source: tf.Tensor, hidden: tf.Tensor, given: tf.Tensor, later: tf.Tensor) -> tf.Tensor:
         """Return the scores, before any softmax.

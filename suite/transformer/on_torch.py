@@ -54,7 +54,7 @@ class Workload:
         return batch.consumed
 
     def train_step(self, batch: Batch) -> Tensor:
-        """Train on a batch once; return its loss before."""
+        """Train on a batch once; return its loss before the update."""
         self.optimizer.zero_grad()
         loss = self.loss(batch)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -71,7 +71,7 @@ class Workload:
             )
 
     def train(self, batch: SentencePairs) -> float:
-        """Train on a batch once; return its loss before."""
+        """Train on a batch once; return its loss before the update."""
         return self.train_step(on_device(batch, self.config)).item()
 
     @torch.no_grad()
@@ -118,7 +118,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 @torch.no_grad()
 def initialize(model: Transformer, weights: Weights) -> None:
-    """Give a new model the weights drawn for it, and biases of 0."""
+    """Set the drawn weights on a new model, and all biases to 0."""
     for name, values in weights:
         model.get_parameter(name).copy_(torch.from_numpy(values))
     for module in model.modules():
@@ -140,5 +140,5 @@ def on_device(batch: SentencePairs, config: Config) -> Batch:
 
 
 def words(numbers: NDArray[Any], config: Config) -> Tensor:
-    """Return the numbers of words as a tensor: a copy, in memory that is torch's own."""
+    """Return the numbers of words as a tensor, copied into torch's own memory."""
     return torch.tensor(numbers, dtype=torch.int64, device=device_of(config))

@@ -1,7 +1,8 @@
-"""The generator's and the critic's layers: shapes, parameters and work of each, without any framework.
+"""WGAN-GP's layers: shape, parameters and multiply-accumulates of each, independent of any framework.
 
-The order is that of each network; a block's shortcut comes last in the block. Every convolution pads by half its
-kernel and has stride 1: maps change their sides by doubling before a convolution and by mean pooling after one.
+The layers are listed in the order of each network; a block's shortcut comes last in the block. Every convolution pads
+by half its kernel and has stride 1. Activations change size by doubling before a convolution (generator) or by mean
+pooling after one (critic).
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,23 +13,23 @@ from math import prod
 from tbdprof.suite.layers import Dense
 
 SIDE = 64  # of a picture in pixels
-NOISE = 128  # values a picture is made of
+NOISE = 128  # values of noise from which the generator makes a picture
 WIDTH = 64
-START = 4  # side of the maps the generator begins with and the critic ends with
+START = 4  # side of the activations that the generator begins with and the critic ends with
 MULTIPLES = (1, 2, 4, 8, 8)  # of the width: channels at sides 64, 32, 16, 8, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution over square maps."""
+    """A convolution over square activations."""
 
     name: str
     inputs: int  # channels
     outputs: int
     kernel: int
-    side: int  # of the maps it takes and puts out
+    side: int  # of its input and its output
     bias: bool = True
-    he: bool = False  # how it begins: see `initial`
+    he: bool = False  # whether its weights are initialized by He's rule; see `initial`
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -64,7 +65,7 @@ Layer = Convolution | Dense | Normalization
 
 
 def channels(width: int) -> tuple[int, ...]:
-    """Return the channels of the maps from the largest to the smallest, which are those the critic's blocks join."""
+    """Return the channels of the critic's activations before and after each block, largest activation first."""
     return tuple(width * multiple for multiple in MULTIPLES)
 
 

@@ -15,7 +15,7 @@ from tbdprof.suite.layers import Dense
 from tbdprof.suite.wgan import architecture
 from tbdprof.suite.wgan.architecture import WIDTH, Convolution, Layer, Normalization
 
-_GENERATOR, _CRITIC = 2, 3  # beside the seed, so that what one seed is for is drawn apart
+_GENERATOR, _CRITIC = 2, 3  # joined to the seed, so that each purpose draws its own random numbers
 
 
 def generator(seed: int, width: int = WIDTH) -> Weights:

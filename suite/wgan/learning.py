@@ -22,7 +22,7 @@ WIDTH = 4
 HELD_OUT = 64
 FALLEN = 0.5  # the share of its largest that the critic's distance must come below
 
-_TRAINED, _HELD_OUT, _NOISE = 10, 11, 12  # beside the seed, so that what one seed is for is drawn apart
+_TRAINED, _HELD_OUT, _NOISE = 10, 11, 12  # joined to the seed, so that each purpose draws its own random numbers
 _BLOBS = (((1.0, 0.2, -0.6), 0.3), ((-0.4, 0.9, 0.5), 0.7))  # color, mean place from left to right
 _TOP, _BOTTOM = (-0.6, -0.5, 0.2), (-0.2, -0.5, -0.4)
 _POOL = 8
@@ -74,7 +74,7 @@ def moments_distance(ones: Images, others: Images) -> float:
 
 
 def passes(curve: Sequence[Point], chance: float) -> bool:
-    """Tell whether the critic learned to tell, the generator to please it, and what it makes looks like the data."""
+    """Return whether the critic learned to tell, the generator to please it, and what it makes looks like the data."""
     distances = [point.loss for point in curve]
     largest = max(distances)
     last = fmean(distances[-(len(distances) // 3) :])

@@ -35,7 +35,7 @@ class UpBlock(nn.HybridBlock):  # type: ignore[misc]
             self.relu = nn.Activation("relu")
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut = self.shortcut(doubled(F, x))
         x = self.conv1(doubled(F, self.relu(self.norm1(x))))
         return self.conv2(self.relu(self.norm2(x))) + shortcut
@@ -80,7 +80,7 @@ class Workload:
     config: Config
     model: list[nn.HybridBlock]  # generator, critic
     optimizer: list[gluon.Trainer]  # of each
-    inputs: tuple[mx.nd.NDArray, ...]  # the pictures, where one batch is kept
+    inputs: tuple[mx.nd.NDArray, ...]  # the pictures if one batch is reused, empty otherwise
     batches: Iterator[mx.nd.NDArray]
     penalty: Penalty
 
@@ -178,7 +178,7 @@ def adam(network: nn.HybridBlock, width: int) -> gluon.Trainer:
 
 
 def initialize(network: nn.HybridBlock, weights: Weights, config: Config) -> None:
-    """Give a new network the weights drawn for it; normalizations begin with scale 1, all else with 0."""
+    """Set the drawn weights on a new network, normalization scales to 1, and all other parameters to 0."""
     place = placement(config)
     network.cast(place["dtype"])
     network.initialize(mx.init.Zero(), ctx=place["ctx"])
@@ -193,5 +193,5 @@ def on_device(values: NDArray[np.float32], config: Config) -> mx.nd.NDArray:
 
 
 def placement(config: Config) -> dict[str, Any]:
-    """Return where a run's arrays are and of what type."""
+    """Return the device and the data type of a run's arrays."""
     return {"ctx": context_of(config), "dtype": dtype_of(config)}

@@ -105,7 +105,7 @@ class DownBlock(nn.HybridBlock):  # type: ignore[misc]
             self.pool = nn.AvgPool2D(2)
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803
-        """Return the block's output maps."""
+        """Return the block's output."""
         *_, second = begun(self, x)
         return ended(self, x, second)
 
@@ -140,7 +140,7 @@ class Critic(nn.HybridBlock):  # type: ignore[misc]
             self.conv = nn.Conv2D(joined[0], 3, padding=1, in_channels=3)
             for number, (inputs, outputs) in enumerate(pairwise(joined), 1):
                 setattr(self, f"block{number}", DownBlock(inputs, outputs, SIDE >> (number - 1)))
-            self.dense = nn.Dense(1, in_units=joined[-1] * START**2)  # flattens what it is given
+            self.dense = nn.Dense(1, in_units=joined[-1] * START**2)  # flattens its input
 
     @property
     def blocks(self) -> tuple[DownBlock, ...]:

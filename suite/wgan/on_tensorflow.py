@@ -32,7 +32,7 @@ class Workload:
     config: Config
     model: list[keras.Model]  # generator, critic
     optimizer: list[keras.optimizers.Adam]  # of each
-    inputs: tuple[tf.Tensor, ...]  # the pictures, where one batch is kept
+    inputs: tuple[tf.Tensor, ...]  # the pictures if one batch is reused, empty otherwise
     batches: Iterator[tf.Tensor]
     random: tf.random.Generator
     critic_step: Step  # real, noise (batch, 128), coefficients (batch, 1, 1, 1): trains the critic, returns its loss
@@ -81,7 +81,7 @@ def build(spec: Spec, config: Config) -> Workload:
     device, width, policy = device_of(config), int(config.options["width"]), policy_of(config)
     with tf.device(device):
         generator, critic = Generator(width, policy), Critic(width, policy)
-        generator(keras.Input((NOISE,)))  # makes the weights and computes nothing
+        generator(keras.Input((NOISE,)))  # creates the weights without computing anything
         critic(keras.Input((SIDE, SIDE, 3)))
         initialize(generator, initial.generator(config.seed, width))
         initialize(critic, initial.critic(config.seed, width))
@@ -157,7 +157,7 @@ def penalty(critic: Critic, pictures: tf.Tensor) -> tf.Tensor:
 
 
 def initialize(network: keras.Model, weights: Weights) -> None:
-    """Give a network, whose other parameters have their first values, the weights drawn for it."""
+    """Set the weights drawn for a network; all other parameters already have their initial values."""
     kernels = {variable.path: variable for variable in network.trainable_variables if variable.path.endswith("/kernel")}
     for name, values in weights:
         layer = name.removesuffix(".weight").replace(".", "/")

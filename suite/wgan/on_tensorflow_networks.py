@@ -57,10 +57,10 @@ class UpBlock(keras.layers.Layer):  # type: ignore[misc]
         self.up = keras.layers.UpSampling2D(2, interpolation="nearest", name="up", dtype=dtype)
 
     def build(self, _shape: object) -> None:
-        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
+        """Build nothing: each inner layer builds itself when called. Keras would run all of them to find shapes."""
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut = self.shortcut(self.up(x))
         x = self.conv1(self.up(self.relu(self.norm1(x))))
         return self.conv2(self.relu(self.norm2(x))) + shortcut
@@ -80,10 +80,10 @@ class DownBlock(keras.layers.Layer):  # type: ignore[misc]
         self.pool = keras.layers.AveragePooling2D(2, name="pool", dtype=dtype)
 
     def build(self, _shape: object) -> None:
-        """Leave each layer inside to its own call: Keras would run all of them once more to learn their shapes."""
+        """Build nothing: each inner layer builds itself when called. Keras would run all of them to find shapes."""
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut = self.shortcut(self.pool(x))
         x = self.conv1(self.relu(self.norm1(x)))
         return self.pool(self.conv2(self.relu(self.norm2(x)))) + shortcut

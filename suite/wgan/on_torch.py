@@ -19,7 +19,7 @@ from tbdprof.suite.workload import Config, Spec
 
 
 class Placement(TypedDict):
-    """Where tensors are and of what type."""
+    """The device and the data type of tensors."""
 
     device: torch.device
     dtype: torch.dtype
@@ -39,7 +39,7 @@ class UpBlock(nn.Module):
         self.up = nn.Upsample(scale_factor=2, mode="nearest")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut: Tensor = self.shortcut(self.up(x))
         x = self.conv1(self.up(self.relu(self.norm1(x))))
         x = self.conv2(self.relu(self.norm2(x)))
@@ -61,7 +61,7 @@ class DownBlock(nn.Module):
         self.pool = nn.AvgPool2d(2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the block's output maps."""
+        """Return the block's output."""
         shortcut: Tensor = self.shortcut(self.pool(x))
         x = self.conv1(self.relu(self.norm1(x)))
         x = self.pool(self.conv2(self.relu(self.norm2(x))))
@@ -129,7 +129,7 @@ class Workload:
     config: Config
     model: list[nn.Module]  # generator, critic
     optimizer: list[torch.optim.Adam]  # of each
-    inputs: tuple[Tensor, ...]  # the pictures, where one batch is kept
+    inputs: tuple[Tensor, ...]  # the pictures if one batch is reused, empty otherwise
     batches: Iterator[Tensor]
     random: torch.Generator
 
@@ -233,7 +233,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 @torch.no_grad()
 def initialize(network: nn.Module, weights: Weights) -> None:
-    """Give a new network the weights drawn for it, and biases of 0."""
+    """Set the drawn weights on a new network, and all biases to 0."""
     for name, values in weights:
         network.get_parameter(name).copy_(torch.from_numpy(values))
     for module in network.modules():
@@ -242,10 +242,10 @@ def initialize(network: nn.Module, weights: Weights) -> None:
 
 
 def on_device(values: NDArray[np.float32], config: Config) -> Tensor:
-    """Return values as a tensor: a copy, in memory that is torch's own."""
+    """Return values as a tensor, copied into torch's own memory."""
     return torch.tensor(values, **placement(config))
 
 
 def placement(config: Config) -> Placement:
-    """Return where a run's tensors are and of what type."""
+    """Return the device and the data type of a run's tensors."""
     return {"device": device_of(config), "dtype": dtype_of(config)}

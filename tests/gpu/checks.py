@@ -256,7 +256,7 @@ def _seconds(window: Window) -> float:
 
 
 def _fits(batch_size: int, folder: Path) -> bool:
-    """Tell whether a batch trains, in a process of its own."""
+    """Return whether a batch trains, in a process of its own."""
     words = ["run", "resnet50", "--framework", "torch", "--device", DEVICE, "--precision", "bf16", "-q", "--force"]
     sizes = ["--batch-size", str(batch_size), "--steps", "2", "--warmup", "2", "-o", str(folder / "that-fits.tbd")]
     sizes += [word for name, value in LARGE_IMAGE.items() for word in (f"--{name.replace('_', '-')}", value)]

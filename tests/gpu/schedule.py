@@ -158,7 +158,7 @@ def text(results: Sequence[Result]) -> str:
 
 
 def succeeded(results: Sequence[Result]) -> bool:
-    """Tell whether every check passed."""
+    """Return whether every check passed."""
     return bool(results) and all(each.verdict.state == PASS for each in results)
 
 

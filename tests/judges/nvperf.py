@@ -33,7 +33,7 @@ class Library:
         return [told.names[place].decode() for place in range(told.count)]
 
     def has(self, chip: str, metric: str) -> bool:
-        """Tell whether a chip has a metric, its suffix included."""
+        """Return whether a chip has a metric, its suffix included."""
         named = _Text(chip.encode())
         size = self._call(
             "NVPW_CUDA_MetricsEvaluator_CalculateScratchBufferSize", chip=named, image=_Pointer(), size=_Size()

@@ -29,7 +29,7 @@ class SavedTensors:
 
     @property
     def active(self) -> bool:
-        """Tell whether there are steps left."""
+        """Return whether there are steps left."""
         return self._steps < STEPS
 
     def __enter__(self) -> "SavedTensors":

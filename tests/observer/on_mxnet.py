@@ -36,7 +36,7 @@ from tbdprof.hooks.on_mxnet.session import layout  # noqa: E402
 
 
 class Block(nn.HybridBlock):
-    """Two convolutions around which a shortcut leads."""
+    """A residual block of two convolutions."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

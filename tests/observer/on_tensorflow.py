@@ -106,7 +106,7 @@ def left(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> dict[str,
 
 
 def profiler_is_free() -> bool:
-    """Tell whether a session can be had."""
+    """Return whether a session can be had."""
     tf.profiler.experimental.start("")
     tf.profiler.experimental.stop(save=False)
     return True

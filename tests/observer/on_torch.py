@@ -33,7 +33,7 @@ IN_MEMORY = 5  # warm-up 0 and 1, clean 2 and 3, memory 4 to 7, clean 8 and 9
 
 
 class Block(nn.Module):
-    """Two convolutions around which a shortcut leads."""
+    """A residual block of two convolutions."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

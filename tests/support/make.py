@@ -301,5 +301,5 @@ def parameter(name: str, *shape: int, trainable: bool = True, is_buffer: bool = 
 
 
 def same_table(one: np.ndarray, other: np.ndarray) -> bool:  # type: ignore[type-arg]
-    """Tell whether two tables hold the same rows."""
+    """Return whether two tables hold the same rows."""
     return one.dtype == other.dtype and bool((one == other).all())

@@ -1,1 +1,1 @@
-"""Text for translation: corpora, batches of sentence pairs, and the words and subwords they are read in."""
+"""Text for translation: corpora, batches of sentence pairs, and vocabularies of words and subwords."""

@@ -1,4 +1,4 @@
-"""Which sentences go into one batch: those of similar length, so that little padding is computed."""
+"""Groups sentences of similar length into batches, so that little padding is computed."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,7 +16,7 @@ STEP = 1.1  # tensor2tensor's `length_bucket_step`
 class Size(Protocol):
     """How many sentences a batch has, and how their lengths are divided into buckets.
 
-    The length of a pair is that of its longer side, `END` included; `limit` is the greatest there is.
+    The length of a pair is that of its longer side, `END` included; `limit` is the greatest possible length.
     """
 
     def buckets(self, lengths: Ints, limit: int) -> Ints:
@@ -28,7 +28,7 @@ class Size(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """Batches of a number of sentences, in buckets of equal width: 10 where sentences are cut at 50.
+    """Batches of a fixed number of sentences, in buckets of equal width: width 10 if sentences are cut at 50 words.
 
     Source: TensorFlow NMT (Luong, Brevdo and Zhao, 2017), `iterator_utils.get_iterator`.
     """
@@ -36,8 +36,8 @@ class Sentences:
     count: int
 
     def buckets(self, lengths: Ints, limit: int) -> Ints:
-        """Return the bucket of each pair; the last one holds all that is longer than the others' bounds."""
-        width = -(-(limit - 1) // BUCKETS)  # of the words alone, without `END`
+        """Return the bucket of each pair; the last bucket holds all pairs beyond the bounds of the others."""
+        width = -(-(limit - 1) // BUCKETS)  # counted in words, without `END`
         return np.minimum(lengths // width, BUCKETS)
 
     def sentences(self, bucket: int, limit: int) -> int:
@@ -47,25 +47,25 @@ class Sentences:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Batches of a number of tokens of one side, padding included, in buckets a tenth wider from each to the next.
+    """Batches of at most a number of tokens per side, padding included; each bucket's bound is a tenth above the last.
 
-    A batch has as many sentences of its bucket's upper bound as the budget holds, and one at least. Source:
+    A batch has as many sentences as the budget holds at its bucket's upper bound, and at least one. Source:
     tensor2tensor (Vaswani et al., 2018, arXiv:1803.07416), `data_reader.batching_scheme`.
     """
 
     budget: int
 
     def buckets(self, lengths: Ints, limit: int) -> Ints:
-        """Return the bucket of each pair: a length at a bound belongs to the next bucket, but at the limit."""
+        """Return the bucket of each pair; a length equal to a bound belongs to the next bucket, except at the limit."""
         return np.searchsorted(bounds(limit)[:-1], lengths, side="right").astype(np.int64)
 
     def sentences(self, bucket: int, limit: int) -> int:
-        """Return how many sentences of the bucket's upper bound the budget holds."""
+        """Return how many sentences as long as the bucket's upper bound the budget holds."""
         return max(1, self.budget // bounds(limit)[bucket])
 
 
 def bounds(limit: int) -> list[int]:
-    """Return the upper bounds of buckets by tokens, rising to the limit."""
+    """Return the upper bounds of the buckets in tokens, in rising order up to the limit."""
     found, bound = list[int](), SHORTEST_BOUND
     while bound < limit:
         found.append(bound)

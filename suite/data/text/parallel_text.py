@@ -1,8 +1,9 @@
-"""Parallel text, as IWSLT15's English-Vietnamese and WMT-14's English-German: DIR/train.en and DIR/train.vi, or so.
+"""Parallel text, such as IWSLT15's English-Vietnamese or WMT-14's English-German: DIR/train.en and DIR/train.vi.
 
-Two files of one sentence a line, line by line translations of each other. IWSLT15 is read in words, from `vocab.en`
-and `vocab.vi` or made from the texts and kept there; WMT-14 in subwords, learned from both texts and kept in
-`subwords-37000.json`. Where DIR may not be written, nothing is kept, and each run makes them again.
+The two files have one sentence per line, and equal lines are translations of each other. IWSLT15 is read in words: the
+vocabularies are read from `vocab.en` and `vocab.vi`, or made from the texts and saved there. WMT-14 is read in
+subwords, which are learned from both texts and saved in `subwords-37000.json`. If DIR is not writable, nothing is
+saved, and each run makes them again.
 """
 
 import codecs
@@ -30,8 +31,8 @@ EXPECTED = "two texts of one name and two languages, as train.en and train.vi, a
 NAME = re.compile(r"(?P<stem>[^.].*)\.(?P<language>[a-z]{2})")
 VOCABULARY, TRAINING = "vocab", "train"
 SOURCE = "en"
-BLOCK = 1 << 24  # bytes read at once for where the lines begin
-LINES = 256  # read and put into numbers at once
+BLOCK = 1 << 24  # bytes read at once to find the beginnings of lines
+LINES = 256  # lines read and encoded at once
 
 Words = NDArray[np.int32]
 Pair = tuple[Words, Words]  # source, target
@@ -40,7 +41,7 @@ Encode = Callable[[Sequence[str]], Sequence[Words]]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A file, and the byte at which each of its lines begins; the last number is the file's size."""
+    """A file and the byte offset of each of its lines; the last number is the file's size."""
 
     file: Path
     starts: Ints
@@ -50,7 +51,7 @@ class Text:
         return len(self.starts) - 1
 
     def lines(self, numbers: Ints) -> list[str]:
-        """Return the lines of some numbers, counted from 0; raises DataError naming the file."""
+        """Return the lines with some numbers, counted from 0; raises DataError that names the file."""
         spans = zip(self.starts[numbers].tolist(), self.starts[numbers + 1].tolist(), strict=True)
         try:
             with self.file.open("rb") as source:
@@ -60,7 +61,7 @@ class Text:
 
 
 def look(folder: Path) -> None:
-    """Raise UsageError unless a folder holds two texts, DataError where one is empty; reads no sentence."""
+    """Raise UsageError unless a folder holds two texts, DataError if one is empty; reads no sentence."""
     for file in texts(folder):
         with readable(folder):
             if not file.stat().st_size:
@@ -68,10 +69,10 @@ def look(folder: Path) -> None:
 
 
 def texts(folder: Path) -> tuple[Path, Path]:
-    """Return the source's and the target's file: English is a source, else the first of the languages' codes.
+    """Return the files of source and target: the source is English, or else the first language code in order.
 
-    Of several texts that are called `train`, or whose names begin so, is taken. Raises UsageError where that leaves
-    none or several, or more than two languages.
+    If there are several texts, the one called `train` is taken, or the one whose name begins with `train`. Raises
+    UsageError if none or several remain, or if there are more than two languages.
     """
     check_folder(folder)
     with readable(folder):
@@ -92,9 +93,9 @@ def texts(folder: Path) -> tuple[Path, Path]:
 def batches(folder: Path, corpus: Corpus, size: Size, seed: int) -> Iterator[SentencePairs]:
     """Return endless batches of similar lengths, sentences reshuffled every pass.
 
-    A pair of which a side is empty is left out. Both texts are looked through now, and a vocabulary or subwords made
-    where there are none. Batches go on over the ends of passes. Raises UsageError where the folder holds something
-    else or a package is missing, DataError for broken texts.
+    A pair with an empty side is left out. At the call both texts are indexed, and missing vocabularies or subwords are
+    made. A batch may cross the end of a pass. Raises UsageError if the folder holds something else or a package is
+    missing, DataError for broken texts.
     """
     look(folder)
     files = texts(folder)
@@ -106,12 +107,12 @@ def batches(folder: Path, corpus: Corpus, size: Size, seed: int) -> Iterator[Sen
         )
     stream = _batches(_pairs(source, target, _encoders(folder, files, corpus), corpus, seed), corpus, size)
     task = partial(next, stream)
-    # One thread: which batch a sentence is in depends on those before it.
+    # One thread only: the batch of a sentence depends on the sentences before it.
     return prefetch((Draft((task,), itemgetter(0)) for _ in repeat(None)), workers=1)
 
 
 def indexed(file: Path) -> Text:
-    """Return where the lines of a text begin; raises DataError, with the line, where it is not UTF-8."""
+    """Return where the lines of a text begin; raises DataError that names the line if it is not UTF-8."""
     decoder, ends, at, last = codecs.getincrementaldecoder("utf-8")(), list[Ints](), 0, b""
     try:
         with file.open("rb") as source:
@@ -123,7 +124,7 @@ def indexed(file: Path) -> Text:
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}; {remedy(error)}") from error
     except UnicodeDecodeError:
-        for _ in lines_of(file):  # which says in what line it is
+        for _ in lines_of(file):  # raises the error with the number of the line
             pass
         raise
     unended = [] if last == b"\n" else [at]
@@ -146,7 +147,7 @@ def _line(source: Any, first: int, end: int) -> str:
 
 
 def _encoders(folder: Path, files: tuple[Path, Path], corpus: Corpus) -> tuple[Encode, Encode]:
-    """Return what puts sentences of either side into numbers."""
+    """Return the functions that encode the sentences of each side as numbers."""
     rows = corpus.source_words, corpus.target_words
     if corpus.subwords:
         shared = subwords(folder / f"subwords-{rows[0]}.json", files, rows[0])
@@ -159,7 +160,7 @@ def _encoders(folder: Path, files: tuple[Path, Path], corpus: Corpus) -> tuple[E
 def _pairs(
     source: Text, target: Text, encoders: tuple[Encode, Encode], corpus: Corpus, seed: int
 ) -> Iterator[list[Pair]]:
-    """Yield some pairs at a time, pass after pass; raises DataError where a whole pass has none to train on."""
+    """Yield some pairs at a time, pass after pass; raises DataError if a whole pass has no pair to train on."""
     for number in count():
         numbers, used = order(len(source), seed, number), 0
         for start in range(0, len(source), LINES):

@@ -1,8 +1,8 @@
-"""Subwords that two languages share: learned from both texts by byte-pair encoding, and kept beside them as one file.
+"""Subwords that two languages share, learned from both texts by byte-pair encoding and saved in a file beside them.
 
-After Sennrich, Haddow and Birch, 2016 (arXiv:1508.07909), on text without a tokenizer before it: a space becomes a
-character of its own that a word begins with, as in SentencePiece (Kudo and Richardson, 2018, arXiv:1808.06226), so
-that the subwords give back the sentence.
+After Sennrich, Haddow and Birch, 2016 (arXiv:1508.07909), but without a tokenizer: a space becomes a special character
+at the beginning of a word, as in SentencePiece (Kudo and Richardson, 2018, arXiv:1808.06226), so that the sentence can
+be restored from its subwords.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,23 +17,23 @@ from tbdprof.errors import DataError, UsageError
 from tbdprof.suite.data.inputs import UNKNOWN
 from tbdprof.suite.data.text.vocabulary import MARKS, keep, lines_of
 
-LINES = 1000  # handed over at once in learning
+LINES = 1000  # passed to the learner at once
 
 
 class Subwords:
-    """Numbers of subwords; a character that was never seen is `UNKNOWN`."""
+    """Encodes text as subword numbers; a character that the texts do not contain is `UNKNOWN`."""
 
     def __init__(self, tokenizer: Any, rows: int) -> None:
         self._tokenizer = tokenizer
         self._rows = rows
 
     def __len__(self) -> int:
-        """Return how many subwords there are, without the marks."""
+        """Return how many subwords there are, without the special tokens."""
         known: int = self._tokenizer.get_vocab_size()
         return min(known, self._rows) - len(MARKS)
 
     def encode(self, lines: Sequence[str]) -> list[NDArray[np.int32]]:
-        """Return the numbers of the subwords of each line; a mark in the text itself is `UNKNOWN`."""
+        """Return the subword numbers of each line; a special token that stands in the text is `UNKNOWN`."""
         encoded = self._tokenizer.encode_batch(list(lines), add_special_tokens=False)
         return [self._within(np.array(each.ids, np.int32)) for each in encoded]
 
@@ -48,10 +48,10 @@ class Subwords:
 
 
 def subwords(file: Path, texts: Sequence[Path], rows: int) -> Subwords:
-    """Return the subwords of a file, or learn as many as a model has rows, and keep them there if that is allowed.
+    """Return the subwords of a file, or learn as many as a model has rows and save them there if that is allowed.
 
-    Learning takes the same subwords from the same texts every time. Raises UsageError without tokenizers, DataError
-    for a damaged file or texts without words.
+    Learning is deterministic. Raises UsageError if the package tokenizers is missing, DataError for a damaged file or
+    texts without words.
     """
     try:
         import tokenizers
@@ -87,7 +87,7 @@ def _read(file: Path, tokenizers: Any) -> Any:
     remedy = "remove it, and it is made again from the texts"
     try:
         tokenizer = tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # tokenizers raises no class of its own
+    except Exception as error:  # tokenizers raises plain Exception
         raise DataError(f"{file} holds no subwords: {' '.join(str(error).split())}; {remedy}") from error
     if [tokenizer.token_to_id(mark) for mark in MARKS] != list(range(len(MARKS))):
         raise DataError(f"{file} does not begin with the marks {' '.join(MARKS)}: {remedy}")

@@ -1,14 +1,15 @@
-"""The text that both translators are trained on: batches of sentence pairs, synthetic or a data set's.
+"""The text that both translators are trained on: batches of sentence pairs, synthetic or from a data set.
 
-Synthetic lengths are a fit, not a data set's histogram: a source's length is log-normal, and a target's is the source's
-times a log-normal ratio. The means are published: `corpora` has them, and their sources.
+Synthetic lengths follow a fitted distribution, not a data set's histogram. A source's length is log-normal, and a
+target's length is the source's times a log-normal ratio. `corpora` has the published means and their sources.
 
-We found no published spread, and measured it on the 2,821 pairs of tst2012 and tst2013 in the IWSLT15 release: the
-logarithm of an English sentence's words deviates by 0.635, that of the ratio of Vietnamese words to them by 0.205. The
-fit has their 5th, 50th and 95th percentile within a word (6, 16, 44). WMT-14 has the same spread here, for want of
-a measured one: 89 % of its sources are then within 50, where table III has "up to 50 words (most sentences)".
+We found no published spread, so we measured it on the 2,821 pairs of tst2012 and tst2013 in the IWSLT15 release. The
+logarithm of an English sentence's length in words has a standard deviation of 0.635; the logarithm of the ratio of
+Vietnamese to English words has one of 0.205. The fit matches their 5th, 50th and 95th percentile within a word (6, 16,
+44). We measured no spread for WMT-14 and use the same one: then 89 % of its sources have at most 50 words, where the
+TBD paper's table III says "up to 50 words (most sentences)".
 
-Words are drawn with a frequency of one over their rank (Zipf, 1949), each without regard to the others.
+Words are drawn independently, with a frequency of one over their rank (Zipf, 1949).
 """
 
 import math
@@ -25,20 +26,20 @@ from tbdprof.suite.data.text.buckets import Ints, Size
 from tbdprof.suite.data.text.corpora import Corpus
 from tbdprof.suite.workload import Config
 
-SPREAD = 0.635  # deviation of the logarithm of a source's length
-RATIO_SPREAD = 0.205  # deviation of the logarithm of a target's length over its source's
-POOL = 20_000  # pairs drawn at least, of which the synthetic batches are chosen
+SPREAD = 0.635  # standard deviation of the logarithm of a source's length
+RATIO_SPREAD = 0.205  # standard deviation of the logarithm of a target's length over its source's
+POOL = 20_000  # the least number of drawn pairs from which the synthetic batches are chosen
 
-_PAIRS = 4  # beside the seed, so that text, images and initial weights of one seed are drawn apart
+_PAIRS = 4  # joined to the seed, so that text, images and initial weights draw different random numbers
 
 Words = NDArray[np.int32]
 
 
 def batches(config: Config, corpus: Corpus, size: Size, period: int) -> Iterator[SentencePairs]:
-    """Return the endless batches a configuration asks for: a data set's, or the seed's `period` in a cycle."""
+    """Return the endless batches of a configuration: a data set's, or a cycle of `period` synthetic ones."""
     if config.data is None:
         return cycle(synthetic(corpus, size, config.seed, period))
-    from tbdprof.suite.data.text.parallel_text import batches as read  # which a synthetic run does without
+    from tbdprof.suite.data.text.parallel_text import batches as read  # not needed by a synthetic run
 
     return read(config.data, corpus, size, config.seed)
 
@@ -46,8 +47,8 @@ def batches(config: Config, corpus: Corpus, size: Size, period: int) -> Iterator
 def synthetic(corpus: Corpus, size: Size, seed: int, period: int) -> tuple[SentencePairs, ...]:
     """Return `period` batches, the same bytes from one seed in every framework.
 
-    They stand for all: of the batches that a pool of pairs makes, sorted by length, those at even distances are
-    taken, in a random order.
+    They represent all lengths: the batches of a pool of pairs are sorted by length, those at even distances are taken,
+    and their order is random.
     """
     generator = np.random.default_rng((seed, _PAIRS))
     chosen = _chosen(corpus, size, period, generator)
@@ -55,7 +56,7 @@ def synthetic(corpus: Corpus, size: Size, seed: int, period: int) -> tuple[Sente
 
 
 def lengths(corpus: Corpus, count: int, generator: np.random.Generator) -> Ints:
-    """Return the words of so many sources and targets, (count, 2), without `END`: a target has no fewer than one."""
+    """Return the lengths in words of `count` sources and targets, (count, 2), without `END`; each is at least one."""
     source = math.log(corpus.source_mean) - SPREAD**2 / 2 + SPREAD * generator.standard_normal(count)
     ratio = math.log(corpus.target_mean / corpus.source_mean) - RATIO_SPREAD**2 / 2
     target = source + ratio + RATIO_SPREAD * generator.standard_normal(count)
@@ -65,10 +66,10 @@ def lengths(corpus: Corpus, count: int, generator: np.random.Generator) -> Ints:
 
 
 def consumed(batch: SentencePairs, unit: Literal["sentences", "tokens"]) -> Consumed:
-    """Return what a step on a batch consumes, counted in a unit and in the other besides.
+    """Return what a step on a batch consumes, counted in one unit, and in the other unit in addition.
 
-    Tokens are the words of both sides, a target's `END` with them, as TensorFlow NMT counts its words per second; so
-    for both translators. Padding is counted in tokens of both sides too.
+    Tokens are the words of both sides, including a target's `END`, as TensorFlow NMT counts its words per second. Both
+    translators count them so. Padding is counted in tokens of both sides too.
     """
     tokens = int(batch.source_lengths.sum() + batch.target_lengths.sum())
     counted = {"sentences": len(batch.source_lengths), "tokens": tokens}
@@ -85,7 +86,7 @@ def _chosen(corpus: Corpus, size: Size, period: int, generator: np.random.Genera
     pool = POOL
     while True:
         full = _full(lengths(corpus, pool, generator), corpus, size)
-        if len(full) >= 4 * period:  # so that the places at even distances are apart
+        if len(full) >= 4 * period:  # so that no two of the chosen batches are neighbours
             break
         pool *= 2
     full.sort(key=lambda pairs: (int(pairs.max()), int(pairs.sum())))
@@ -94,7 +95,7 @@ def _chosen(corpus: Corpus, size: Size, period: int, generator: np.random.Genera
 
 
 def _full(pairs: Ints, corpus: Corpus, size: Size) -> list[Ints]:
-    """Return the full batches that pairs of such lengths make, bucket after bucket."""
+    """Return the full batches of pairs with these lengths, bucket by bucket."""
     buckets = size.buckets(np.maximum(pairs[:, 0], pairs[:, 1] + 1), corpus.limit)
     found = list[Ints]()
     for bucket in np.unique(buckets):
@@ -104,14 +105,14 @@ def _full(pairs: Ints, corpus: Corpus, size: Size) -> list[Ints]:
 
 
 def _drawn(pairs: Ints, corpus: Corpus, generator: np.random.Generator) -> SentencePairs:
-    """Return a batch of words drawn for sentences of such lengths."""
+    """Return a batch of random words for sentences of these lengths."""
     sides = zip(pairs.T, (corpus.source_words, corpus.target_words), strict=True)
     sources, targets = ([_words(int(count), rows, generator) for count in side] for side, rows in sides)
     return collate(sources, targets)
 
 
 def _words(count: int, rows: int, generator: np.random.Generator) -> Words:
-    """Return words of a vocabulary, each as often as one over its rank."""
+    """Return words of a vocabulary, each with a frequency of one over its rank."""
     shares = np.cumsum(1 / np.arange(1, rows - MARKS + 1))
     ranks = np.searchsorted(shares, generator.random(count) * shares[-1], side="right")
     words: Words = (MARKS + ranks).astype(np.int32)

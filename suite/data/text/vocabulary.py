@@ -1,6 +1,6 @@
-"""The words of a text and their numbers: from a file of one word a line, or made from the text and kept beside it.
+"""The words of a text and their numbers: from a file of one word per line, or made from the text and saved beside it.
 
-A kept file is as that of the IWSLT15 release: the three marks, then the words, here the most frequent first.
+A saved file has the format of the IWSLT15 release: the three special tokens, then the words, the most frequent first.
 """
 
 import os
@@ -20,26 +20,26 @@ MARKS = ("<unk>", "<s>", "</s>")  # in the order of UNKNOWN, START and END
 
 
 class Vocabulary:
-    """Numbers of words; one that is not known is `UNKNOWN`."""
+    """Encodes text as word numbers; a word that is not in the vocabulary is `UNKNOWN`."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._numbers = {word: number for number, word in reversed(list(enumerate(words, len(MARKS))))}
 
     def __len__(self) -> int:
-        """Return how many different words there are, without the marks."""
+        """Return how many different words there are, without the special tokens."""
         return len(self._numbers)
 
     def encode(self, lines: Iterable[str]) -> list[NDArray[np.int32]]:
-        """Return the numbers of the words of each line, which stand between spaces."""
+        """Return the word numbers of each line; spaces separate the words."""
         find = self._numbers.get
         return [np.array([find(word, UNKNOWN) for word in line.split()], np.int32) for line in lines]
 
 
 def vocabulary(file: Path, text: Path, rows: int) -> Vocabulary:
-    """Return the words of a file, or of the text where there is no such file, which is then made if that is allowed.
+    """Return the words of a file; without such a file, those of the text, which are then saved if that is allowed.
 
-    Of more words than a model has rows, less those of the marks, the most frequent in the text are taken. Raises
-    DataError for a file without words, or that is no text.
+    If there are more words than a model has rows for, the most frequent words of the text are taken. Raises DataError
+    for a file that has no words or is not text.
     """
     words = _listed(file) if file.exists() else None
     if words is None:
@@ -47,12 +47,12 @@ def vocabulary(file: Path, text: Path, rows: int) -> Vocabulary:
         keep(file, "".join(f"{word}\n" for word in (*MARKS, *words)))
     elif len(words) > rows - len(MARKS):
         place = {word: rank for rank, word in enumerate(most_frequent(text))}
-        words.sort(key=lambda word: place.get(word, len(place)))  # stable: words not in the text stay in order
+        words.sort(key=lambda word: place.get(word, len(place)))  # stable: other words keep their order
     return Vocabulary(words[: rows - len(MARKS)])
 
 
 def most_frequent(text: Path) -> list[str]:
-    """Return the words of a text, the most frequent first, those as frequent in the order of their characters."""
+    """Return the words of a text, the most frequent first; words of equal frequency are in alphabetical order."""
     counts = Counter(word for line in lines_of(text) for word in line.split())
     for mark in MARKS:
         counts.pop(mark, None)
@@ -62,7 +62,7 @@ def most_frequent(text: Path) -> list[str]:
 
 
 def keep(file: Path, text: str) -> None:
-    """Write a file whole or not at all; without permission or room not at all, so that the next run makes it again."""
+    """Write a file completely or, without permission or space, not at all; then the next run makes it again."""
     part = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         part.write_text(text, "utf-8", newline="\n")
@@ -73,7 +73,7 @@ def keep(file: Path, text: str) -> None:
 
 
 def lines_of(file: Path) -> Iterator[str]:
-    """Yield the lines of a text in UTF-8, which only a line feed ends; raises DataError naming the file and line."""
+    """Yield the lines of a text in UTF-8; only a line feed ends a line. Raises DataError that names file and line."""
     try:
         with file.open("rb") as source:
             for number, line in enumerate(source, 1):
