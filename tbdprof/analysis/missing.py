@@ -80,7 +80,9 @@ def without_levels(recording: Recording, counted: Counted | None, levels: Levels
     on_cpu = recording.run.device == "cpu"
     found = {}
     if counted is None:
-        untold = "no kernel of the run was told beside the counted step" if recording.named(COUNTED) else NOT_EXACT
+        untold = (
+            "the run recorded no kernels to compare the counted step with" if recording.named(COUNTED) else NOT_EXACT
+        )
         found["counted"] = recording.missing.get("counted", GPU_ONLY if on_cpu else untold)
     if levels is None:
         found["levels"] = GPU_ONLY if on_cpu else ONE_LEVEL
@@ -123,7 +125,7 @@ def _of_run(recording: Recording, throughput: Throughput | None, seen: str | Non
 def _of_memory(recording: Recording, memory: Memory) -> dict[str, str]:
     run, found = recording.run, dict[str, str]()
     if memory.independent_peak_bytes is None:
-        found["independent_peak_bytes"] = run.independent_total or "the framework told no running total"
+        found["independent_peak_bytes"] = run.independent_total or "the framework reports no running total"
     if run.whole_run_peak_bytes is None:
         found["whole_run_peak_bytes"] = NOT_COUNTED
     if memory.rounding_at_peak_bytes is None or memory.rounding_max_bytes is None:
@@ -145,7 +147,8 @@ def _of_throughput(recording: Recording, throughput: Throughput) -> dict[str, st
 def _of_overhead(overhead: Overhead | None, window: str, settles: str) -> dict[str, str]:
     path = f"overhead.{window}_window"
     if overhead is None:
-        return {path: f"needs a {window} window with more than the {settles} that settles, beside a clean one"}
+        steps = f"steps after the {settles} that is discarded as warm-up"
+        return {path: f"needs a {window} window with {steps}, next to a clean window"}
     return {} if overhead.interval else {f"{path}.ci95": ONE_BLOCK}
 
 
@@ -192,7 +195,7 @@ def _computes_in(precision: str, told: str | None) -> str:
     """Return the precision that a run computes in, and the requested one if it differs."""
     if told is None or told == precision:
         return f"the run computes in {precision}"
-    return f"the run was told to compute in {told}, but most of its products are in {precision}"
+    return f"{told} was requested, but most matmuls and convolutions compute in {precision}"
 
 
 def _without_kernels(recording: Recording) -> dict[str, str]:
@@ -206,7 +209,7 @@ def _no_kernels(recording: Recording) -> str:
     if not windows:
         return _without(recording, KERNELS)
     if not any(len(settled(window.table("step"))) for window in windows):
-        return "the run ended within the first block of the kernels window, which settles"
+        return "the run ended within the first block of the kernels window, which is discarded as warm-up"
     if recording.run.device != "cpu":
         return f"no kernel of {recording.run.device} was told: {recording.missing.get('activity', UNRECORDED)}"
     return "no operator ran in the counted steps of the kernels window"

@@ -86,7 +86,7 @@ def cli(ctx: click.Context, /) -> None:
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Record the windows so often.",
+    help="How many times to record the windows.",
 )
 @click.option(
     "--data",
@@ -179,7 +179,7 @@ def report(file: Path, full: bool, as_json: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def kernels(file: Path, as_json: bool) -> None:
-    """Tell each kernel's time, utilization and place under the roofline."""
+    """Print each kernel's time, utilization and place under the roofline."""
     _print_part(file, "kernels", as_json=as_json)
 
 
@@ -187,7 +187,7 @@ def kernels(file: Path, as_json: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def layers(file: Path, as_json: bool) -> None:
-    """Tell each layer's time, forward and backward."""
+    """Print each layer's time, forward and backward."""
     _print_part(file, "layers", as_json=as_json)
 
 
@@ -195,7 +195,7 @@ def layers(file: Path, as_json: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def memory(file: Path, as_json: bool) -> None:
-    """Tell where memory went, and what held it at the peak."""
+    """Print where memory went, and what held it at the peak."""
     _print_part(file, "memory", as_json=as_json)
 
 
@@ -259,7 +259,7 @@ def list_models(table: bool, as_json: bool) -> None:
 
 
 @cli.command()
-@click.option("--device", default="cuda:0", metavar="cuda:N", show_default=True, help="The GPU to look at closer.")
+@click.option("--device", default="cuda:0", metavar="cuda:N", show_default=True, help="The GPU to examine in detail.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(device: str, as_json: bool) -> None:
     """Say what works here, what is missing, and how to get it."""

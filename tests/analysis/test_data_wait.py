@@ -43,7 +43,7 @@ def test_a_loop_that_does_not_tell_has_no_share_and_a_reason():
 
     assert data_wait(recording) is None
     assert json_report.document(summary)["throughput"]["data_wait"] is None
-    assert summary.missing["throughput.data_wait"] == "the loop did not tell it"
+    assert summary.missing["throughput.data_wait"] == "the loop did not report it"
     assert "throughput.data_wait" not in summary.missing_now
 
 

@@ -179,4 +179,4 @@ def test_why_synchronization_is_null_is_told_by_the_kind_of_device():
 
     told = [summarize(story.recording()).missing["time.idle.synchronization"] for story in (on_gpu, on_cpu)]
 
-    assert told == ["no call in which the host waits for the device was recorded", "told on a GPU only"]
+    assert told == ["no call in which the host waits for the device was recorded", "reported on a GPU only"]

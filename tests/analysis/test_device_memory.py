@@ -213,4 +213,4 @@ def test_a_cpu_has_no_such_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     summary = summarize(story.recording())
 
     assert summary.device_memory is None
-    assert summary.missing["device_memory"] == summary.missing["memory.driver_context"] == "told on a GPU only"
+    assert summary.missing["device_memory"] == summary.missing["memory.driver_context"] == "reported on a GPU only"

@@ -162,5 +162,5 @@ def test_without_either_there_is_no_energy_and_both_reasons():
 def test_on_a_cpu_energy_is_quietly_not_told():
     summary = summarize(DeviceStory().window("clean", [5.0]).recording(device="cpu"))
 
-    assert summary.missing["energy"] == summary.missing["device"] == "told on a GPU only"
+    assert summary.missing["energy"] == summary.missing["device"] == "reported on a GPU only"
     assert not {"energy", "device"} & summary.missing_now.keys()

@@ -115,7 +115,7 @@ def test_the_hosts_memory_running_out_under_a_run_on_a_gpu_is_told_as_that(monke
 
     assert summary.post_mortem is not None
     assert (summary.post_mortem.live, summary.post_mortem.cache_bytes) == (None, None)
-    assert "the host's memory was asked for" in summary.missing["post_mortem.live"]
+    assert "host memory ran out" in summary.missing["post_mortem.live"]
 
 
 def failed_step(story: MemoryStory, *, frees: bool = False) -> tuple[Window, Window]:

@@ -197,7 +197,7 @@ def test_kernels_always_side_by_side_cannot_be_told_apart():
     )
     found = by_name(measured(story))
 
-    assert found["kernel_0"].reason == "always beside the same others: samples cannot tell them apart"
+    assert found["kernel_0"].reason == "always runs with the same other kernels: samples cannot separate them"
     assert found["kernel_3"].reason == found["kernel_0"].reason
     assert found["kernel_1"].reason is None
 

@@ -45,7 +45,7 @@ def test_the_report_tells_both():
 
 
 @pytest.mark.parametrize(
-    ("device", "reason"), [("cpu", "told on a GPU only"), ("cuda:0", "no kernel was told in the kernels windows")]
+    ("device", "reason"), [("cpu", "reported on a GPU only"), ("cuda:0", "no kernel was told in the kernels windows")]
 )
 def test_where_no_kernel_was_told_nothing_is_said_to_be_lost_or_not(device: str, reason: str):
     summary = summarize(told(0, 0, kernels=False, device=device))

@@ -57,9 +57,9 @@ def test_where_nobody_told_a_precision_it_is_that_of_most_products():
 @pytest.mark.parametrize(
     ("told", "sources", "reason"),
     [
-        (None, {}, "the run computes in fp16, and the peak of that is not known: before the run nobody told "),
+        (None, {}, "the run computes in fp16, and the peak of that is not known: this precision was not "),
         ("fp16", {"fp16": "no probe"}, "the run computes in fp16, and the peak of that is not known: no probe"),
-        ("fp32", {}, "the run was told to compute in fp32, but most of its products are in fp16, and the peak of "),
+        ("fp32", {}, "fp32 was requested, but most matmuls and convolutions compute in fp16, and the peak of "),
     ],
 )
 def test_a_peak_that_is_not_known_is_named_with_the_precision_the_report_has(
@@ -78,7 +78,7 @@ def test_a_gpus_peak_that_is_in_no_table_is_not_for_want_of_asking():
     summary = summary_of(training_story("bf16"), peaks=peaks, precision=None)
 
     assert summary.missing["utilization.mfu"] == (
-        "the run computes in bf16, and the peak of that is not known: none is told for this kind of GPU"
+        "the run computes in bf16, and the peak of that is not known: the table has no peak for this kind of GPU"
     )
 
 
@@ -90,8 +90,8 @@ def test_a_run_of_which_no_precision_is_known_says_so():
     summary = summary_of(story, precision=None)
 
     assert document(summary)["run"]["precision"] is None
-    assert summary.missing["run.precision"] == "the loop did not tell it"
-    assert summary.missing["utilization.mfu"] == "no operator told of a product it computes"
+    assert summary.missing["run.precision"] == "the loop did not report it"
+    assert summary.missing["utilization.mfu"] == "no operator reported a matmul or convolution"
 
 
 def test_above_the_peak_is_told_as_it_is_and_marked():
@@ -123,7 +123,7 @@ def test_steps_without_samples_have_no_flops_per_sample_unless_the_batch_is_know
 
     assert alone.utilization is not None
     assert alone.utilization.flops_per_sample is None
-    assert alone.missing["run.flops_per_sample"] == "no samples were counted, and no batch size was told"
+    assert alone.missing["run.flops_per_sample"] == "no samples were counted, and no batch size is known"
     assert known.utilization is not None
     assert known.utilization.flops_per_sample == 18e6
 
@@ -225,7 +225,10 @@ def test_without_a_kernels_window_everything_of_it_has_a_reason():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda story: story.steps.pop(), "the run ended within the first block of the kernels window, which settles"),
+        (
+            lambda story: story.steps.pop(),
+            "the run ended within the first block of the kernels window, which is discarded as warm-up",
+        ),
         (lambda story: story.spans.clear(), "no operator ran in the counted steps of the kernels window"),
     ],
 )

@@ -129,13 +129,13 @@ def test_what_lies_beneath_the_allocator_is_said_to_be_unmeasured():
     missing = json_report.document(summarize(profiled(FULL)))["missing"]
 
     for name in ("memory.allocator_cache", "memory.driver_context", "memory.other_processes"):
-        assert missing[name] == "told on a GPU only"
+        assert missing[name] == "reported on a GPU only"
 
 
 def test_where_only_steps_were_counted_the_report_says_so():
     missing = json_report.document(summarize(profiled(FULL, units=None)))["missing"]
 
-    assert missing["throughput.samples_per_s"] == "no samples were counted, and no batch size was told"
+    assert missing["throughput.samples_per_s"] == "no samples were counted, and no batch size is known"
 
 
 def test_the_json_of_a_full_run_has_the_numbers():
@@ -215,8 +215,8 @@ def test_memory_outside_the_allocator_has_its_line():
     [
         ((0.9, 1.1), False, "cost 1.000 [0.900, 1.100] times a clean step (not distinguishable from none)"),
         ((1.1, 1.2), False, "cost 1.000 [1.100, 1.200] times a clean step"),
-        ((0.299, 30.5), False, "cost cannot be told: 1.000 [0.299, 30.500] times a clean step, too wide an interval"),
-        ((0.9, 1.1), True, "cost cannot be told: 1.000 [0.900, 1.100] times a clean step, and the run drifted"),
+        ((0.299, 30.5), False, "cost is not known: 1.000 [0.299, 30.500] times a clean step, too wide an interval"),
+        ((0.9, 1.1), True, "cost is not known: 1.000 [0.900, 1.100] times a clean step, and the run drifted"),
     ],
 )
 def test_a_cost_that_cannot_be_told_is_not_called_none(interval: tuple[float, float], drifted: bool, said: str):

@@ -90,7 +90,7 @@ def test_a_run_on_the_cpu_says_that_it_is_of_a_gpu():
     recording.run = replace(recording.run, device="cpu")
     missing = summarize(recording).missing
 
-    assert missing["sampled"] == missing["overhead.sampled_window"] == "told on a GPU only"
+    assert missing["sampled"] == missing["overhead.sampled_window"] == "reported on a GPU only"
     assert DEVICE != "cpu"
 
 

@@ -62,7 +62,7 @@ def _of_device(recording: Recording, device: Device) -> dict[str, str]:
             "device.driver_busy", "the driver gives no samples of its own, or there was time for one alone"
         )
     if device.most_sm_clock_hz is None:
-        found["device.sm_clock.most_hz"] = found["of_most"] = "the driver does not tell it"
+        found["device.sm_clock.most_hz"] = found["of_most"] = "the driver does not report it"
     return found | _of_busy(device, found)
 
 
@@ -70,7 +70,7 @@ def _of_gpm(gpm: Gpm | None, path: str) -> dict[str, str]:
     if gpm is None:
         return {}
     fields = ("busy", "sm_active", "sm_occupancy", "fp32", "fp32_while_busy", "tensor", "dram")
-    return {f"{path}.{field}": "the driver does not tell it" for field in fields if getattr(gpm, field) is None}
+    return {f"{path}.{field}": "the driver does not report it" for field in fields if getattr(gpm, field) is None}
 
 
 def _of_busy(device: Device, found: dict[str, str]) -> dict[str, str]:

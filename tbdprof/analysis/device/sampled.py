@@ -172,7 +172,7 @@ def _reason(samples: int, place: int, solved: Mapping[str, Solution]) -> str:
     if samples < LEAST_SAMPLES:
         return f"too short or too rare: it has a part in {samples} samples"
     if not np.isfinite(least):
-        return "always beside the same others: samples cannot tell them apart"
+        return "always runs with the same other kernels: samples cannot separate them"
     return f"too short or too rare: its use is uncertain by {100 * least:.0f} points"
 
 

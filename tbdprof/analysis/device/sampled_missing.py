@@ -20,9 +20,9 @@ NO_OFFSET = (
 )
 PIPES = ("utilization.fp32_pipe", "utilization.tensor_pipe")
 _UNTOLD = "this device's counters of it were not sampled"
-_NEVER_BUSY = "neither kernels nor the device's own word tell when it was busy"
-_NOT_SAID = "the sampler did not tell it"
-_NEIGHBOURS = "needs a sampled window with more than the block that settles, beside a clean one"
+_NEVER_BUSY = "neither kernels nor the device's busy counter were recorded"
+_NOT_SAID = "the sampler did not report it"
+_NEIGHBOURS = "needs a sampled window with steps after the block that is discarded as warm-up, next to a clean window"
 
 
 def without_sampled(

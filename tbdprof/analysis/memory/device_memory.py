@@ -34,8 +34,13 @@ NOT_MADE_ALONE = "measured for models of the suite (`tbdprof run MODEL`), by a p
 NOT_BY_PROCESS = "the driver does not tell what other processes use"
 APART = "measured: a process that only makes one"
 BY_PROCESS = "the driver's figure of this process without the allocator's"
-BY_GROWTH = "what came into use since before the run without the allocator's, if no other process came or grew"
-NOT_HERE = "neither what this process uses nor what was in use before it is told, or not what the allocator reserves"
+BY_GROWTH = (
+    "growth of the memory in use during the run, without the allocator's; holds if no other process started or grew"
+)
+NOT_HERE = (
+    "the driver reports neither this process's memory nor the memory in use before it, or the "
+    "allocator does not report what it reserves"
+)
 
 
 def measure(recording: Recording, memory: Memory | None) -> DeviceMemory | None:

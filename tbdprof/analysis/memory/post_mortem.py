@@ -25,12 +25,12 @@ from tbdprof.results.memory import CATEGORIES, ESTIMATED, TRIED, PostMortem
 from tbdprof.results.reasons import GPU_ONLY, NOT_OUT_OF_MEMORY
 
 FIXED = ("weights", "weight_gradients", "dynamic")  # the same for every batch size
-NOT_SAID = "the allocator does not say how much there is"
-NO_BATCH = "the loop did not tell how many samples a step has"
+NOT_SAID = "the allocator does not report how much there is"
+NO_BATCH = "the loop did not report how many samples a step has"
 NONE_FITS = "no batch that was tried fits"
 NO_ROOM = "weights, gradients and optimizer state alone leave no room"
-NOT_LEFT = "not told how much memory was left"
-ON_HOST = "the host's memory was asked for, and the run is on a GPU: what lay in it is not told"
+NOT_LEFT = "the memory that was left was not reported"
+ON_HOST = "host memory ran out in a run on a GPU: what lay in host memory is not recorded"
 _UNITS = {"": 1, "bytes": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _ASKED = re.compile(r"(?:tried|trying) to allocate (\d+(?:\.\d+)?) *(bytes|[KMGT]?i?B)?", re.I)
 _SHAPED = re.compile(r"allocating tensor with shape\[([\d,]*)\] and type (\w+)")

@@ -45,8 +45,8 @@ SENTENCES = {
     "communication": "{share} of the step waits for other processes or devices",
     "compute": "{share} of the step is in kernels that arithmetic limits, such as matrix products and convolutions",
     "memory": "{share} of the step is in kernels that reading and writing memory limits",
-    "uncounted": "{share} of the step is in kernels of which is not known what limits them",
-    "other": "{share} of the step goes to what is neither loading nor forward, backward or update",
+    "uncounted": "{share} of the step is in kernels whose limit is not known",
+    "other": "{share} of the step is outside of loading, forward, backward and update",
 }
 WAITING = "{share} of a clean step waits for the next batch"
 ADVICE = {

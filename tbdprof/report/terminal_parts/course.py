@@ -59,7 +59,7 @@ def _cost(overhead: Overhead, *, drifted: bool) -> str:
     low, high = overhead.interval
     cost = f"{overhead.ratio:.3f} [{low:.3f}, {high:.3f}] times a clean step"
     if drifted or overhead.is_wide:
-        return f"cost cannot be told: {cost}, {'and the run drifted' if drifted else 'too wide an interval'}"
+        return f"cost is not known: {cost}, {'and the run drifted' if drifted else 'too wide an interval'}"
     return f"cost {cost}{' (not distinguishable from none)' if low <= 1 <= high else ''}"
 
 

@@ -12,7 +12,7 @@ from tbdprof.results.summary import Summary
 
 LAYERS = (Column("layer", "word"), Column("size"), Column("of the device"), Column("source", "text"))
 LIVE = (Column("live", "word"), Column("size"), Column("share"))
-NOT_APART = "feature maps and others (not told apart outside a memory window)"
+NOT_APART = "feature maps and others (separated only in a memory window)"
 EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
 

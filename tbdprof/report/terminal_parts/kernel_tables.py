@@ -88,7 +88,8 @@ def _other_peaks(groups: Sequence[Group], peaks: Peaks | None) -> list[str]:
         if (peak := peak_of(group, peaks)) is not None and peak != peaks.flops_per_s.get(group.precision or "")
     }
     told = ", ".join(f"{precision} {decimal_text(peak, 'FLOP/s')}" for precision, peak in others.items())
-    return [f"utilization of what is no product is of the peak {WITHOUT}: {told}"] if told else []
+    compared = f"kernels other than matmuls and convolutions are compared with the peak {WITHOUT}"
+    return [f"{compared}: {told}"] if told else []
 
 
 def _uncounted(groups: Sequence[Group], uses: Uses, peaks: Peaks | None, *, full: bool) -> RenderableType:
