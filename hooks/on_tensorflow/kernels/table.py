@@ -15,7 +15,7 @@ from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.operators.kinds import operation
 from tbdprof.hooks.on_tensorflow.operators.node import UNKNOWN, Node
 from tbdprof.hooks.on_tensorflow.operators.runs import LOADING, Runs
-from tbdprof.hooks.on_tensorflow.session.events import OpEvent, Trace
+from tbdprof.hooks.on_tensorflow.session.events import ERRORS, OpEvent, Trace
 
 BEGIN = "kernels"
 _CHEAP = "this build of TensorFlow tells no level of its traces: operators it has come to think cheap are left out"
@@ -86,6 +86,8 @@ def _missing(trace: Trace, ran: Sequence[Ran]) -> dict[str, str]:
         missing["cheap kernels"] = _CHEAP
     if trace.dropped:
         missing["kernels"] = _LOST.format(trace.dropped)
+    if trace.errors:
+        missing["trace"] = ERRORS.format(len(trace.errors))
     products = [each for each in ran if each.node.operation in _PRODUCTS]
     lost = sum(each.node.work is None for each in products)
     if lost:

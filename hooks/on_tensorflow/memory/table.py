@@ -14,7 +14,7 @@ from tbdprof.hooks.on_tensorflow.memory.spans import Spans
 from tbdprof.hooks.on_tensorflow.operators import eager
 from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.operators.runs import Runs
-from tbdprof.hooks.on_tensorflow.session.events import READ, STEP, MarkEvent, MemoryEvent, Trace
+from tbdprof.hooks.on_tensorflow.session.events import ERRORS, READ, STEP, MarkEvent, MemoryEvent, Trace
 from tbdprof.hooks.on_tensorflow.watch.owners import Owned, device_text
 from tbdprof.hooks.on_tensorflow.watch.variables import Named
 
@@ -250,8 +250,8 @@ def _missing(trace: Trace, meanings: Meanings) -> dict[str, str]:
         missing["allocations"] = _LARGE_ONLY
     if not trace.memory:
         missing["memory"] = f"no block was told of: {_LARGE_ONLY}, unless it is {EARLIER}"
-    if trace.dropped:
-        missing["trace"] = f"TensorFlow's profiler reported {trace.dropped} errors of its own"
+    if trace.errors:
+        missing["trace"] = ERRORS.format(len(trace.errors))
     if meanings.unknown:
         often = [name for name, _ in Counter(meanings.unknown).most_common(3)]
         told = _UNKNOWN.format(sum(meanings.unknown.values()), len(meanings.unknown), ", ".join(often))

@@ -10,6 +10,7 @@ from tbdprof.facts.records import AllocationKind, KernelKind
 
 MARK = "tbdprof "  # prefix of the markers' names in the trace
 READING, HELD, READ, STEP = "reading", "held ", "read ", "step"  # the names of markers
+ERRORS = "TensorFlow's profiler reported {} errors of its own"
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class _Wanted:
 def read(serialized: bytes, offset_ns: int, *, of_memory_alone: bool = False) -> Trace:
     """Return a serialized XSpace's events; `offset_ns` is the wall clock minus the monotonic clock."""
     space = xplane_pb2.XSpace.FromString(serialized)
-    trace = Trace(dropped=len(space.errors) + gpus.dropped(space.warnings), errors=list(space.errors))
+    trace = Trace(dropped=gpus.dropped(space.warnings), errors=list(space.errors))
     planes = {plane.name: plane for plane in space.planes}
     begin_ns = _begin_ns(planes.get(_ENVIRONMENT)) - offset_ns
     if _METADATA in planes:

@@ -151,6 +151,15 @@ def test_what_is_no_work_of_the_device_is_left_out() -> None:
     assert len(found.tables["kernel"]) == 3
 
 
+def test_an_error_of_the_profiler_is_no_lost_event() -> None:
+    story = whole()
+    story.space.errors.append("CUPTI is busy")
+
+    trace = story.read()
+
+    assert (trace.dropped, trace.errors) == (0, ["CUPTI is busy"])
+
+
 def test_lost_records_are_counted_and_told() -> None:
     story = whole()
     story.call(2, "cuLaunchKernel", 130, 50)  # told by the call's name
