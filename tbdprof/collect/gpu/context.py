@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tbdprof.collect import fresh
-from tbdprof.collect.gpu import nvml_card
+from tbdprof.collect.gpu import cuda_driver, nvml_card
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.counters import DEVICE_TOTAL, DEVICE_USED, OTHERS_USED, PROCESS_USED
 
@@ -138,11 +138,11 @@ def _by_process(card: nvml_card.Card) -> Mapping[str, int]:
 
 def _make_context(index: int, cuda: Any = None) -> int:
     cuda = _driver(cuda)
-    device, context = ctypes.c_int(), ctypes.c_void_p()
-    _check(cuda.cuDeviceGet(ctypes.byref(device), index))
-    _check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
-    _check(cuda.cuCtxSetCurrent(context))
-    _check(cuda.cuCtxSynchronize())
+    try:
+        cuda_driver.make_context(cuda, index)
+        cuda_driver.check(cuda.cuCtxSynchronize(), "cuCtxSynchronize")
+    except OSError as error:
+        raise UnavailableError(f"the CUDA driver refuses: {error}") from error
     return 0
 
 
@@ -180,7 +180,7 @@ def _in_context(cuda: Any, device: ctypes.c_int) -> Iterator[None]:
 
 def _driver(cuda: Any) -> Any:
     try:
-        return ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
+        return cuda_driver.library(cuda)
     except OSError as error:
         raise UnavailableError(f"there is no CUDA driver: {error}") from error
 

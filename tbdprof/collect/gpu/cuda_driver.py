@@ -46,7 +46,7 @@ def count(cuda: Any = None) -> int:
     """Return how many devices this process sees; raise UnavailableError if the driver does not report it."""
     found = ctypes.c_int()
     try:
-        _check(_driver(cuda).cuDeviceGetCount(ctypes.byref(found)))
+        check(_driver(cuda).cuDeviceGetCount(ctypes.byref(found)))
     except (OSError, AttributeError) as error:
         raise UnavailableError(f"the CUDA driver does not answer: {error}") from error
     return found.value
@@ -57,7 +57,7 @@ def limits(index: int, cuda: Any = None) -> Limits:
     try:
         cuda, device = _begun(index, cuda)
         name = ctypes.create_string_buffer(_NAME_BYTES)
-        _check(cuda.cuDeviceGetName(name, _NAME_BYTES, device))
+        check(cuda.cuDeviceGetName(name, _NAME_BYTES, device))
         told = {number: _attribute(cuda, number, device) for number in (_MAJOR, _MINOR, _MULTIPROCESSORS, _CLOCK)}
         return Limits(
             name.value.decode(errors="replace"),
@@ -79,17 +79,36 @@ def identity(index: int, cuda: Any = None) -> Identity:
         raise UnavailableError(f"the CUDA driver does not answer: {error}") from error
 
 
+def library(cuda: Any = None) -> Any:
+    """Return the driver's library, or what stands in for it; raise OSError if there is none."""
+    return ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
+
+
+def check(status: int, call: str = "") -> None:
+    """Raise OSError if a call of the driver failed."""
+    if status:
+        raise OSError(f"{call}: error {status}" if call else f"error {status}")
+
+
+def make_context(cuda: Any, index: int) -> None:
+    """Make a device's primary context, the one that frameworks use, and enter it; raise OSError if that fails."""
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    check(cuda.cuDeviceGet(ctypes.byref(device), index), "cuDeviceGet")
+    check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), "cuDevicePrimaryCtxRetain")
+    check(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent")
+
+
 def _driver(cuda: Any) -> Any:
-    """Return the driver's library, initialized."""
-    cuda = ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
-    _check(cuda.cuInit(0))
+    """Return the driver's library, ready to be asked."""
+    cuda = library(cuda)
+    check(cuda.cuInit(0))
     return cuda
 
 
 def _begun(index: int, cuda: Any) -> tuple[Any, ctypes.c_int]:
     """Return the driver's library and its handle of a device."""
     cuda, device = _driver(cuda), ctypes.c_int()
-    _check(cuda.cuDeviceGet(ctypes.byref(device), index))
+    check(cuda.cuDeviceGet(ctypes.byref(device), index))
     return cuda, device
 
 
@@ -97,14 +116,14 @@ def _uuid(cuda: Any, device: ctypes.c_int) -> str:
     """Return the identifier of the device the process computes on; before CUDA 11.4, an instance had its card's."""
     given = ctypes.create_string_buffer(_UUID_BYTES)
     ask = getattr(cuda, "cuDeviceGetUuid_v2", None) or cuda.cuDeviceGetUuid
-    _check(ask(given, device))
+    check(ask(given, device))
     return str(UUID(bytes=given.raw))
 
 
 def _bus_id(cuda: Any, device: ctypes.c_int) -> str | None:
     given = ctypes.create_string_buffer(_BUS_ID_BYTES)
     try:
-        _check(cuda.cuDeviceGetPCIBusId(given, _BUS_ID_BYTES, device))
+        check(cuda.cuDeviceGetPCIBusId(given, _BUS_ID_BYTES, device))
     except (OSError, AttributeError):
         return None
     return given.value.decode(errors="replace") or None
@@ -121,10 +140,5 @@ def _bandwidth(cuda: Any, device: ctypes.c_int) -> float | None:
 
 def _attribute(cuda: Any, number: int, device: ctypes.c_int) -> int:
     value = ctypes.c_int()
-    _check(cuda.cuDeviceGetAttribute(ctypes.byref(value), number, device))
+    check(cuda.cuDeviceGetAttribute(ctypes.byref(value), number, device))
     return value.value
-
-
-def _check(status: int) -> None:
-    if status:
-        raise OSError(f"error {status}")

@@ -23,6 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.ncu import output
 from tbdprof.collect.ncu.output import Launch
 from tbdprof.errors import UnavailableError
@@ -174,9 +175,9 @@ def switched_on(index: int, cuda: Any = None) -> Iterator[None]:
     `cuda` can replace the driver's library. Raise UnavailableError if the driver refuses.
     """
     try:
-        cuda = ctypes.CDLL("libcuda.so.1") if cuda is None else cuda
+        cuda = cuda_driver.library(cuda)
         _enter_context(cuda, index)
-        _check(cuda.cuProfilerStart(), "cuProfilerStart")
+        cuda_driver.check(cuda.cuProfilerStart(), "cuProfilerStart")
     except (OSError, AttributeError) as error:
         raise UnavailableError(f"the CUDA driver cannot mark the step to count: {error}") from error
     try:
@@ -187,19 +188,11 @@ def switched_on(index: int, cuda: Any = None) -> Iterator[None]:
 
 def _enter_context(cuda: Any, index: int) -> None:
     """Make the device's primary context, which frameworks use, current in this thread if it has no context."""
-    current, device = ctypes.c_void_p(), ctypes.c_int()
-    _check(cuda.cuInit(0), "cuInit")
-    _check(cuda.cuCtxGetCurrent(ctypes.byref(current)), "cuCtxGetCurrent")
-    if current.value:
-        return
-    _check(cuda.cuDeviceGet(ctypes.byref(device), index), "cuDeviceGet")
-    _check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(current), device), "cuDevicePrimaryCtxRetain")
-    _check(cuda.cuCtxSetCurrent(current), "cuCtxSetCurrent")
-
-
-def _check(status: int, call: str) -> None:
-    if status:
-        raise OSError(f"{call}: error {status}")
+    current = ctypes.c_void_p()
+    cuda_driver.check(cuda.cuInit(0), "cuInit")
+    cuda_driver.check(cuda.cuCtxGetCurrent(ctypes.byref(current)), "cuCtxGetCurrent")
+    if not current.value:
+        cuda_driver.make_context(cuda, index)
 
 
 def _run(child: Sequence[str], wanted: Iterable[str], tool: Path, limit_s: float) -> tuple[int, str]:

@@ -1,16 +1,14 @@
 """Ways to open a device's counters: cupti-python if it is installed and new enough, else the libcupti found here."""
 
-import ctypes
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from tbdprof.collect.gpu import nvidia
+from tbdprof.collect.gpu import cuda_driver, nvidia
 from tbdprof.collect.pm import CuptiError, Sampler, statuses, with_cupti_python, with_libcupti
 
 Opener = Callable[[int], Sampler]
 
-_DRIVER = "libcuda.so.1"
 # CUPTI's answers if it needs a context of the device. A context takes some hundred MiB, so it is made only then.
 _WITHOUT_CONTEXT = (2, 3, 13, statuses.NOT_INITIALIZED, statuses.UNKNOWN)
 
@@ -58,16 +56,16 @@ def _openers() -> list[Opener]:
 
 def _driver() -> Any:
     try:
-        return ctypes.CDLL(_DRIVER)
+        return cuda_driver.library()
     except OSError as error:
         raise CuptiError("dlopen", statuses.SUCCESS, f"there is no CUDA driver: {error}") from error
 
 
 def _make_context(cuda: Any, device: int) -> None:
-    number, context = ctypes.c_int(), ctypes.c_void_p()
-    _check("cuDeviceGet", cuda.cuDeviceGet(ctypes.byref(number), device))
-    _check("cuDevicePrimaryCtxRetain", cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), number))
-    _check("cuCtxSetCurrent", cuda.cuCtxSetCurrent(context))
+    try:
+        cuda_driver.make_context(cuda, device)
+    except OSError as error:
+        raise CuptiError("cuDevicePrimaryCtxRetain", statuses.SUCCESS, f"the CUDA driver refuses: {error}") from error
 
 
 def _check(call: str, status: int) -> None:
