@@ -213,6 +213,27 @@ def test_the_rooms_are_those_of_the_architectures_table() -> None:
         assert (ast.get_docstring(ast.parse(source.read_text())) or "").partition("\n")[0] == says
 
 
+PLACES = ("", *(f"hooks.on_{name}." for name in FRAMEWORKS), "analysis.memory.", "analysis.kernels.")
+
+
+def test_what_the_architecture_names_is_there() -> None:
+    named = set(re.findall(r"`((?:\w+\.)+\w+)`", (ROOT / "ARCHITECTURE.md").read_text()))
+    sources = {module: path.read_text() for module, path in modules(ROOT)}
+
+    def is_there(name: str) -> bool:
+        module, _, member = name.rpartition(".")
+        owner, _, method = module.rpartition(".")
+        return (
+            name in sources
+            or re.search(rf"^(?:class|def) {member}\b", sources.get(module, ""), re.MULTILINE) is not None
+            or (f"class {method}" in sources.get(owner, "") and f"def {member}(" in sources[owner])
+        )
+
+    named = {name.removeprefix("tbdprof.") for name in named} - {"window.py", "table.py", "hooks", "suite"}
+    assert len(named) > 15
+    assert [name for name in sorted(named) if not any(is_there(place + name) for place in PLACES)] == []
+
+
 def test_every_source_file_is_looked_at_once() -> None:
     paths = [path.resolve() for _, path in modules(ROOT)]
 
