@@ -4,6 +4,7 @@ Nothing is profiled: the framework is prepared as for a run, but no hook watches
 """
 
 import importlib
+from dataclasses import replace
 from importlib.util import find_spec
 
 from tbdprof import suite
@@ -24,7 +25,7 @@ def run(request: RunRequest, progress: Progress = silent) -> Checked:
     spec = suite.find(request.model)
     suite.check_framework(spec, request.framework)
     check = find(spec)
-    with prepared(request.framework, request.setting(follows=False)) as hook:
+    with prepared(request.framework, replace(request.setting(follows=False), precision=None)) as hook:
         facts = hook.facts()
         learned = check.run(
             lambda config: _build(spec, request.framework, config),

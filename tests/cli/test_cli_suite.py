@@ -16,7 +16,7 @@ from fakes import FakeClock, FakeHook
 from tbdprof import suite
 from tbdprof.facts.reading import load
 from tbdprof.hooks import Setting
-from tbdprof.launch import suite_run
+from tbdprof.launch import prepared
 from tbdprof.suite.data import datasets, imagenet
 from tbdprof.suite.data.loading import order
 
@@ -50,7 +50,7 @@ def tbdprof(monkeypatch: pytest.MonkeyPatch, typed: Command, tmp_path: Path) -> 
     """Return a function that runs the command line here with a fake framework: exit code, stdout, stderr."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(suite_run, "load", lambda framework: PreparedHook())
+    monkeypatch.setattr(prepared, "load", lambda framework: PreparedHook())
     PreparedHook.settings.clear()
     return typed
 

@@ -441,4 +441,4 @@ def test_without_tokenizers_one_line_says_what_to_type(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("name", ["IWSLT15", "WMT-14"])
 def test_both_data_sets_have_this_reader(name: str):
-    assert datasets.DATASETS[name].reader == "parallel_text"
+    assert datasets.DATASETS[name].reader == "text.parallel_text"
