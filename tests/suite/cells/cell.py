@@ -28,8 +28,12 @@ from tbdprof.suite.workload import Concurrent
 MODEL, FRAMEWORK, HOW = sys.argv[1:4]
 OPTIONS: dict[str, Any] = json.loads(sys.argv[4])
 WATCHED: int | None = OPTIONS.pop("watched_steps", None)
-PLAN = Plan(warmup=1, steps=1, memory_steps=WATCHED or 3, kernel_steps=WATCHED or 2, period=suite.find(MODEL).period)
-STEPS = 1 + 3 * PLAN.block_steps + PLAN.watched("memory")[0] + PLAN.watched("kernels")[0]
+PERIOD = suite.find(MODEL).period
+# A clean window of a model with a period takes a whole one; what it would show, models without one show.
+WINDOWS = ("clean", "memory", "clean", "kernels", "clean") if PERIOD == 1 else ("memory", "kernels")
+PLAN = Plan(warmup=1, steps=1, memory_steps=WATCHED or 3, kernel_steps=WATCHED or 2, windows=WINDOWS, period=PERIOD)
+WATCHED_STEPS = PLAN.watched("memory")[0] + PLAN.watched("kernels")[0]
+STEPS = 1 + WINDOWS.count("clean") * PLAN.block_steps + WATCHED_STEPS
 SEED, THREADS = 3, 1
 Named = Iterator[tuple[str, np.ndarray]]
 
