@@ -29,9 +29,15 @@ MODEL, FRAMEWORK, HOW = sys.argv[1:4]
 OPTIONS: dict[str, Any] = json.loads(sys.argv[4])
 WATCHED: int | None = OPTIONS.pop("watched_steps", None)
 PERIOD = suite.find(MODEL).period
-# A clean window of a model with a period takes a whole one; what it would show, models without one show.
+# A model with a period has many operators: of it only the kernels window, whose FLOPs are compared, takes a whole one.
 WINDOWS = ("clean", "memory", "clean", "kernels", "clean") if PERIOD == 1 else ("memory", "kernels")
-PLAN = Plan(warmup=1, steps=1, memory_steps=WATCHED or 3, kernel_steps=WATCHED or 2, windows=WINDOWS, period=PERIOD)
+PLAN = Plan(
+    warmup=1,
+    steps=1,
+    memory_steps=WATCHED or (3 if PERIOD == 1 else 2),
+    kernel_steps=WATCHED or 1 + PERIOD,
+    windows=WINDOWS,
+)
 WATCHED_STEPS = PLAN.watched("memory")[0] + PLAN.watched("kernels")[0]
 STEPS = 1 + WINDOWS.count("clean") * PLAN.block_steps + WATCHED_STEPS
 SEED, THREADS = 3, 1
