@@ -223,6 +223,17 @@ def test_samples_without_kernels_say_that_one_may_silence_the_other():
     assert found.while_busy[PM_FP32] == pytest.approx((260 * 0.5 + 90 * 0.2) / 520, rel=0.02)  # by the device's word
 
 
+def test_without_scipy_the_whole_windows_means_are_there_and_a_reason(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sampled, "find_spec", lambda name: None)
+    story = three()
+
+    found = measure(story.recording(story.seen()))
+
+    assert found is not None
+    assert found.elapsed
+    assert (found.kernels, found.reason) == ((), sampled.NO_SCIPY)
+
+
 def test_only_samples_within_the_counted_steps_count():
     story = three()
     start, _ = story.seen(noise=0.0)

@@ -8,6 +8,7 @@ Half of the pipe executes FP32 alone and gives the lower bound (`LITE_PART` of t
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ NO_KERNELS = (
     "the counters were sampled, but no kernel was recorded beside them: "
     "PM sampling may silence the records of the framework's profiler on this driver"
 )
+NO_SCIPY = "scipy is not installed, which shares samples out among kernels: pip install 'tbdprof[cuda]'"
 
 
 def measure(recording: Recording) -> Sampled | None:
@@ -57,6 +59,8 @@ def measure(recording: Recording) -> Sampled | None:
     kernels = gather(recording, SAMPLED)
     if kernels is None or not len(kernels):
         return _whole(recording, found, found.columns.get(PM_BUSY), NO_KERNELS)
+    if find_spec("scipy") is None:
+        return _whole(recording, found, found.columns.get(PM_BUSY), NO_SCIPY)
     return _attributed(recording, found, kernels)
 
 
