@@ -148,14 +148,14 @@ def test_all_that_was_lost_is_counted_and_told(cupti: FakeCupti) -> None:
 
     assert len(collected.tables["kernel"]) == 1
     assert samples(collected, strings)[counters.LOST] == 7  # 3 dropped, 1 silent, 2 impossible, 1 not read
-    assert collected.missing == {"kernels lost": "7 records of kernels, copies or sets of 8 were lost"}
+    assert collected.missing == {"kernels lost": "7 of 8 records of kernels, copies and memsets were lost"}
 
 
 def test_kernels_without_a_launch_are_told(cupti: FakeCupti) -> None:
     collected, _ = recorded(cupti, kernel("k", 5, 4_000, 9_000), call(LAUNCH, 6, 1), kernel("k", 6, 5, 7))
 
     assert collected.tables["kernel"]["launch_ns"].tolist() == [-1, 1]
-    assert collected.missing["launches of kernels"].startswith("1 of 2 kernels, copies and sets came without")
+    assert collected.missing["launches of kernels"].startswith("1 of 2 kernels, copies and memsets came without")
 
 
 def test_only_calls_that_ask_the_device_for_something_are_recorded(cupti: FakeCupti) -> None:

@@ -78,7 +78,7 @@ def test_without_permission_the_way_to_get_it_is_told():
     [
         ("killed", "the sampling process was killed by signal 9"),
         ("failed", "the sampling process ended with 1: the counters went away"),
-        ("garbage", "the sampling process answered what cannot be read: Segmentation what"),
+        ("garbage", "the sampling process sent an answer that cannot be read: Segmentation what"),
         ("out of turn", "the sampling process said 'started' in place of 'stopped'"),
     ],
 )

@@ -254,7 +254,7 @@ def test_a_step_of_more_launches_than_are_counted_says_so(tmp_path: Path, monkey
 
     counted = count(tmp_path, "log.write_text(PAGE)")
 
-    assert counted.remarks == ["the first 2 launches of the step alone were counted"]
+    assert counted.remarks == ["the first 2 launches of the step were counted, and no others"]
 
 
 def test_a_metric_that_may_not_be_read_is_told(tmp_path: Path) -> None:

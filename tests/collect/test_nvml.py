@@ -280,7 +280,7 @@ def test_an_instance_has_its_own_gpm_figures_and_memory_but_no_energy():
     assert found[counters.DEVICE_USED][0][1] == 300
     assert not {counters.ENERGY, counters.POWER, counters.DRIVER_BUSY} & found.keys()
     assert missing["energy.counter"] == missing["energy.power"]
-    assert "of the whole card alone" in missing["energy.power"]
+    assert "only for the whole card" in missing["energy.power"]
     assert missing["device.driver_busy"] == "the driver refuses: Not Supported"
 
 

@@ -21,9 +21,9 @@ from tbdprof.hooks.on_mxnet.session.session import Ran
 from tbdprof.hooks.on_mxnet.watch.layers import Layers
 from tbdprof.hooks.on_mxnet.watch.phases import Interval
 
-_UNALIGNED = "MXNet runs {} of {} graphs in another way than they are written: their operators have no layer"
-_IN_BULK = "MXNet runs operators of a static shape in bulk: those are in no layer, and what they compute is not told"
-_AMBIGUOUS = "{} of {} operators of graphs lie beside others that MXNet made one of: they are in no layer"
+_UNALIGNED = "MXNet changed {} of {} graphs before it ran them: their operators have no layer"
+_IN_BULK = "MXNet runs operators of static shape in bulk: they have no layer and no FLOP count"
+_AMBIGUOUS = "{} of {} graph operators cannot be told apart from fused operators: they have no layer"
 _UNFOLLOWED = "{} of {} operators of the backward pass could not be followed to the layer they are of"
 _UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
 

@@ -17,7 +17,9 @@ from tbdprof.hooks.levels import Levels
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 from tbdprof.hooks.on_mxnet.session import layout
 
-_UNTOLD = "this build of MXNet keeps its pool in another way than 1.9.1, or it is not of a kind that is known"
+_UNTOLD = (
+    "this MXNet build lays its memory pool out differently from 1.9.1, or the pool is of an unknown kind"
+)
 _UNSOUND = "MXNet's pool says that it holds {} bytes, less than the {} that are in use"
 
 

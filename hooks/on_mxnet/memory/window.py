@@ -15,11 +15,11 @@ from tbdprof.hooks.on_mxnet.session import profiler
 from tbdprof.hooks.on_mxnet.watch import owners
 from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
-_LAYERS = "MXNet does not tell in which layer its engine allocates"
+_LAYERS = "MXNet does not report the layer of an allocation"
 _LATE = {
-    "allocator cache": "what MXNet had allocated before it was watched and nobody names counts to its pool's cache"
+    "allocator cache": "blocks without an owner from before MXNet was watched are counted as the allocator's cache"
 }
-_OVERLAPPED = "several threads trained at once: a block counts to the phase that began last, whoever began it"
+_OVERLAPPED = "several threads trained at once: each block is counted in the phase that began last, in any thread"
 
 
 class MemoryWindow:

@@ -17,8 +17,8 @@ from tbdprof.hooks.on_tensorflow.session.events import CallEvent, DeviceEvent, H
 
 TOLERATED_NS = 10_000  # tolerated clock misalignment: about the length of a short kernel
 _LAUNCH = "cuLaunch"
-_LOST = "{} records of kernels, copies or sets of {} were lost"
-_UNLAUNCHED = "{} of {} kernels, copies and sets came without the call that asked for them"
+_LOST = "{} of {} records of kernels, copies and memsets were lost"
+_UNLAUNCHED = "{} of {} kernels, copies and memsets came without the call that launched them"
 _UNTOLD = "it did not find CUPTI, was not let use it, or nothing ran there"
 _ONE_BY_ONE = (
     "while TensorFlow's profiler is on, XLA launches one by one the kernels that it launches as CUDA graphs otherwise: "

@@ -18,7 +18,7 @@ from tbdprof.hooks.on_tensorflow.operators.runs import LOADING, Runs
 from tbdprof.hooks.on_tensorflow.session.events import ERRORS, OpEvent, Trace
 
 BEGIN = "kernels"
-_CHEAP = "this build of TensorFlow tells no level of its traces: operators it has come to think cheap are left out"
+_CHEAP = "the trace level of this TensorFlow build cannot be set: operators that TensorFlow considers cheap are missing"
 _LOST = "TensorFlow's profiler lost {} events"
 _UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
 _UNKNOWN = "{} of {} operators ran in functions that are not known: they are in no layer and no phase"

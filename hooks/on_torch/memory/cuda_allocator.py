@@ -104,7 +104,9 @@ def pools(device: str | None) -> tuple[Levels, dict[str, str]]:
             "replayed does in them is told by nobody"
         )
     if expandable:
-        told["expandable segments"] = f"{expandable} reserved bytes grow and shrink in place: what is mapped counts"
+        told["expandable segments"] = (
+            f"{expandable} reserved bytes are in expandable segments: only mapped memory counts"
+        )
     return {ALLOCATOR_PRIVATE: private}, told
 
 

@@ -45,8 +45,8 @@ _REASONS = {
 }
 _NOT_INSTALLED = "CUPTI's records need cupti-python: pip install 'tbdprof[counters]'"
 _HANGS = "CUPTI had not handed over its records after {:g} s: this window's are left out, and no more are asked for"
-_LOST = "{} records of kernels, copies or sets of {} were lost"
-_UNLAUNCHED = "{} of {} kernels, copies and sets came without the call that asked for them: they are in no layer"
+_LOST = "{} of {} records of kernels, copies and memsets were lost"
+_UNLAUNCHED = "{} of {} kernels, copies and memsets came without the call that launched them: they are in no layer"
 _OFF = "the device's times may be off by {:.0f} µs"
 
 

@@ -35,7 +35,7 @@ SLOW_NS = 1_000_000_000  # between two readings of values that change slowly or 
 PATIENCE_S = 10.0  # limit for the driver's answer at the start and end of a window
 GIVES_UP = 3  # refusals in a row after which a value is no longer read
 WITHOUT_GPM = ("sampled",)  # windows in which CUPTI samples the hardware counters that GPM also reads
-OF_WHOLE_CARD = "the card is divided (MIG), and its driver tells power and energy of the whole card alone"
+OF_WHOLE_CARD = "the card is divided (MIG), and its driver reports power and energy only for the whole card"
 
 
 def since_start_ns() -> int:

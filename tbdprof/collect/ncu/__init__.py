@@ -240,7 +240,7 @@ def _judged(code: int, said: str, wanted: Mapping[str, str], unknown: Sequence[s
     if denied := output.denied_metrics(said):
         remarks.append(f"not to be read on this device: {', '.join(denied)}")
     if len(found) >= MOST_LAUNCHES:
-        remarks.append(f"the first {MOST_LAUNCHES} launches of the step alone were counted")
+        remarks.append(f"the first {MOST_LAUNCHES} launches of the step were counted, and no others")
     if told := [each for each in output.errors(said) if not output.unknown_metrics(f"==ERROR== {each}")]:
         remarks.append(f"Nsight Compute said: {told[0]}")
     return Counted(found, wanted, remarks)

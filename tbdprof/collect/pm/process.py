@@ -146,5 +146,5 @@ def _read(line: bytes) -> Answer:
         answer = None
     if not isinstance(answer, dict):
         shown = line[:_MOST_SHOWN].decode(errors="replace")
-        raise UnavailableError(f"the sampling process answered what cannot be read: {shown}")
+        raise UnavailableError(f"the sampling process sent an answer that cannot be read: {shown}")
     return answer

@@ -682,8 +682,8 @@ def test_events_that_contradict_each_other_are_counted_and_told() -> None:
     )
 
     assert printed.splitlines() == [
-        "1 frees told another size than was allocated; 1 allocations at addresses still in use",
-        "2 frees told another size than was allocated",
+        "1 frees reported another size than was allocated; 1 allocations at addresses still in use",
+        "2 frees reported another size than was allocated",
     ]
 
 

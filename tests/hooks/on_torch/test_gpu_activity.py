@@ -355,7 +355,7 @@ def test_a_launch_without_its_kernel_is_counted_and_said() -> None:
 def test_a_kernel_without_its_launch_is_kept_told_and_not_lost() -> None:
     found = found_in(without(a_step(), "cuda_runtime", 12))
 
-    told = "1 of 8 kernels, copies and sets came without the call that asked for them"
+    told = "1 of 8 kernels, copies and memsets came without the call that launched them"
     assert found.missing == {"launches of kernels": told}
     assert found.samples(counters.LOST) == [(0, 1000, 2350)]
     row = found.kernels()["gemm"]

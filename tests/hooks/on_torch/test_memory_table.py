@@ -201,7 +201,7 @@ def test_events_that_agree_leave_nothing_to_tell() -> None:
 
 def test_a_free_of_another_size_than_was_allocated_is_told() -> None:
     told = missing_of(trace(memory(1, 10, 10), memory(1, -6, 4)))
-    assert told == {"allocations": "1 frees told another size than was allocated"}
+    assert told == {"allocations": "1 frees reported another size than was allocated"}
 
 
 def test_an_allocation_at_an_address_still_in_use_is_told() -> None:
