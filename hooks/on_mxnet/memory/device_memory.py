@@ -17,9 +17,7 @@ from tbdprof.hooks.levels import Levels
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 from tbdprof.hooks.on_mxnet.session import layout
 
-_UNTOLD = (
-    "this MXNet build lays its memory pool out differently from 1.9.1, or the pool is of an unknown kind"
-)
+_UNTOLD = "this MXNet build lays its memory pool out differently from 1.9.1, or the pool is of an unknown kind"
 _UNSOUND = "MXNet's pool says that it holds {} bytes, less than the {} that are in use"
 
 

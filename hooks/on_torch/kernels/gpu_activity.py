@@ -279,5 +279,5 @@ def _missing(sound: Sequence[Launched], lost: Mapping[str, int], residual_ns: in
 def _unlaunched(sound: Sequence[Launched], calls: Mapping[int, Call]) -> dict[str, str]:
     """Return how many records have no launching call, because the profiler does not follow it; no record is lost."""
     count = sum(each.number not in calls for each in sound)
-    told = f"{count} of {len(sound)} kernels, copies and sets came without the call that asked for them"
+    told = f"{count} of {len(sound)} kernels, copies and memsets came without the call that launched them"
     return {"launches of kernels": told} if count else {}
