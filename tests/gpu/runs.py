@@ -10,7 +10,7 @@ from gpu.setting import DEVICE
 from tbdprof.collect.gpu import context
 from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording
-from tbdprof.hooks import Setting
+from tbdprof.hooks import Setting, about
 from tbdprof.launch import suite_run
 from tbdprof.launch.choose_instruments import instruments_for
 from tbdprof.launch.prepared import prepared
@@ -61,7 +61,7 @@ def own_run(
 
     Where it is kept, what lies beneath the allocator is measured before, as `tbdprof run` does.
     """
-    beneath = {} if setting.ON_CPU or path is None else context.measure(0, "torch").facts()
+    beneath = {} if setting.ON_CPU or path is None else context.measure(0, "torch", about("torch").context).facts()
     with prepared("torch", Setting(DEVICE, setting.THREADS, setting.precision(precision), 0)) as hook:
         net = build()
         hook.watch(net.models, net.optimizers)
