@@ -4,6 +4,10 @@ import pytest
 from judges.holding import ITEM, assert_adds_up, trained_bytes
 from judges.process import Run
 
+# On a busy machine some runs put a few events of free threads in the wrong order, and report it (docs/threads.md).
+pytestmark = pytest.mark.races
+BATCH, WIDTH = 6, 40  # as in judges.mxnet_threads, which imports MXNet
+
 
 def test_what_two_threads_allocate_adds_up_to_mxnets_own_counter(run: Run) -> None:
     outcome = run("mxnet_threads", "two_free")
@@ -21,7 +25,9 @@ def test_in_the_memory_window_the_threads_take_turns_so_that_each_block_has_its_
     widest = 6 * 48 * ITEM  # what the wider network makes between its layers
     assert outcome.memory["roles_max"]["feature_map"] >= widest
     assert outcome.memory["roles_max"]["gradient_map"] >= widest
-    assert outcome.memory["roles_max"]["dynamic"] < widest
+    # A thread may make its next batch before the main thread marks the end of the step: such a batch is dynamic.
+    batches = 2 * 2 * BATCH * (WIDTH + 1) * ITEM  # two a thread: the one in use, and the next
+    assert outcome.memory["roles_max"]["dynamic"] < widest + batches
 
 
 def test_busy_time_of_two_threads_is_a_union(run: Run) -> None:
