@@ -47,6 +47,7 @@ class Outcome:
 def outcome_of(module: str, loop: str, folder: Path, *, threads: int = 1) -> Outcome:
     """Run a loop of a module beside this one, `<framework>_…`, under tbdprof."""
     recording = folder / f"{module}-{loop}.tbd"
+    recording.unlink(missing_ok=True)  # of an earlier try
     printed = run_python(["-m", "judges.process", module, loop, str(recording)], threads)
     return Outcome(printed["reports"], printed["text"], printed["told"], recording)
 
