@@ -101,8 +101,10 @@ class MemoryWindow:
         """Read owners. A planned block without an owner that Python cannot see belongs to the planner's pool."""
         rows = owners.everything(self._watch.watched)
         self._watch.read(rows)
-        held = {row.address for row in rows} | owners.visible().keys()
+        held = {row.address for row in rows}
         made = self._allocator.snapshot().items()
-        self._recording.pools |= {
-            (address, block.sequence) for address, block in made if block.planning and address not in held
-        }
+        planned = {address: block for address, block in made if block.planning and address not in held}
+        if planned:  # all arrays of Python are looked at only then: another thread may be freeing one of them
+            seen = owners.visible()
+            pools = {(address, block.sequence) for address, block in planned.items() if address not in seen}
+            self._recording.pools |= pools
