@@ -4,8 +4,6 @@ import pytest
 from judges.holding import ITEM, assert_adds_up, trained_bytes
 from judges.process import Run
 
-# A known defect: some runs of free threads in a memory window stall, crash or give a batch another role; most hold.
-pytestmark = pytest.mark.xfail(strict=False, reason="free threads in MXNet: a race that is still to be found")
 BATCH, WIDTH = 6, 40  # as in judges.mxnet_threads, which imports MXNet
 
 
