@@ -12,8 +12,6 @@ from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import AllocationKind, Phase, Role, SpanKind, Table
 
-# On a busy machine some runs put a few events of free threads in the wrong order, and report it (docs/threads.md).
-pytestmark = pytest.mark.races
 LOOPS = ("together", "three_large", "paused")
 BATCH_BYTES = 6 * 40 * ITEM + 6 * 8  # inputs and labels of one thread
 PLANTED = {4 * 1000, 4 * 3000}

@@ -52,6 +52,7 @@ class _Reader:
         self._trace = Trace()
         self._regions: list[Region] = []
         self._probe: list[MemoryEvent] = []  # what the first marker allocates and frees inside it
+        self._closed_ns = recorded.ended_ns  # from here on, threads leave one by one
 
     def read(self, root: _ProfilerEvent) -> None:
         pending: list[tuple[_ProfilerEvent | Region, Region | None]] = [(root, None)]
@@ -62,32 +63,34 @@ class _Reader:
                 continue
             _, fields = node.typed
             inside = parent
-            if isinstance(fields, _ExtraFields_TorchOp) and fields.name != WHOLE:
-                if fields.name.startswith(MARKER):
+            if isinstance(fields, _ExtraFields_TorchOp):
+                if fields.name == WHOLE:
+                    self._closed_ns = self._end_ns(node)
+                elif fields.name.startswith(MARKER):
                     self._marked(node, fields)
                     continue
-                inside = self._entered(node, fields, parent)
-                pending.append((inside, parent))
+                else:
+                    inside = self._entered(node, fields, parent)
+                    pending.append((inside, parent))
             elif isinstance(fields, _ExtraFields_Allocation):
                 self._add(node, _memory(node, fields))
             pending += [(child, inside) for child in reversed(node.children)]
 
     def trace(self) -> Trace:
         self._trace.events.sort(key=lambda event: event[0])
-        self._trace.events = self._since_begin(in_order(self._trace.events))
+        self._trace.events = self._within_window(in_order(self._trace.events))
         relate(sorted(self._regions, key=lambda region: region.start_ns))
         tell_last_runs([event for _, event in self._trace.events])
         return self._trace
 
-    def _since_begin(self, events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
-        """Leave out the probe, and what other threads allocated and freed before it."""
+    def _within_window(self, events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
+        """Leave out the probe, and what was allocated and freed before it or after the window was closed."""
         probes = {id(event) for event in self._probe}
         first = next((place for place, (_, event) in enumerate(events) if id(event) in probes), 0)
-        return [
-            timed
-            for place, timed in enumerate(events)
-            if not (isinstance(timed[1], MemoryEvent) and (place < first or id(timed[1]) in probes))
-        ]
+        memory = [place for place, (_, event) in enumerate(events) if isinstance(event, MemoryEvent)]
+        end = next((place for place in memory if events[place][0] > self._closed_ns), len(events))
+        left_out = {place for place in memory if not first <= place < end or id(events[place][1]) in probes}
+        return [timed for place, timed in enumerate(events) if place not in left_out]
 
     def _add(self, node: _ProfilerEvent, event: Event) -> None:
         self._trace.events.append((node.start_time_ns - self._offset_ns, event))

@@ -2,17 +2,55 @@
 
 A thread counts an allocation under a lock and takes the time afterwards. Another thread may count, and take its time,
 in between. So in order of time alone, the running totals are out of order. Each event reports the total after it, which
-also gives the total before it. The next event is the one, among the threads' next events, whose total before it equals
-the last total. A thread's own events keep their order.
+also gives the total before it. In the right order, the total before each event is the total after the last one, and no
+event is counted before its thread's last event or after its own time.
+
+Several events may fit the same total. So the search follows a few orders side by side, and keeps the one in which the
+fewest totals contradict. A thread that is not followed also changes the total, so that none of the events fits: then
+one is taken that is possible by its time.
 """
 
 import heapq
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from tbdprof.hooks.on_torch.session.events import Enter, Event, Leave, MemoryEvent
 
+_PATHS = 16  # orders that the search follows at most
+_MARGIN = 2  # an order with so many contradictions more than the best one is given up
+_CLOCKS_NS = 1_000  # the clocks of two cores may differ by so much
+
 Timed = tuple[int, Event]
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """An allocation or a free: its index, when torch can have counted it, and torch's totals around it."""
+
+    place: int
+    earliest_ns: int
+    latest_ns: int
+    before_bytes: int
+    after_bytes: int
+
+
+class _Path(NamedTuple):
+    """The beginning of a possible order."""
+
+    contradictions: int
+    out_of_time: int  # how often an event was taken before another of an earlier time
+    taken: tuple[int, ...]  # how many events of each thread
+    total_bytes: int
+    steps: "_Steps | None"
+
+
+class _Steps(NamedTuple):
+    """The events of a path, last one first."""
+
+    place: int
+    before: "_Steps | None"
 
 
 def thread_of(event: Event) -> int:
@@ -36,44 +74,68 @@ def in_order(events: Sequence[Timed]) -> list[Timed]:
 
 def _ranks(events: Sequence[Timed]) -> dict[int, int]:
     """Map the index of each allocation and free to its rank in counting order; {} if that is the order of time."""
-    devices: defaultdict[str, list[int]] = defaultdict(list)
-    for place, (_, event) in enumerate(events):
+    ranks, is_by_time = dict[int, int](), True
+    for threads in _by_device(events).values():
+        order = _counting_order(threads)
+        is_by_time &= order == sorted(order)
+        ranks.update((place, rank) for rank, place in enumerate(order))
+    return {} if is_by_time else ranks
+
+
+def _by_device(events: Sequence[Timed]) -> dict[str, list[list[_Counted]]]:
+    """Return each device's allocations and frees, one list for each thread that made some."""
+    devices: defaultdict[str, defaultdict[int, list[_Counted]]] = defaultdict(lambda: defaultdict(list))
+    last_ns: defaultdict[int, int] = defaultdict(int)  # of each thread's last event
+    for place, (time_ns, event) in enumerate(events):
+        thread = thread_of(event)
         if isinstance(event, MemoryEvent):
-            devices[event.device].append(place)
-    chains = {device: _chain(events, places) for device, places in devices.items()}
-    if all(chain == devices[device] for device, chain in chains.items()):
-        return {}
-    return {place: rank for chain in chains.values() for rank, place in enumerate(chain)}
+            before_bytes = event.total_bytes - event.bytes
+            counted = _Counted(place, last_ns[thread], time_ns, before_bytes, event.total_bytes)
+            devices[event.device][thread].append(counted)
+        last_ns[thread] = time_ns
+    return {device: list(threads.values()) for device, threads in devices.items()}
 
 
-def _chain(events: Sequence[Timed], places: Sequence[int]) -> list[int]:
-    """Return the indices of one device's allocations and frees in counting order."""
-    waiting: defaultdict[int, deque[int]] = defaultdict(deque)
-    for place in places:
-        waiting[thread_of(events[place][1])].append(place)
-    if len(waiting) < 2:
-        return list(places)
-    chain, total = list[int](), 0
-    while waiting:
-        heads = sorted(queue[0] for queue in waiting.values())
-        # If none fits, a thread that is not followed counted in between.
-        chosen = next((place for place in heads if _before(events[place][1]) == total), heads[0])
-        chain.append(chosen)
-        event = events[chosen][1]
-        total = _before(event) + _bytes(event)
-        queue = waiting[thread_of(event)]
-        queue.popleft()
-        if not queue:
-            del waiting[thread_of(event)]
-    return chain
+def _counting_order(threads: Sequence[Sequence[_Counted]]) -> list[int]:
+    """Return the indices of one device's allocations and frees in the order in which torch counted them."""
+    if len(threads) == 1:
+        return [event.place for event in threads[0]]
+    paths = [_Path(0, 0, (0,) * len(threads), 0, None)]
+    for _ in range(sum(map(len, threads))):
+        longer: dict[tuple[tuple[int, ...], int], _Path] = {}
+        for path in paths:
+            for grown in _continued(path, threads):
+                key = grown.taken, grown.total_bytes
+                longer[key] = min(grown, longer.get(key, grown), key=_cost)
+        paths = heapq.nsmallest(_PATHS, longer.values(), key=_cost)
+        paths = [path for path in paths if path.contradictions <= paths[0].contradictions + _MARGIN]
+    order, steps = list[int](), paths[0].steps
+    while steps is not None:
+        order.append(steps.place)
+        steps = steps.before
+    return order[::-1]
 
 
-def _before(event: Event) -> int:
-    return event.total_bytes - event.bytes if isinstance(event, MemoryEvent) else 0
+def _continued(path: _Path, threads: Sequence[Sequence[_Counted]]) -> list[_Path]:
+    """Return a path with each event that may come next: of those that its time allows, those that fit the total."""
+    heads = [(thread, own[path.taken[thread]]) for thread, own in enumerate(threads) if path.taken[thread] < len(own)]
+    by_then_ns = min(event.latest_ns for _, event in heads)  # one of them was counted by then
+    possible = [(thread, event) for thread, event in heads if event.earliest_ns <= by_then_ns + _CLOCKS_NS]
+    fitting = [(thread, event) for thread, event in possible if event.before_bytes == path.total_bytes]
+    return [
+        _Path(
+            path.contradictions + (not fitting),
+            path.out_of_time + (event.latest_ns > by_then_ns),
+            (*path.taken[:thread], path.taken[thread] + 1, *path.taken[thread + 1 :]),
+            event.after_bytes,
+            _Steps(event.place, path.steps),
+        )
+        for thread, event in fitting or possible
+    ]
 
 
-def _bytes(event: Event) -> int:
-    return event.bytes if isinstance(event, MemoryEvent) else 0
+def _cost(path: _Path) -> tuple[int, int]:
+    return path.contradictions, path.out_of_time
 
 
 def _times(events: Sequence[Timed], ranks: dict[int, int]) -> dict[int, int]:
