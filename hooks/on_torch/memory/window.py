@@ -66,7 +66,7 @@ class MemoryWindow:
     def mark_step(self) -> None:
         """Set a step marker and read all owners there."""
         if self._watch.markers.is_on():  # otherwise, for example in a forked child, no marker is kept
-            watched, is_late = self._watch.watched, self._members.are_expected
+            watched, is_late = self._watch.watched, self._members.look()
             self._watch.read_owners(
                 Point.STEP,
                 lambda: owners.everything(watched),

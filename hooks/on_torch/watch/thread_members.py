@@ -86,6 +86,7 @@ class Members:
         self._all: list[weakref.ref[_Membership]] = []  # all memberships so far
         self._handles: list[Handle] = []
         self._hurry: _Hurry | None = None
+        self._have_joined = False  # all threads, when owners were last read
         self._profile_before: Callable[..., Any] | None = None
 
     @property
@@ -107,16 +108,20 @@ class Members:
             self._hurry = _Hurry(self.check)
             self._wait(JOIN_S, lambda: self._running(joined=False))
 
-    @property
-    def are_expected(self) -> bool:
-        """Whether the window still looks for threads that have not joined yet."""
-        return self._hurry is not None
+    def look(self) -> bool:
+        """Return whether the end of this step still looks for what threads made before they joined.
+
+        It is the last to look if all threads have joined by now: the reading that follows may take long, and a thread
+        may join and allocate meanwhile.
+        """
+        if self._hurry is None:
+            return False
+        self._have_joined = not self._running(joined=False, waiting=True)
+        return True
 
     def step_ended(self) -> None:
-        """Stop looking often for threads, once all have joined or the time for it is over."""
-        if self._hurry is None or not self._is_open:
-            return
-        if time.monotonic() > self._hurry.until or not self._running(joined=False, waiting=True):
+        """Stop looking for threads, once all had joined before this step's end or the time for it is over."""
+        if self._hurry is not None and self._is_open and (self._have_joined or time.monotonic() > self._hurry.until):
             self._calm()
 
     def _calm(self) -> None:
