@@ -1,4 +1,4 @@
-"""What every hook does alike: its state between joining and close, its windows, the device it reports on."""
+"""What all hooks have in common: their state from joining to `close`, their windows, and the device they report on."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from tbdprof.hooks.windows import Windows
 
 @dataclass(slots=True, kw_only=True)
 class Joined:
-    """What a hook holds of the process from `prepare` or `attach` until `close`."""
+    """What a hook keeps about the process from `prepare` or `attach` until `close`."""
 
     watch: Any
     device: str | None = None  # None: where the watched parameters are
@@ -26,7 +26,7 @@ State = TypeVar("State", bound=Joined)
 
 
 class Facade(ABC, Generic[State]):
-    """The half of a `FrameworkHook` that no framework does in its own way."""
+    """The half of a `FrameworkHook` that is the same for every framework."""
 
     _title: str  # of the framework, in messages
 
@@ -36,7 +36,7 @@ class Facade(ABC, Generic[State]):
         self._windows = Windows()
 
     def on_update(self, callback: Callable[[object], None]) -> None:
-        """Call back with the optimizer after each step any optimizer takes, until `close`."""
+        """Call `callback` with the optimizer after each step of any optimizer, until `close`."""
         self._require().watch.on_update(callback)
 
     def peaks(self, precisions: Sequence[str]) -> Peaks:
@@ -47,19 +47,19 @@ class Facade(ABC, Generic[State]):
         return probing.peaks(self._device(), precisions, self._measure())
 
     def mark_step(self) -> None:
-        """Mark a step's end; in a memory window read all owners there."""
+        """Mark the end of a step; in a memory window, read all owners there."""
         self._windows.mark_step()
 
     def stop(self) -> None:
-        """End the window, and put back what it changed in the framework."""
+        """End the window, and undo what it changed in the framework."""
         self._windows.stop()
 
     def drain(self, strings: Strings) -> Drained:
-        """Return the last window's spans; of a memory window allocations and owners, too."""
+        """Return what the last window recorded: its spans; of a memory window, also allocations and owners."""
         return self._windows.drain(strings)
 
     def close(self) -> None:
-        """Put everything back as it was before `prepare` or `attach`, whatever is raised on the way."""
+        """Restore everything to its state before `prepare` or `attach`, whatever is raised on the way."""
         with ExitStack() as after:
             after.callback(self._environment.put_back)
             after.callback(self._leave)
@@ -67,15 +67,15 @@ class Facade(ABC, Generic[State]):
 
     @abstractmethod
     def _put_back(self, joined: State) -> None:
-        """Put back what joining changed in the framework."""
+        """Undo what joining changed in the framework."""
 
     @abstractmethod
     def _device_of_parameters(self, joined: State) -> str | None:
-        """Return where the watched parameters are, None where there are none."""
+        """Return the device of the watched parameters, or None if there are none."""
 
     @abstractmethod
     def _measure(self) -> Any:
-        """Return what measures the peaks of a CPU: the framework's `probe.measure`."""
+        """Return the function that measures the peaks of a CPU: the framework's `probe.measure`."""
 
     def _leave(self) -> None:
         joined, self._joined = self._joined, None

@@ -208,7 +208,7 @@ def _cache_remark(caches: Path = CACHES) -> str:
 
 
 def last_level_cache_bytes(caches: Path = CACHES) -> int | None:
-    """Return the size of the first core's largest cache, or None if the kernel does not report it."""
+    """Return the size of the first core's largest cache, or None if the operating system does not report it."""
     try:
         sizes = [(folder / "size").read_text().strip() for folder in caches.glob("index*")]
         return max((int(size.removesuffix("K")) * 1024 for size in sizes), default=None)

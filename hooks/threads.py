@@ -11,7 +11,7 @@ _UNDISTURBED_S = 1.0  # far longer than any work done while the others are kept 
 
 
 def frames() -> dict[int, FrameType]:
-    """Return each other thread's current frame, by thread number, whoever created the thread."""
+    """Return each other thread's current frame, by thread number; threads that Python did not create count too."""
     me = threading.get_ident()
     return {thread: frame for thread, frame in sys._current_frames().items() if thread != me}  # noqa: SLF001
 

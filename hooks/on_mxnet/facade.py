@@ -1,6 +1,7 @@
-"""The MXNet hook: its allocator watched from before the first array, phases told by waiting in memory windows alone.
+"""The MXNet hook: it watches the allocator from before the first array; only in memory windows it waits for phases.
 
-It may be imported while MXNet is not: what imports MXNet is imported within its functions.
+MXNet runs ahead of Python, so the hook finds the phase of an allocation by waiting for MXNet at the edges of phases.
+This module may be imported without MXNet: imports that need MXNet are inside functions.
 """
 
 import gc
@@ -28,7 +29,7 @@ _SINCE_JOINED = "profile() was called, after MXNet had allocated"
 
 @dataclass(slots=True, kw_only=True)
 class _Joined(Joined):
-    """What is held of the process from `prepare` or `attach` until `close`."""
+    """What a hook keeps about the process from `prepare` or `attach` until `close`."""
 
     allocator: "Allocator"
     watch: "Watch"
@@ -39,7 +40,8 @@ class _Joined(Joined):
 class MxnetHook(Facade[_Joined]):
     """Reports what MXNet does; see `tbdprof.hooks.FrameworkHook`.
 
-    Memory that MXNet's storage did not give (oneDNN's, cuDNN's, the CUDA context's) is in neither events nor totals.
+    Memory that MXNet's storage manager did not give (oneDNN's, cuDNN's, the CUDA context's) is in neither events nor
+    totals.
     """
 
     name = "mxnet"
@@ -47,9 +49,10 @@ class MxnetHook(Facade[_Joined]):
 
     @property
     def whole_run_peak_bytes(self) -> int | None:
-        """The most bytes there ever were on the device, None where counting began late.
+        """Return the most bytes that were ever live on the device, or None if counting began late.
 
-        MXNet tells no peak: this is the largest sum of the sizes it reported, which its own counter is compared with.
+        MXNet reports no peak. This is the largest sum of the sizes it reported; MXNet's own counter is compared with
+        that sum.
         """
         if self._joined is None or self._joined.late:
             return None
@@ -60,12 +63,12 @@ class MxnetHook(Facade[_Joined]):
 
     @property
     def independent_total(self) -> str | None:
-        """None where MXNet's own memory counter has counted from the first allocation on."""
+        """Return None if MXNet's own memory counter has counted from the first allocation on; else the reason."""
         return _LATE if self._joined is None else self._joined.independent_total
 
     @property
     def watched_since(self) -> str:
-        """From the first allocation on where MXNet had not allocated when its allocator was first watched."""
+        """Return `FIRST` if MXNet had allocated nothing when its allocator was first watched, else what was missed."""
         if self._joined is None:
             return _UNWATCHED
         return _SINCE_JOINED if self._joined.late else FIRST
@@ -73,7 +76,7 @@ class MxnetHook(Facade[_Joined]):
     def set_environment(self, setting: Setting) -> None:
         """Set the threads and a GPU's precision, and give numpy back a name that MXNet reads whenever it runs.
 
-        The name stays: it is what it was for twenty years, and arrays of MXNet may outlive the hook.
+        The name is never removed: older versions of numpy have it, and arrays of MXNet may outlive the hook.
         """
         vars(np).setdefault("bool", bool)
         if setting.threads is not None:
@@ -82,7 +85,7 @@ class MxnetHook(Facade[_Joined]):
             self._environment.set(name, value)
 
     def prepare(self, setting: Setting) -> None:
-        """Import MXNet, watch its allocator, have it count, choose device and seed."""
+        """Import MXNet, watch its allocator, make it count memory, choose device and seed."""
         self.set_environment(setting)
         self._join()
         import mxnet as mx
@@ -100,11 +103,11 @@ class MxnetHook(Facade[_Joined]):
             mx.random.seed(setting.seed)
 
     def attach(self) -> None:
-        """Watch MXNet's allocator from now on, with the arrays Python can see; change no setting."""
+        """Watch MXNet's allocator from now on, with the arrays that Python can see; change no setting."""
         self._join()
 
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
-        """Name the memory of these; models and trainers that are not told are found as they are used."""
+        """Name the memory of these; models and trainers that are not given are found as they are used."""
         watch = self._require().watch
         from mxnet.gluon import Block, Trainer
 
@@ -120,7 +123,7 @@ class MxnetHook(Facade[_Joined]):
         watch.find(models=not watch.watched.models(), trainers=not watch.watched.trainers())
 
     def facts(self) -> Facts:
-        """Return MXNet's version and settings, and what is watched by now."""
+        """Return MXNet's version and settings, and what is watched so far."""
         joined = self._require()
         import mxnet as mx
 
@@ -139,14 +142,14 @@ class MxnetHook(Facade[_Joined]):
         )
 
     def synchronize(self) -> None:
-        """Wait until MXNet's engine has done everything asked of it."""
+        """Wait until MXNet's engine has done all requested work."""
         self._require()
         import mxnet as mx
 
         mx.nd.waitall()
 
     def start(self, window: str) -> None:
-        """Wait for what was asked for so far, and begin to follow MXNet's allocator or its engine."""
+        """Wait for all work requested so far, and begin to follow MXNet's allocator or its engine."""
         joined = self._require()
         from tbdprof.hooks.on_mxnet.kernels.window import KernelsWindow
         from tbdprof.hooks.on_mxnet.memory.window import MemoryWindow
@@ -160,7 +163,7 @@ class MxnetHook(Facade[_Joined]):
         )
 
     def out_of_memory(self, error: BaseException) -> str | None:
-        """Return MXNet's sentence about what it could not allocate, if the error means out of memory."""
+        """Return MXNet's message about the failed allocation if the error means out of memory."""
         return out_of_memory.said(error)
 
     def give_back_memory(self) -> str | None:

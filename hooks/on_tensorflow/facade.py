@@ -1,6 +1,7 @@
-"""The TensorFlow hook: sessions of TensorFlow's profiler, whose allocator tells of every block, and owners read inside.
+"""The TensorFlow hook: each window is a session of TensorFlow's profiler; owners are read inside it.
 
-It may be imported while TensorFlow is not: what imports TensorFlow is imported within its functions.
+In a memory window TensorFlow's allocator reports every block. This module may be imported without TensorFlow: imports
+that need TensorFlow are inside functions.
 """
 
 import sys
@@ -34,7 +35,7 @@ _SINCE_JOINED = "profile() was called, after TensorFlow had allocated"
 
 @dataclass(slots=True, kw_only=True)
 class _Joined(Joined):
-    """What is held of the process from `prepare` or `attach` until `close`."""
+    """What a hook keeps about the process from `prepare` or `attach` until `close`."""
 
     watch: "Watch"
     graphs: "Graphs"
@@ -54,7 +55,7 @@ class TensorflowHook(Facade[_Joined]):
 
     @property
     def whole_run_peak_bytes(self) -> int | None:
-        """The allocator's own peak, None where it keeps none."""
+        """Return the allocator's own peak, or None if it keeps none."""
         if self._joined is None:
             return None
         from tbdprof.hooks.on_tensorflow.memory import allocator
@@ -63,20 +64,20 @@ class TensorflowHook(Facade[_Joined]):
 
     @property
     def independent_total(self) -> str | None:
-        """None where every block is told of: followed from the first on, or listed by a GPU's allocator."""
+        """Return None if every block is reported: followed from the first, or listed by a GPU's allocator; else why."""
         if self._joined is None or (self._joined.follower is None and not self._lists_blocks()):
             return _LATE
         return None
 
     @property
     def watched_since(self) -> str:
-        """From the first allocation on where TensorFlow had not begun when it was joined."""
+        """Return `FIRST` if TensorFlow had not begun when it was joined, or else what came too late."""
         if self._joined is None:
             return _UNWATCHED
         return _SINCE_JOINED if self._joined.follower is None else FIRST
 
     def set_environment(self, setting: Setting) -> None:
-        """Have TensorFlow be quiet, and begin with an allocator that tells of every block."""
+        """Make TensorFlow quiet, and make it start with an allocator that reports every block."""
         for name, value in {**_EVERY_BLOCK, **_QUIET}.items():
             self._environment.set(name, value)
 
@@ -108,12 +109,12 @@ class TensorflowHook(Facade[_Joined]):
             keras.utils.set_random_seed(setting.seed)
 
     def attach(self) -> None:
-        """Join as TensorFlow is: what it allocated before, and with which allocator, stays as it is."""
+        """Join TensorFlow as it is: what it allocated before, and its choice of allocator, stay as they are."""
         self._import()
         self._join(follows=False)
 
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
-        """Name the memory of these; a compiled Keras model's optimizer is taken, what is not told is looked for."""
+        """Name the memory of these; a compiled Keras model brings its optimizer; what is not given is searched for."""
         watch = self._require().watch
         from tbdprof.hooks.on_tensorflow.watch.watch import add_all
 
@@ -123,7 +124,7 @@ class TensorflowHook(Facade[_Joined]):
         watch.watched.add_inputs(inputs)
 
     def facts(self) -> Facts:
-        """Return TensorFlow's version and settings, and what is watched by now."""
+        """Return TensorFlow's version and settings, and what is watched so far."""
         joined = self._require()
         import tensorflow as tf
 
@@ -142,7 +143,7 @@ class TensorflowHook(Facade[_Joined]):
         )
 
     def synchronize(self) -> None:
-        """Wait until the device has done everything asked of it."""
+        """Wait until the device has done all requested work."""
         joined = self._require()
         from tensorflow.python.eager import context
 
@@ -172,11 +173,11 @@ class TensorflowHook(Facade[_Joined]):
         )
 
     def out_of_memory(self, error: BaseException) -> str | None:
-        """Return TensorFlow's sentence about what it could not allocate, if the error means out of memory."""
+        """Return TensorFlow's message about the failed allocation if the error means out of memory."""
         return out_of_memory.said(error)
 
     def give_back_memory(self) -> str | None:
-        """Tell what TensorFlow keeps: of a GPU's memory all it ever had."""
+        """Return that TensorFlow keeps all the memory of a GPU that it ever took, or None without a GPU."""
         tf = sys.modules.get("tensorflow")
         if tf is None or not tf.config.list_physical_devices("GPU"):
             return None
@@ -231,14 +232,14 @@ def _kernels_window(joined: _Joined) -> "Window":
 
 
 def _has_begun() -> bool:
-    """Tell whether TensorFlow has made its devices, and so its allocators."""
+    """Return whether TensorFlow has created its devices, and with them its allocators."""
     from tensorflow.python.eager import context
 
     return bool(context.context()._initialized)  # noqa: SLF001 - nothing else tells without beginning
 
 
 def _begin() -> None:
-    """Have TensorFlow make its devices."""
+    """Make TensorFlow create its devices."""
     from tensorflow.python.eager import context
 
     context.ensure_initialized()

@@ -39,7 +39,7 @@ def choose_device(wanted: str) -> str:
 
 
 def _why_none() -> str:
-    """Say why TensorFlow may have no GPU: it goes without if it cannot load one of CUDA's libraries."""
+    """Return why TensorFlow may have no GPU: if it cannot load one of CUDA's libraries, it runs without a GPU."""
     if not tf.test.is_built_with_cuda():
         return "it is built without CUDA; choose --device cpu"
     if not has_driver():

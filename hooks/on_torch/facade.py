@@ -1,6 +1,6 @@
-"""The torch hook: a session of torch's profiler a window, and owners read at markers inside it.
+"""The torch hook: each window is a session of torch's profiler; owners are read at markers inside it.
 
-It may be imported while torch is not: what imports torch is imported within its functions.
+This module may be imported without torch: imports that need torch are inside functions.
 """
 
 import sys
@@ -29,7 +29,7 @@ _SINCE_WINDOW = f"the memory window began: {_NO_FLAG}"
 
 @dataclass(slots=True, kw_only=True)
 class _Joined(Joined):
-    """What is held of the process from `prepare` or `attach` until `close`."""
+    """What a hook keeps about the process from `prepare` or `attach` until `close`."""
 
     watch: "Watch"
     flag: "ctypes.c_bool | None"
@@ -43,9 +43,9 @@ class _Joined(Joined):
 class TorchHook(Facade[_Joined]):
     """Reports what torch does; see `tbdprof.hooks.FrameworkHook`.
 
-    Of CUDA memory torch tells the size of blocks, of CPU memory what was asked for. Memory that
-    torch's allocator did not make (numpy's, shared, mapped) is in neither events nor totals; `missing`
-    tells of weights in such memory, and of what was shared with other processes.
+    For CUDA memory torch reports the size of blocks, for CPU memory the requested size. Memory that torch's allocator
+    did not give (numpy's, shared, mapped) is in neither events nor totals. `missing` names weights in such memory, and
+    what was shared with other processes.
     """
 
     name = "torch"
@@ -57,7 +57,7 @@ class TorchHook(Facade[_Joined]):
 
     @property
     def whole_run_peak_bytes(self) -> int | None:
-        """The CUDA allocator's own peak; the CPU's is not counted."""
+        """Return the CUDA allocator's own peak; None on a CPU, where nothing counts it."""
         if self._joined is None:
             return None
         from tbdprof.hooks.on_torch import devices
@@ -66,20 +66,20 @@ class TorchHook(Facade[_Joined]):
 
     @property
     def independent_total(self) -> str | None:
-        """None for CUDA, and for the CPU where torch counted from its first allocation on."""
+        """Return None for CUDA, and for the CPU if torch counted from its first allocation; else the reason."""
         if self._joined is None:
             return _LATE
         return self._joined.late if self._device() == "cpu" else None
 
     @property
     def watched_since(self) -> str:
-        """From the first allocation on where torch was imported with its accounting on."""
+        """Return `FIRST` if torch was imported with its accounting on, or else what came too late."""
         if self._joined is None:
             return _UNWATCHED
         return {None: FIRST, _NO_FLAG: _SINCE_WINDOW}.get(self._joined.late, _SINCE_JOINED)
 
     def set_environment(self, setting: Setting) -> None:
-        """Have torch be quiet, and start with the wanted number of threads."""
+        """Make torch quiet, and make it start with the requested number of threads."""
         self._is_first |= "torch" not in sys.modules
         threads = {} if setting.threads is None else {"OMP_NUM_THREADS": str(setting.threads)}
         for name, value in {**_QUIET, **threads}.items():
@@ -113,7 +113,7 @@ class TorchHook(Facade[_Joined]):
         self._join()
 
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
-        """Name the memory of these; models and optimizers that are not told are found as they are used."""
+        """Name the memory of these; models and optimizers that are not given are found as they are used."""
         watch = self._require().watch
         from tbdprof.hooks.on_torch.watch.watch import add_all
 
@@ -123,7 +123,7 @@ class TorchHook(Facade[_Joined]):
         watch.watched.add_inputs(inputs)
 
     def facts(self) -> Facts:
-        """Return torch's version and settings, and what is watched by now."""
+        """Return torch's version and settings, and what is watched so far."""
         joined = self._require()
         import torch
 
@@ -141,14 +141,14 @@ class TorchHook(Facade[_Joined]):
         )
 
     def synchronize(self) -> None:
-        """Wait for the CUDA device; nothing is to be waited for on the CPU."""
+        """Wait for the CUDA device; on the CPU there is nothing to wait for."""
         self._require()
         from tbdprof.hooks.on_torch import devices
 
         devices.synchronize(self._device())
 
     def start(self, window: str) -> None:
-        """Begin a session of torch's profiler, and put the markers' hooks on."""
+        """Begin a session of torch's profiler, and install the hooks that place markers."""
         joined = self._require()
         from tbdprof.hooks.on_torch.kernels.window import KernelsWindow
         from tbdprof.hooks.on_torch.memory.window import MemoryWindow, Remains
@@ -163,7 +163,7 @@ class TorchHook(Facade[_Joined]):
         )
 
     def out_of_memory(self, error: BaseException) -> str | None:
-        """Return torch's sentence about what was asked for, if the error means out of memory."""
+        """Return torch's message about the failed request if the error means out of memory."""
         if "torch" not in sys.modules:
             return None
         from tbdprof.hooks.on_torch.out_of_memory import out_of_memory
@@ -171,7 +171,7 @@ class TorchHook(Facade[_Joined]):
         return out_of_memory(error)
 
     def give_back_memory(self) -> str | None:
-        """Have torch's allocators let go of what is not in use."""
+        """Make torch's allocators release the memory that is not in use."""
         if "torch" not in sys.modules:
             return None
         from tbdprof.hooks.on_torch import devices

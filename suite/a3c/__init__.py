@@ -40,8 +40,8 @@ PARAMETERS = 677_943
 def sample_bytes(options: Options) -> int:
     """Return the bytes that torch saves in fp32 for one played step, if all actors start the backward pass together.
 
-    These are the observation, the activations of the three layers before the output layers, the policy and its
-    logarithm, the advantage (by how much the return exceeds the value), and the number of the action.
+    Saved are the observation and the activations of the three layers before the output layers. So are the policy and
+    its logarithm, the advantage (by how much the return exceeds the value), and the number of the action.
     """
     saved = FRAMES * SIDE**2 + 16 * 20**2 + 32 * 9**2 + 256 + 2 * ACTIONS + 1
     return int(options["actors"]) * (4 * saved + 8)

@@ -4,7 +4,7 @@ An actor begins its next update when the loop, having taken the actor's last upd
 is at most one finished update ahead of the loop.
 
 A pause is removed from the actors' time. If an update ends t seconds after a pause began, the loop can take it t
-seconds after the pause is over, which is when it would have ended without a pause; its actor rests until then. So the
+seconds after the pause is over. That is when it would have ended without a pause; its actor rests until then. So the
 actors keep their distances in time, each update is taken once, and steps after a pause last as long as steps before it.
 The work that was done on those updates during the pause is missing from the steps after it: on average half an update
 for each actor but one. With two actors all of it is missing from the first step.

@@ -1,7 +1,7 @@
 """ImageNet1K, or any folder of images sorted into one folder per class: DIR/train/CLASS/FILE or DIR/CLASS/FILE.
 
 Augmentation is by random resized crops (8 to 100 % of the area, ratio 3/4 to 4/3) and horizontal flips, after Szegedy
-et al., 2015 (arXiv:1409.4842, section 6); Goyal et al., 2017 (arXiv:1706.02677, section 5.1) and torchvision's
+et al., 2015 (arXiv:1409.4842, section 6). Goyal et al., 2017 (arXiv:1706.02677, section 5.1) and torchvision's
 reference training do the same. Images are normalized by ImageNet's mean and standard deviation.
 """
 

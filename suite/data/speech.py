@@ -1,8 +1,8 @@
 """Speech: batches of utterances, the spectrogram of sound, and the symbols of transcripts.
 
-The spectrogram is that of the reference configuration (Amodei et al., 2015, arXiv:1512.02595, as computed by MXNet's
-`example/speech_recognition` and by deepspeech.pytorch): Hamming windows of 20 ms every 10 ms, the logarithm of one plus
-the magnitude of each frequency, then normalization to mean 0 and deviation 1 over the utterance.
+The spectrogram is that of Amodei et al., 2015 (arXiv:1512.02595), as MXNet's `example/speech_recognition` and
+deepspeech.pytorch compute it. It has Hamming windows of 20 ms every 10 ms. Each value is the logarithm of one plus the
+magnitude of a frequency. An utterance is then normalized to mean 0 and deviation 1.
 """
 
 from collections.abc import Sequence

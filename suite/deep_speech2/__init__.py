@@ -1,11 +1,11 @@
 """Deep Speech 2's facts, after Amodei et al., 2015 (arXiv:1512.02595), in the configuration of the TBD paper.
 
 That configuration is MXNet's `example/speech_recognition` with its `deepspeech.cfg`. It has two convolutions over a
-spectrogram of 161 bins (41×11 with stride 2×2, 21×11 with stride 2×1, frequency × time, 32 filters each), five
-bidirectional recurrent layers of width 1,760, a dense layer of width 1,760, 29 symbols and CTC. It trains by SGD with
-momentum 0.9 and learning rate 3e-4. The default is `--cell gru`, because that configuration has GRU cells; the text of
-the TBD paper (arXiv:1803.06905) says regular recurrent cells, which is `--cell rnn`. The default width here is 256, so
-that CPUs can run it; `--full-size` selects the paper's width.
+spectrogram of 161 bins (41×11 with stride 2×2, 21×11 with stride 2×1, frequency × time, 32 filters each). Five
+bidirectional recurrent layers of width 1,760 and a dense layer of width 1,760 follow. There are 29 symbols, and the
+loss is CTC. It trains by SGD with momentum 0.9 and learning rate 3e-4. The default is `--cell gru`, because that
+configuration has GRU cells; the text of the TBD paper (arXiv:1803.06905) says regular recurrent cells, which is `--cell
+rnn`. The default width here is 256, so that CPUs can run it; `--full-size` selects the paper's width.
 
 Choices that the papers leave open, the same in every framework:
 - Convolutions have no bias, because batch normalization and the clipped ReLU (0 to 20) follow each. They pad by half

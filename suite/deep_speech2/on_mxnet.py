@@ -135,7 +135,7 @@ def initialize(model: DeepSpeech2, config: Config) -> None:
 
 
 def parameter_name(name: str, parameters: dict[str, gluon.Parameter]) -> str:
-    """Return the framework's name for a weight of `initial`, or for a bias named alike (`….inputs_bias`)."""
+    """Return the framework's name for a weight of `initial`, or for the bias beside it (`….inputs_bias`)."""
     layer, _, part = name.rpartition(".")
     if layer.startswith("conv"):
         return f"{layer}.conv.{part}"

@@ -53,7 +53,7 @@ class Fused(nn.Module):
 
 
 class Stepwise(nn.Module):
-    """The same layer with a cell for each direction, applied step by step."""
+    """A bidirectional recurrent layer with a cell for each direction, applied step by step; otherwise like `Fused`."""
 
     def __init__(self, inputs: int, width: int, cell: str) -> None:
         super().__init__()

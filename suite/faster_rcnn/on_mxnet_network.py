@@ -81,9 +81,8 @@ class Outputs(NamedTuple):
 class FasterRCNN(gluon.Block):  # type: ignore[misc]
     """Computes an image's shared activations, its proposals, and the scores and deltas of regions.
 
-    `before` and `after` are the most proposals before and after suppression; `regions` is the number of sampled
-    regions.
-    The layers may be hybridized; the code between them needs shapes and is not hybridized.
+    `before` and `after` are the largest numbers of proposals before and after suppression; `regions` is the number of
+    sampled regions. The layers may be hybridized; the code between them needs shapes and is not hybridized.
     """
 
     def __init__(self, before: int, after: int, regions: int, **names: Any) -> None:

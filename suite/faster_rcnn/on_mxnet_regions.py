@@ -19,7 +19,7 @@ from tbdprof.suite.faster_rcnn.regions import (
 
 
 class Proposals(NamedTuple):
-    """Boxes by falling score, (room, 4); the first ones are valid (1), and the rest are the whole image (0)."""
+    """Boxes by falling score, (room, 4): valid ones (1) first, then copies of the whole image (0) to fill the rows."""
 
     boxes: mx.nd.NDArray
     valid: mx.nd.NDArray  # (room,)

@@ -83,9 +83,8 @@ class Outputs(NamedTuple):
 class FasterRCNN(keras.Model):  # type: ignore[misc]
     """Computes an image's shared activations, its proposals, and the scores and deltas of regions.
 
-    `before` and `after` are the most proposals before and after suppression; `regions` is the number of sampled
-    regions.
-    Boxes keep the data type of the arguments.
+    `before` and `after` are the largest numbers of proposals before and after suppression; `regions` is the number of
+    sampled regions. Boxes keep the data type of the arguments.
     """
 
     def __init__(self, before: int, after: int, regions: int, dtype: str = "float32") -> None:

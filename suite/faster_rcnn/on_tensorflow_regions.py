@@ -18,7 +18,7 @@ from tbdprof.suite.faster_rcnn.regions import (
 
 
 class Proposals(NamedTuple):
-    """Boxes by falling score, (room, 4); the first ones are valid, and the rest are the whole image."""
+    """Boxes by falling score, (room, 4): valid ones first, then copies of the whole image to fill the rows."""
 
     boxes: tf.Tensor
     valid: tf.Tensor  # (room,)

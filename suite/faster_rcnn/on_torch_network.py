@@ -77,8 +77,8 @@ class Outputs:
 class FasterRCNN(nn.Module):
     """Computes an image's shared activations, its proposals, and the scores and deltas of regions.
 
-    `before` and `after` are the most proposals before and after suppression; `regions` is the number of sampled
-    regions.
+    `before` and `after` are the largest numbers of proposals before and after suppression; `regions` is the number of
+    sampled regions.
     """
 
     def __init__(self, before: int, after: int, regions: int) -> None:

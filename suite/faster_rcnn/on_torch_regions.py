@@ -22,7 +22,7 @@ _BLOCK = 1024  # boxes whose overlaps with each other are computed at once
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """Boxes by falling score, (room, 4); the first ones are valid, and the rest are the whole image."""
+    """Boxes by falling score, (room, 4): valid ones first, then copies of the whole image to fill the rows."""
 
     boxes: Tensor
     valid: Tensor  # (room,)

@@ -1,7 +1,7 @@
 """Inception-v3's facts, after Szegedy et al., Rethinking the Inception Architecture, 2016 (arXiv:1512.00567).
 
 The auxiliary classifier takes part in training with weight 0.4, as in the authors' own code. The paper trains with
-RMSProp, and with momentum 0.9 in its earlier experiments (section 8): SGD with momentum is this suite's choice in every
+RMSProp, and with momentum 0.9 in its earlier experiments (section 8). SGD with momentum is this suite's choice in every
 framework, at the learning rate of Goyal et al., 2017 (arXiv:1706.02677, section 2.1).
 `tbdprof.suite.inception_v3.architecture` holds the layers; the figures here are sums over them.
 """

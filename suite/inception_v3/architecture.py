@@ -1,9 +1,9 @@
-"""Inception-v3's layers: the network as data, and shapes, parameters and work of each layer, without any framework.
+"""Inception-v3's layers: the network as data, and shape, parameters and work of each layer, without any framework.
 
-The network is the one its authors published with the paper (Szegedy et al., arXiv:1512.00567), which differs from the
-paper's table 1 in the stem's widths; figures 5 to 7 are its blocks. A framework builds what stands here: chains of
-convolutions, pooling and branches. Every convolution is without bias and is followed by batch normalization and ReLU.
-Average pooling leaves the padding out of its average.
+The network is the one that its authors published with the paper (Szegedy et al., arXiv:1512.00567). It differs from the
+paper's table 1 in the stem's widths; figures 5 to 7 are its blocks. Each framework builds the chains of convolutions,
+pooling and branches that are defined here. Every convolution is without bias and is followed by batch normalization and
+ReLU. Average pooling leaves the padding out of its average.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ CHANNELS = 3  # of an image
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A convolution; padded, it pads by half its kernel."""
+    """A convolution; if padded, it pads by half its kernel."""
 
     outputs: int
     kernel: tuple[int, int] = (1, 1)
@@ -35,7 +35,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Pooling:
-    """Maximum or average over squares; padded, it pads by half a square."""
+    """Maximum or average over squares; if padded, it pads by half a square."""
 
     kind: str  # max, average
     size: int
@@ -50,7 +50,7 @@ class Pooling:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """Chains side by side, whose maps are joined over the channels, in order."""
+    """Chains with the same input; their outputs are joined over the channels, in order."""
 
     chains: Mapping[str, "Chain"]
 
@@ -68,7 +68,7 @@ _AVERAGE = Pooling("average", 3, 1, padded=True)
 
 
 def _block_5(pooled: int) -> Branches:
-    """Figure 5, with a 5×5 convolution where its second branch has a 3×3, as in the authors' network."""
+    """Return the block of figure 5, with a 5×5 instead of a 3×3 convolution in its second branch (authors' network)."""
     return Branches(
         {
             "branch1x1": _chain(Step(64)),
@@ -80,7 +80,7 @@ def _block_5(pooled: int) -> Branches:
 
 
 def _block_6(width: int) -> Branches:
-    """Figure 6, n = 7."""
+    """Return the block of figure 6, with n = 7."""
     row, column = (1, 7), (7, 1)
     twice = (Step(width, column), Step(width, row), Step(width, column), Step(192, row))
     return Branches(
@@ -94,7 +94,7 @@ def _block_6(width: int) -> Branches:
 
 
 def _block_7() -> Branches:
-    """Figure 7."""
+    """Return the block of figure 7."""
     apart = Branches({"row": _chain(Step(384, (1, 3))), "column": _chain(Step(384, (3, 1)))})
     return Branches(
         {
@@ -167,7 +167,7 @@ def step_flops(image_size: int = 299) -> int:
 
 
 def reached(channels: int, side: int, *chains: Chain) -> tuple[int, int]:
-    """Return the channels and the side of the maps at the end of chains, one after the other."""
+    """Return the channels and the side of the activations at the end of chains that follow one another."""
     for chain in chains:
         for element in chain.values():
             channels, side = _after(channels, side, element)
@@ -180,7 +180,7 @@ def outputs(inputs: int, chain: Chain) -> int:
 
 
 def check(config: Config) -> None:
-    """Raise UsageError where the auxiliary classifier has no map, or batch normalization a single value a channel."""
+    """Raise UsageError if images are too small for the auxiliary classifier, or batches for its normalization."""
     image_size = int(config.options["image_size"])
     side = reached(CHANNELS, image_size, STEM, LOWER, AUXILIARY)[1]
     if side < 1:
@@ -192,11 +192,11 @@ def check(config: Config) -> None:
 
 
 def saved_bytes(image_size: int, dropout: bool = True) -> int:
-    """Return what training keeps of one image in fp32 with in-place ReLU, its label's 8 bytes among it.
+    """Return what training keeps of one image in fp32 with in-place ReLU, including its label's 8 bytes.
 
-    Batch normalization keeps its input and its output, which the ReLU and what follows share; max pooling 8-byte
-    indices; pooled and joined maps are kept where something follows; dropout keeps its mask, a classifier its input
-    and the loss its logarithms.
+    Batch normalization keeps its input and its output; the ReLU and the next layer share that output. Max pooling keeps
+    8-byte indices. Pooled and joined activations are kept if another layer follows. Dropout keeps its mask, a
+    classifier its input, and the loss its logarithms.
     """
     every = layers(image_size)
     maps = sum(2 * layer.outputs * layer.side**2 for layer in every if isinstance(layer, Convolution))
@@ -236,7 +236,7 @@ def _convolutions(name: str, channels: int, side: int, chain: Chain) -> Iterator
 
 
 def _kept(channels: int, side: int, chain: Chain) -> Iterator[int]:
-    """Yield how many values, of 4 bytes, are kept of each pooled or joined map."""
+    """Yield how many values, of 4 bytes each, are kept of each pooled or joined activation."""
     *_, last = chain
     for name, element in chain.items():
         if isinstance(element, Branches):

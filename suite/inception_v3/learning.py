@@ -1,4 +1,4 @@
-"""How Inception-v3 shows that it learns: at 299 pixels, its least, on ten directions and colors of stripes."""
+"""The learning check of Inception-v3: it classifies striped images of ten directions and colors, at 299 pixels."""
 
 from tbdprof.suite.checks.classification import learn
 from tbdprof.suite.checks.learning import Build, Check, Learned, Setting, Told

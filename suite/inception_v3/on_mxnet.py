@@ -51,7 +51,7 @@ class Convolution(nn.HybridBlock):  # type: ignore[misc]
 
 
 class Inception(nn.HybridBlock):  # type: ignore[misc]
-    """Branches side by side, joined over the channels."""
+    """Several branches with the same input; their outputs are joined over the channels."""
 
     def __init__(self, inputs: int, branches: Branches, **names: Any) -> None:
         super().__init__(**names)
@@ -60,12 +60,12 @@ class Inception(nn.HybridBlock):  # type: ignore[misc]
                 self.register_child(chain(inputs, steps, f"{name}_"), name)
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803
-        """Return the joined maps."""
+        """Return the joined outputs of the branches."""
         return F.concat(*(branch(x) for branch in self._children.values()), dim=1)
 
 
 class InceptionV3(nn.HybridBlock):  # type: ignore[misc]
-    """Images (batch, 3, side, side) to scores of the classes (batch, 1000), and the auxiliary classifier's."""
+    """Turns images (batch, 3, side, side) into scores of the classes (batch, 1000), and the auxiliary scores."""
 
     def __init__(self, dropout: float = DROPOUT, **names: Any) -> None:
         super().__init__(**names)
@@ -88,7 +88,7 @@ class InceptionV3(nn.HybridBlock):  # type: ignore[misc]
 
 
 def chain(inputs: int, steps: Chain, prefix: str) -> nn.HybridSequential:
-    """Return blocks one after the other."""
+    """Return the blocks of a chain, to be applied one after the other."""
     sequence = nn.HybridSequential(prefix=prefix)
     with sequence.name_scope():
         for name, step in steps.items():
@@ -118,7 +118,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def loss(cross_entropy: Loss, both: tuple[mx.nd.NDArray, mx.nd.NDArray], labels: mx.nd.NDArray) -> mx.nd.NDArray:
-    """Return a batch's mean cross entropy and, by its weight, the auxiliary classifier's."""
+    """Return a batch's mean cross entropy, plus the auxiliary classifier's times its weight."""
     scores, auxiliary = both
     own = cross_entropy(scores, labels)
     return own + AUXILIARY_WEIGHT * cross_entropy(auxiliary, labels)

@@ -1,4 +1,4 @@
-"""Inception-v3 in TensorFlow's Keras: channels last, one traced function a step."""
+"""Inception-v3 in TensorFlow's Keras: channels are last, and each training step is one traced function."""
 
 import tensorflow as tf
 from tensorflow import keras
@@ -55,7 +55,7 @@ class Convolution(keras.layers.Layer):  # type: ignore[misc]
 
 
 class Row(keras.layers.Layer):  # type: ignore[misc]
-    """Layers one after the other; where they nest, Keras's Sequential would run each several times to be built."""
+    """Layers one after the other; Keras's Sequential would run nested layers several times to build them."""
 
     def __init__(self, steps: Chain, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -65,14 +65,14 @@ class Row(keras.layers.Layer):  # type: ignore[misc]
         """Build nothing: inner layers build when called. Keras would run all of them at each level to find shapes."""
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Return the last layer's maps."""
+        """Return the output of the last layer."""
         for step in self.steps:
             x = step(x) if isinstance(step, POOLINGS) else step(x, training=training)
         return x
 
 
 class Inception(keras.layers.Layer):  # type: ignore[misc]
-    """Branches side by side, joined over the channels."""
+    """Several branches with the same input; their outputs are joined over the channels."""
 
     def __init__(self, branches: Branches, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -82,12 +82,12 @@ class Inception(keras.layers.Layer):  # type: ignore[misc]
         """Build nothing: inner layers build when called. Keras would run all of them at each level to find shapes."""
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Return the joined maps."""
+        """Return the joined outputs of the branches."""
         return tf.concat([branch(x, training=training) for branch in self.branches], -1)
 
 
 class InceptionV3(keras.Model):  # type: ignore[misc]
-    """Images (batch, side, side, 3) to scores of the classes (batch, 1000), and the auxiliary classifier's."""
+    """Turns images (batch, side, side, 3) into scores of the classes (batch, 1000), and the auxiliary scores."""
 
     def __init__(self, dropout: float = DROPOUT, seed: int = 0, dtype: str = "float32") -> None:
         super().__init__(name="inception_v3", dtype=dtype)
@@ -128,6 +128,6 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def loss(both: tuple[tf.Tensor, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
-    """Return a batch's mean cross entropy and, by its weight, the auxiliary classifier's."""
+    """Return a batch's mean cross entropy, plus the auxiliary classifier's times its weight."""
     scores, auxiliary = both
     return mean_cross_entropy(scores, labels) + AUXILIARY_WEIGHT * mean_cross_entropy(auxiliary, labels)

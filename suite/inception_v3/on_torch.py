@@ -47,7 +47,7 @@ class Convolution(nn.Module):
 
 
 class Inception(nn.Module):
-    """Branches side by side, joined over the channels."""
+    """Several branches with the same input; their outputs are joined over the channels."""
 
     def __init__(self, inputs: int, branches: Branches) -> None:
         super().__init__()
@@ -55,12 +55,12 @@ class Inception(nn.Module):
             self.add_module(name, chain(inputs, steps))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the joined maps."""
+        """Return the joined outputs of the branches."""
         return torch.cat([branch(x) for branch in self.children()], 1)
 
 
 class InceptionV3(nn.Module):
-    """Images (batch, 3, side, side) to scores of the classes (batch, 1000), and the auxiliary classifier's."""
+    """Turns images (batch, 3, side, side) into scores of the classes (batch, 1000), and the auxiliary scores."""
 
     def __init__(self, dropout: float = DROPOUT) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class InceptionV3(nn.Module):
 
 
 def chain(inputs: int, steps: Chain) -> nn.Sequential:
-    """Return modules one after the other."""
+    """Return the modules of a chain, to be applied one after the other."""
     modules: OrderedDict[str, nn.Module] = OrderedDict()
     for name, step in steps.items():
         modules[name] = module(inputs, step)
@@ -110,7 +110,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def loss(both: tuple[Tensor, Tensor], labels: Tensor) -> Tensor:
-    """Return a batch's mean cross entropy and, by its weight, the auxiliary classifier's."""
+    """Return a batch's mean cross entropy, plus the auxiliary classifier's times its weight."""
     scores, auxiliary = both
     own = functional.cross_entropy(scores, labels)
     return own + AUXILIARY_WEIGHT * functional.cross_entropy(auxiliary, labels)

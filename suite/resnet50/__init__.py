@@ -1,9 +1,9 @@
 """ResNet-50's facts, after He et al., Deep Residual Learning for Image Recognition, 2016 (arXiv:1512.03385).
 
-Variant v1.5 has a downsampling block's stride in its 3×3 convolution, v1 in its first 1×1 as the paper has it. The
-initial weights and the learning rate's rule are those of Goyal et al., 2017 (arXiv:1706.02677), except that every
-batch normalization begins with scale 1. `tbdprof.suite.resnet50.architecture` holds the layers; the figures here are
-sums over them.
+Variant v1.5 has the stride of a downsampling block in its 3×3 convolution; v1 has it in the first 1×1 convolution, as
+in the paper. The initial weights and the rule for the learning rate are those of Goyal et al., 2017 (arXiv:1706.02677),
+except that every batch normalization begins with scale 1. `tbdprof.suite.resnet50.architecture` holds the layers; the
+figures here are sums over them.
 """
 
 from tbdprof.suite.resnet50.architecture import step_flops
@@ -37,9 +37,9 @@ SPEC = Spec(
 
 
 def sample_bytes(image_size: int) -> int:
-    """Return about what a sample takes: maps saved for backward with in-place ReLU in fp32, the image and its label.
+    """Return about what a sample takes in fp32: activations kept for backward (in-place ReLU), the image and its label.
 
-    Exact at 224 pixels; elsewhere in proportion to the image's area.
+    The figure is exact at 224 pixels. At other sizes it is in proportion to the image's area.
     """
     return (85_311_392 + 602_112) * image_size**2 // 224**2 + 8
 

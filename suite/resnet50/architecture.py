@@ -15,7 +15,7 @@ from tbdprof.suite.workload import Config
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Bottleneck blocks of one width: the first may halve the map, and all put out `EXPANSION` × width channels."""
+    """Bottleneck blocks of one width: the first may halve the sides, and all output `EXPANSION` × width channels."""
 
     width: int
     blocks: int
@@ -45,7 +45,7 @@ def strides(variant: str, stride: int) -> tuple[int, int]:
 
 
 def check(config: Config) -> None:
-    """Raise UsageError where the last maps would leave batch normalization a single value a channel."""
+    """Raise UsageError if the last batch normalization would see a single value per channel."""
     last_side = list(_convolutions(str(config.options["variant"]), int(config.options["image_size"])))[-1].side
     if config.batch_size * last_side**2 < 2:
         raise UsageError("batch size 1 leaves batch normalization one value a channel: give --image-size 33 or more")

@@ -43,7 +43,7 @@ class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
 
 
 class ResNet50(nn.HybridBlock):  # type: ignore[misc]
-    """Images (batch, 3, side, side) to scores of the classes (batch, 1000)."""
+    """Turns images (batch, 3, side, side) into scores of the classes (batch, 1000)."""
 
     def __init__(self, variant: str = "v1.5", **names: Any) -> None:
         super().__init__(**names)
@@ -72,7 +72,7 @@ def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.C
 
 
 def normalization(channels: int) -> nn.BatchNorm:
-    """Return a batch normalization with the suite's constants; MXNet's momentum is the share of the old."""
+    """Return a batch normalization with the suite's constants; MXNet's momentum is the weight of the old statistics."""
     return nn.BatchNorm(epsilon=NORM_EPSILON, momentum=1 - NORM_MOMENTUM, in_channels=channels)
 
 

@@ -1,4 +1,4 @@
-"""ResNet-50 in TensorFlow's Keras: channels last, one traced function a step."""
+"""ResNet-50 in TensorFlow's Keras: channels are last, and each training step is one traced function."""
 
 import tensorflow as tf
 from tensorflow import keras
@@ -45,7 +45,7 @@ class Bottleneck(keras.layers.Layer):  # type: ignore[misc]
 
 
 class ResNet50(keras.Model):  # type: ignore[misc]
-    """Images (batch, side, side, 3) to scores of the classes (batch, 1000)."""
+    """Turns images (batch, side, side, 3) into scores of the classes (batch, 1000)."""
 
     def __init__(self, variant: str = "v1.5", dtype: str = "float32") -> None:
         super().__init__(name="resnet50", dtype=dtype)
@@ -84,7 +84,7 @@ def convolution(name: str, outputs: int, kernel: int, dtype: str, stride: int = 
 
 
 def normalization(name: str, dtype: str) -> keras.layers.BatchNormalization:
-    """Return a batch normalization with the suite's constants; Keras' momentum is the share of the old."""
+    """Return a batch normalization with the suite's constants; Keras' momentum is the weight of the old statistics."""
     return keras.layers.BatchNormalization(epsilon=NORM_EPSILON, momentum=1 - NORM_MOMENTUM, name=name, dtype=dtype)
 
 

@@ -40,7 +40,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50(nn.Module):
-    """Images (batch, 3, side, side) to scores of the classes (batch, 1000)."""
+    """Turns images (batch, 3, side, side) into scores of the classes (batch, 1000)."""
 
     def __init__(self, variant: str = "v1.5") -> None:
         super().__init__()

@@ -1,32 +1,35 @@
 """Seq2Seq's facts: TensorFlow NMT's network for IWSLT15 (Luong, Brevdo and Zhao, 2017, its published iwslt15.json).
 
-The TBD paper (Zhu et al., 2018, arXiv:1803.06905) ran it in TensorFlow, and another network, Sockeye, in MXNet; here it
-is one network in every framework. The encoder is one LSTM layer in both directions; the decoder has two, of which the
-first starts from the forward direction's last state and the second from the backward direction's. Attention is Luong's
-(2015, arXiv:1508.04025), its scores scaled by one learned number, and its vector goes into the next step of the decoder
-(input feeding). The attention layer has neither bias nor tanh, as in TensorFlow's AttentionWrapper. Dropout is at the
-inputs of each LSTM; both directions of the encoder share a mask here, because a fused operator has one input.
+The TBD paper (Zhu et al., 2018, arXiv:1803.06905) ran it in TensorFlow, and another network, Sockeye, in MXNet. Here
+all frameworks have the same network. The encoder is one bidirectional LSTM layer. The decoder has two LSTM layers: the
+first starts from the last state of the encoder's forward direction, the second from that of its backward direction.
+Attention is Luong's (2015, arXiv:1508.04025), with scores scaled by one learned number. Its result, the attention
+vector, goes into the next step of the decoder (input feeding). The attention layer has neither bias nor tanh, as in
+TensorFlow's AttentionWrapper. Dropout is at the inputs of each LSTM; both directions of the encoder share a mask here,
+because a fused operator has one input.
 
-Padding takes no part: the encoder passes over it, attention gives it no weight, and the loss leaves it out. The loss is
-the sum of the cross entropy over a batch's tokens over its sentences, as in TensorFlow NMT. Gradients are clipped by
-their joint norm. The learning rate is NMT's 1 at its batch of 128, and linear in the batch (Goyal et al., 2017,
-arXiv:1706.02677, section 2.1): at 1, batches of 8 diverge (tried). It does not decay in the few steps of a run.
+Padding has no effect: the encoder skips it, attention gives it no weight, and the loss leaves it out. The loss is the
+sum of the cross entropy over a batch's tokens, divided by the number of its sentences, as in TensorFlow NMT. Gradients
+are clipped by their joint norm. The learning rate is 1 at a batch of 128, as in TensorFlow NMT, and linear in the batch
+(Goyal et al., 2017, arXiv:1706.02677, section 2.1): at 1, batches of 8 diverge (tried). It does not decay in the few
+steps of a run.
 
-A cell has one bias a gate. The forget gates' begin at 1, which trains the same numbers as NMT's constant 1 beside a
-bias that begins at 0. torch's and MXNet's fused operators add a second bias, which is kept at zero and is not trained:
-it is no parameter here, but takes memory (`SECOND_BIASES`). MXNet's fused operator also takes the columns that shut its
-gates at padding (`tbdprof.suite.seq2seq.on_mxnet_network`).
+A cell has one bias per gate. The biases of the forget gates begin at 1. This trains like TensorFlow NMT's constant 1
+plus a bias that begins at 0. The fused operators of torch and MXNet add a second bias, which is kept at zero and is not
+trained. It does not count as a parameter here, but it takes memory (`SECOND_BIASES`). MXNet's fused operator also takes
+the columns of weights that close its gates at padding (`tbdprof.suite.seq2seq.on_mxnet_network`).
 
-`--rnn fused` uses the operators a framework has for LSTMs, `--rnn cell` computes each gate by a product of its own and
-every step by element-wise operators. Input feeding makes every step of the decoder wait for the attention vector of the
-step before, and both of its layers are on that path: no framework can run either layer over the sequence in one
-operator. So `fused` is
+`--rnn fused` uses the operators that a framework has for LSTMs. `--rnn cell` computes each gate by matmuls of its own
+and every step by element-wise operators. Input feeding makes every step of the decoder wait for the attention vector of
+the step before. Both layers of the decoder are on that path, so no framework can run either of them over the sequence
+in one operator. So `fused` is
 
-- the encoder: in torch `nn.LSTM` on packed sequences (one cuDNN call on a GPU; on a CPU torch's own loop in C++), in
-  MXNet one `RNN` operator for both directions, in Keras `LSTM` with a mask (cuDNN on a GPU, a loop of cells on a CPU);
-- the decoder, step by step: in torch `nn.LSTMCell` (one kernel on a GPU beside two products), in Gluon and in Keras
-  `LSTMCell`, each of two products a step. (MXNet's `RNN` operator over one step packs the weights anew each time: six
-  times as slow on a CPU, tried.)
+- in the encoder: torch's `nn.LSTM` on packed sequences (one cuDNN call on a GPU; on a CPU torch's own loop in C++). In
+  MXNet it is one `RNN` operator for both directions, in Keras `LSTM` with a mask (cuDNN on a GPU, a loop of cells on a
+  CPU);
+- in the decoder, step by step: torch's `nn.LSTMCell` (two matmuls, and one other kernel on a GPU), Gluon's and Keras'
+  `LSTMCell` (two matmuls per step). (MXNet's `RNN` operator over one step packs the weights again each time: on a CPU
+  this was six times as slow.)
 
 `tbdprof.suite.seq2seq.architecture` holds the layers; the figures here are sums over them.
 """
@@ -48,7 +51,7 @@ _PARAMETERS = parameters()
 
 
 def learning_rate(batch_size: int) -> float:
-    """Return the learning rate at a batch size: NMT's 1 at 128, linear in it."""
+    """Return the learning rate at a batch size: 1 at 128 sentences (TensorFlow NMT), and linear in the batch size."""
     return batch_size / 128
 
 

@@ -15,7 +15,7 @@ Side = Literal["source", "target"]
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """A table of words."""
+    """An embedding: one row for each word."""
 
     name: str
     words: int
@@ -24,12 +24,12 @@ class Embedding:
 
     @property
     def weights(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the weights by name."""
+        """The shapes of the weights, by name."""
         return {"weight": (self.words, self.width)}
 
     @property
     def biases(self) -> int:
-        """Trained biases."""
+        """The number of trained biases."""
         return 0
 
     @property
@@ -40,7 +40,7 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True)
 class Lstm:
-    """One direction of an LSTM layer, with one bias a gate."""
+    """One direction of an LSTM layer, with one bias per gate."""
 
     name: str
     inputs: int
@@ -49,12 +49,12 @@ class Lstm:
 
     @property
     def weights(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the weights by name: gates' outputs, inputs."""
+        """The shapes of the weights, by name: (outputs of all gates, inputs)."""
         return {"input": (4 * self.width, self.inputs), "state": (4 * self.width, self.width)}
 
     @property
     def biases(self) -> int:
-        """Trained biases."""
+        """The number of trained biases."""
         return 4 * self.width
 
     @property
@@ -79,7 +79,7 @@ class Dense:
 
     @property
     def biases(self) -> int:
-        """Trained biases."""
+        """The number of trained biases."""
         return 0
 
     @property
@@ -107,7 +107,7 @@ def layers(width: int = WIDTH) -> tuple[Layer, ...]:
 
 
 def parameters(width: int = WIDTH) -> int:
-    """Return how many trainable parameters there are: the layers', and the scale of the attention's scores."""
+    """Return how many trainable parameters there are: those of the layers, and the scale of the attention's scores."""
     return sum(of_layer(layer) for layer in layers(width)) + 1
 
 
@@ -117,20 +117,21 @@ def of_layer(layer: Layer) -> int:
 
 
 def macs(layers: Iterable[Layer], side: Side) -> int:
-    """Return the multiply-accumulates of the forward pass at one position of a side, without attention."""
+    """Return the multiply-accumulates of the forward pass at a position of one side, without attention."""
     return sum(layer.macs for layer in layers if layer.side == side)
 
 
 def attention_macs(width: int) -> int:
-    """Return the multiply-accumulates of attention for a pair of positions: a score, and its share of the context."""
+    """Return the multiply-accumulates of attention for one pair of positions: its score, and its part of the sum."""
     return width + 2 * width
 
 
 def saved_values(width: int, words: int = 25) -> int:
-    """Return about how many values training keeps of a sentence pair of so many words a side, for the backward pass.
+    """Return about how many values training keeps for the backward pass, for a pair of sentences of `words` words each.
 
-    An LSTM keeps its input before and after dropout, four gates, the cell's state, its tanh and the output: 9 widths
-    and the inputs' two more. Logits are kept with their logarithms. The weights of attention are words × words.
+    An LSTM keeps its input before and after dropout, four gates, the cell's state, its tanh and the output. That is 7
+    times the width, and twice the width of its inputs. Logits are kept with their logarithms. The weights of attention
+    are words × words.
     """
     of_lstms = sum(7 * layer.width + 2 * layer.inputs for layer in layers(width) if isinstance(layer, Lstm))
     of_attention = 2 * width + width + 3 * width + width + 2 * words  # memory, keys, what the layer joins, its output

@@ -1,7 +1,7 @@
 """Seq2Seq's initial weights, drawn in numpy from a seed: the same in every framework.
 
-They are uniform within 0.1, embeddings too, as TensorFlow NMT's. Biases begin at 0, the forget gates' at 1, and the
-scale of the attention's scores at 1.
+Weights are uniform between ±0.1, embeddings too, as in TensorFlow NMT. Biases begin at 0, those of the forget gates at
+1, and the scale of the attention's scores at 1.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ _WEIGHTS = 0  # joined to the seed, so that each purpose draws its own random nu
 
 
 def weights(seed: int, width: int = WIDTH) -> Weights:
-    """Yield each weight and bias by name (`encoder.forward.input`), one at a time; rows of a gate lie together."""
+    """Yield each weight and bias by name (`encoder.forward.input`), one at a time; the rows of a gate stay together."""
     random = np.random.default_rng((seed, _WEIGHTS))
     for layer in layers(width):
         for name, shape in layer.weights.items():
@@ -24,7 +24,7 @@ def weights(seed: int, width: int = WIDTH) -> Weights:
 
 
 def forget_bias(width: int) -> Floats:
-    """Return the biases that a cell of a width begins with."""
+    """Return the initial biases of a cell of this width: 1 for the forget gate, else 0."""
     bias = np.zeros((4, width), np.float32)
     bias[GATES.index("forget")] = FORGET_BIAS
     return bias.reshape(-1)

@@ -1,4 +1,4 @@
-"""How Seq2Seq shows that it learns: a narrow one on the generated language of both translators."""
+"""The learning check of Seq2Seq: a narrow network learns the generated language of both translators."""
 
 from tbdprof.suite.checks.learning import Build, Check, Learned, Setting, Told
 from tbdprof.suite.checks.translation import learn
@@ -6,7 +6,7 @@ from tbdprof.suite.seq2seq import SPEC
 
 
 def run(build: Build, setting: Setting, told: Told) -> Learned:
-    """Train Seq2Seq at a width of 64 on generated sentences, at the learning rate of TensorFlow NMT's batch."""
+    """Train Seq2Seq at a width of 64 on generated sentences, at TensorFlow NMT's learning rate for batches of 128."""
     return learn(CHECK, SPEC, build, setting, told)
 
 

@@ -45,25 +45,25 @@ class Workload:
     batches: Iterator[Batch]
 
     def step(self) -> Consumed:
-        """Train on the next batch once, without waiting for it; return what it held."""
+        """Train on the next batch once, without waiting for it; return what it consumed."""
         batch = next(self.batches)
         self.update(batch)
         return batch.consumed
 
     def train(self, batch: SentencePairs) -> float:
-        """Train on a batch once; return its loss a token."""
+        """Train on a batch once; return its mean loss per target token."""
         loss = self.update(on_device(batch, self.config)).asscalar()
         return float(loss) * len(batch.source) / float(batch.target_lengths.sum())
 
     def predict(self, inputs: SentencePairs) -> NDArray[np.floating[Any]]:
-        """Return the log-probability of each token of the target (batch, target), given the ones before it."""
+        """Return the log-probability of each target token, (batch, target), given the true tokens before it."""
         told: NDArray[np.floating[Any]] = self.told(on_device(inputs, self.config)).asnumpy()
         return told.T
 
     def translate(
         self, source: NDArray[np.int32], source_lengths: NDArray[np.int32], longest: int
     ) -> NDArray[np.int32]:
-        """Return the likeliest word after each (batch, at most `longest`); what follows an END means nothing."""
+        """Return greedy translations, (batch, at most `longest`); ignore what follows the first `END` of a row."""
         return self.model.translate(as_array(source.T, self.config), as_array(source_lengths, self.config), longest)
 
     def update(self, batch: Batch) -> mx.nd.NDArray:
@@ -76,17 +76,17 @@ class Workload:
         return loss
 
     def loss(self, batch: Batch) -> mx.nd.NDArray:
-        """Return the sum of the tokens' cross entropy over the number of sentences."""
+        """Return the sum of the tokens' cross entropy, divided by the number of sentences."""
         return -(self.told(batch) * batch.counted).sum() / batch.source.shape[1]
 
     def told(self, batch: Batch) -> mx.nd.NDArray:
-        """Return the log-probability of each answer (target, batch)."""
+        """Return the log-probability of each target token, (target, batch)."""
         logits = self.model(batch.source, batch.lengths, batch.words)
         return nd.pick(nd.log_softmax(logits), batch.answers)
 
 
 def clip(gradients: list[mx.nd.NDArray]) -> None:
-    """Scale gradients to the largest norm allowed where theirs is larger, as Gluon does, which cannot in float64."""
+    """Scale gradients down to the largest joint norm allowed; Gluon's own function fails in float64."""
     norm = nd.sqrt(nd.add_n(*(nd.square(nd.norm(gradient)) for gradient in gradients)))
     scale = nd.clip(LARGEST_NORM / norm, 0, 1)
     for gradient in gradients:
@@ -127,7 +127,7 @@ def on_device(batch: SentencePairs, config: Config) -> Batch:
 
 
 def as_array(values: NDArray[Any], config: Config) -> mx.nd.NDArray:
-    """Return numbers in the model's data type, whole ones too."""
+    """Return numbers, including integers, in the model's data type."""
     return nd.array(values, context_of(config), dtype_of(config))
 
 

@@ -19,7 +19,7 @@ SHUT, OPEN = -1000.0, 1000.0
 
 
 class GateCell(nn.HybridBlock):  # type: ignore[misc]
-    """An LSTM's step, each gate computed by products of its own."""
+    """One step of an LSTM; each gate is computed by matmuls of its own."""
 
     def __init__(self, inputs: int, width: int, **names: Any) -> None:
         super().__init__(**names)
@@ -30,7 +30,7 @@ class GateCell(nn.HybridBlock):  # type: ignore[misc]
                 self.of_state.add(nn.Dense(width, in_units=width, use_bias=False, prefix=f"{gate}_of_state_"))
 
     def hybrid_forward(self, F: Any, x: Any, state: State) -> tuple[Any, State]:  # noqa: N803
-        """Return the output and the state after an input (batch, inputs)."""
+        """Return the output and the state after an input of shape (batch, inputs)."""
         output, memory = state
         sums = (own(x) + last(output) for own, last in zip(self.of_input, self.of_state, strict=True))
         admit, forget, candidate, put_out = sums
@@ -40,11 +40,11 @@ class GateCell(nn.HybridBlock):  # type: ignore[misc]
 
 
 class FusedLayer(nn.HybridBlock):  # type: ignore[misc]
-    """An LSTM layer in both directions by MXNet's operator for sequences.
+    """A bidirectional LSTM layer, computed by MXNet's own operator for sequences.
 
-    That operator minds the lengths of sequences with cuDNN alone; on a CPU it computes the padding as if it were words
-    (tried: MXNet 1.9.1). So its input has one feature more, which is 1 at padding, and whose weights, never trained,
-    close the input gate and open the forget gate there: a cell's memory passes padding unchanged.
+    That operator respects the lengths of sequences only with cuDNN. On a CPU it computes padding like words (tried:
+    MXNet 1.9.1). So its input has one more feature here, which is 1 at padding. The weights of that feature are never
+    trained. At padding they close the input gate and open the forget gate, so a cell's memory passes padding unchanged.
     """
 
     def __init__(self, width: int, **names: Any) -> None:
@@ -59,7 +59,7 @@ class FusedLayer(nn.HybridBlock):  # type: ignore[misc]
             self.at_padding = self.params.get("at_padding", shape=(4 * width, 1), grad_req="null")
 
     def hybrid_forward(self, F: Any, x: Any, lengths: Any, zeros: Any, **weights: Any) -> tuple[Any, ...]:  # noqa: N803
-        """Return the outputs of both directions side by side, and each one's last output and memory.
+        """Return the outputs of both directions, joined, and the last output and memory of each direction.
 
         `zeros` is the state before the first word, (2, batch, width).
         """
@@ -89,7 +89,7 @@ class FusedLayer(nn.HybridBlock):  # type: ignore[misc]
 
 
 class SteppedLayer(gluon.Block):  # type: ignore[misc]
-    """An LSTM layer in both directions, step by step; at padding a state stays as it is."""
+    """A bidirectional LSTM layer, computed step by step; padding does not change a state."""
 
     def __init__(self, width: int, **names: Any) -> None:
         super().__init__(**names)
@@ -97,7 +97,7 @@ class SteppedLayer(gluon.Block):  # type: ignore[misc]
             self.ahead, self.back = GateCell(width, width, prefix="ahead_"), GateCell(width, width, prefix="back_")
 
     def forward(self, x: mx.nd.NDArray, lengths: mx.nd.NDArray, zeros: mx.nd.NDArray) -> tuple[mx.nd.NDArray, ...]:
-        """Return the outputs of both directions side by side, and each one's last output and memory."""
+        """Return the outputs of both directions, joined, and the last output and memory of each direction."""
         steps, state = steps_of(x), [zeros[0], zeros[1]]
         words = steps_of(nd.SequenceMask(nd.ones(x.shape, x.context, x.dtype), lengths, use_sequence_length=True))
         ahead, last = direction(self.ahead, steps, words, state)
@@ -109,7 +109,7 @@ class SteppedLayer(gluon.Block):  # type: ignore[misc]
 def direction(
     cell: GateCell, steps: Sequence[mx.nd.NDArray], words: Sequence[mx.nd.NDArray], state: State
 ) -> tuple[State, State]:
-    """Return a cell's outputs in the order of the steps, and its last state; `words` are 1, and 0 at padding."""
+    """Return a cell's outputs in the order of the steps, and its last state; `words` is 1 at words and 0 at padding."""
     outputs = []
     for x, word in zip(steps, words, strict=True):
         _, after = cell(x, state)
@@ -119,12 +119,12 @@ def direction(
 
 
 def steps_of(x: mx.nd.NDArray) -> list[mx.nd.NDArray]:
-    """Return what an array holds at each step."""
+    """Return an array's values at each step, as a list."""
     return nd.split(x, len(x), axis=0, squeeze_axis=True) if len(x) > 1 else [x.reshape((-3, -2))]
 
 
 class Encoder(gluon.Block):  # type: ignore[misc]
-    """Words of the source to what the decoder attends to and starts from."""
+    """Turns the words of the source into outputs that the decoder attends to, and into the decoder's first states."""
 
     def __init__(self, width: int, *, fused: bool, dropout: float, **names: Any) -> None:
         super().__init__(**names)
@@ -135,14 +135,14 @@ class Encoder(gluon.Block):  # type: ignore[misc]
             self.layer = FusedLayer(width, prefix="layer_") if fused else SteppedLayer(width, prefix="layer_")
 
     def forward(self, source: mx.nd.NDArray, lengths: mx.nd.NDArray) -> tuple[mx.nd.NDArray, list[mx.nd.NDArray]]:
-        """Return the outputs (source, batch, 2 × width) and the decoder's first states, its memories last."""
+        """Return the outputs (source, batch, 2 × width) and the decoder's first states (outputs, then memories)."""
         x = self.dropout(self.embedding(source))
         outputs, *states = self.layer(x, lengths, nd.zeros((2, x.shape[1], self.width), x.context, x.dtype))
         return outputs, states
 
 
 class Step(nn.HybridBlock):  # type: ignore[misc]
-    """The decoder after one word more."""
+    """One step of the decoder: it takes one more word."""
 
     def __init__(self, width: int, *, fused: bool, dropout: float, **names: Any) -> None:
         super().__init__(**names)
@@ -164,7 +164,7 @@ class Step(nn.HybridBlock):  # type: ignore[misc]
         lengths: Any,
         scale: Any,
     ) -> tuple[Any, list[Any]]:
-        """Return the attention vector (batch, width) and the states; values and keys are (batch, source, …)."""
+        """Return the attention vector (batch, width) and the new states; `values` and `keys` are (batch, source, …)."""
         output, (_, first) = self.first(self.dropout(F.concat(word, attention, dim=1)), [states[0], states[2]])
         query, (_, second) = self.second(self.dropout(output), [states[1], states[3]])
         scores = F.broadcast_mul(F.batch_dot(keys, F.expand_dims(query, 2)).squeeze(2), scale)
@@ -174,7 +174,7 @@ class Step(nn.HybridBlock):  # type: ignore[misc]
 
 
 class Decoder(gluon.Block):  # type: ignore[misc]
-    """Words of the target, and the outputs of the encoder, to the logits of the next words."""
+    """Turns the words of the target and the outputs of the encoder into the logits of the next words."""
 
     def __init__(self, width: int, *, fused: bool, dropout: float, **names: Any) -> None:
         super().__init__(**names)
@@ -187,14 +187,14 @@ class Decoder(gluon.Block):  # type: ignore[misc]
             )
 
     def remember(self, outputs: mx.nd.NDArray, lengths: mx.nd.NDArray) -> tuple[mx.nd.NDArray, ...]:
-        """Return what each step attends to: values and keys, (batch, source, …), and the lengths of the source."""
+        """Return what each step attends to: values and keys, both (batch, source, …), and the sources' lengths."""
         values = nd.swapaxes(outputs, 0, 1)
         return values, self.memory(values), lengths.astype("int32")
 
     def forward(
         self, words: mx.nd.NDArray, outputs: mx.nd.NDArray, lengths: mx.nd.NDArray, states: list[mx.nd.NDArray]
     ) -> mx.nd.NDArray:
-        """Return the logits (target, batch, words) after each word (target, batch)."""
+        """Return the logits, (target, batch, vocabulary), of the word after each of `words`, (target, batch)."""
         memory = self.remember(outputs, lengths)
         attention = nd.zeros_like(states[0])
         vectors = []
@@ -205,7 +205,7 @@ class Decoder(gluon.Block):  # type: ignore[misc]
 
 
 class Seq2Seq(gluon.Block):  # type: ignore[misc]
-    """Sentences and the words of their translations so far to the logits of the next words."""
+    """Turns sentences, and the words of their translations so far, into the logits of the next words."""
 
     def __init__(self, width: int, *, fused: bool, dropout: float, **names: Any) -> None:
         super().__init__(**names)
@@ -214,12 +214,12 @@ class Seq2Seq(gluon.Block):  # type: ignore[misc]
             self.decoder = Decoder(width, fused=fused, dropout=dropout, prefix="decoder_")
 
     def forward(self, source: mx.nd.NDArray, lengths: mx.nd.NDArray, words: mx.nd.NDArray) -> mx.nd.NDArray:
-        """Return the logits (target, batch, words); source (source, batch), lengths (batch,)."""
+        """Return the logits (target, batch, vocabulary); `source` is (source, batch) and `lengths` is (batch,)."""
         outputs, states = self.encoder(source, lengths)
         return self.decoder(words, outputs, lengths, states)
 
     def translate(self, source: mx.nd.NDArray, lengths: mx.nd.NDArray, longest: int) -> NDArray[np.int32]:
-        """Return the likeliest words one after the other (batch, at most `longest`), until each row has its END."""
+        """Return greedy translations, (batch, at most `longest`); it stops once every row has an `END`."""
         outputs, states = self.encoder(source, lengths)
         memory = self.decoder.remember(outputs, lengths)
         word, attention = nd.full(lengths.shape, START, lengths.context), nd.zeros_like(states[0])
@@ -234,7 +234,7 @@ class Seq2Seq(gluon.Block):  # type: ignore[misc]
 
 
 def cell(inputs: int, width: int, *, fused: bool, prefix: str) -> rnn.LSTMCell | GateCell:
-    """Return a cell, Gluon's own or one written out."""
+    """Return a cell: Gluon's own if `fused`, else a `GateCell`."""
     if not fused:
         return GateCell(inputs, width, prefix=prefix)
     own = rnn.LSTMCell(width, input_size=inputs, prefix=prefix)
@@ -243,7 +243,7 @@ def cell(inputs: int, width: int, *, fused: bool, prefix: str) -> rnn.LSTMCell |
 
 
 def parts(model: Seq2Seq) -> dict[str, list[gluon.Parameter]]:
-    """Return by name, as `initial` has them, the parameters whose rows make each weight, one after the other."""
+    """Map each name in `initial` to the parameters that, joined by rows, make up this weight."""
     layer, decoder = model.encoder.layer, model.decoder
     found = {
         "encoder.embedding.weight": [model.encoder.embedding.weight],
@@ -261,7 +261,7 @@ def parts(model: Seq2Seq) -> dict[str, list[gluon.Parameter]]:
 
 
 def of_cell(name: str, cell: rnn.LSTMCell | GateCell) -> dict[str, list[gluon.Parameter]]:
-    """Return a cell's parameters by their names."""
+    """Map the names of a cell's weights to their parameters."""
     if isinstance(cell, GateCell):
         return {
             f"{name}.input": [gate.weight for gate in cell.of_input],

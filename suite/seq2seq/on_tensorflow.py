@@ -1,7 +1,7 @@
 """Seq2Seq in TensorFlow's Keras.
 
-A training step is a traced function: one for each of the few shapes of synthetic batches, where every product's size is
-known then and can be counted, and one for any length where a data set's batches come.
+A training step is a traced function. For synthetic batches there is one function for each of their few shapes: then the
+size of every matmul is known and can be counted. For batches of a data set one function serves any length.
 """
 
 from collections.abc import Callable, Iterator
@@ -59,25 +59,25 @@ class Workload:
     told: Computed  # the log-probability of each answer (batch, target), without dropout
 
     def step(self) -> Consumed:
-        """Train on the next batch once; return what it held."""
+        """Train on the next batch once; return what it consumed."""
         batch, held = next(self.batches)
         self.train_step(batch)
         return held
 
     def train(self, batch: SentencePairs) -> float:
-        """Train on a batch once; return its loss a token."""
+        """Train on a batch once; return its mean loss per target token."""
         loss = float(self.train_any(on_device(batch, self.config)))
         return loss * len(batch.source) / float(batch.target_lengths.sum())
 
     def predict(self, inputs: SentencePairs) -> NDArray[np.floating[Any]]:
-        """Return the log-probability of each token of the target (batch, target), given the ones before it."""
+        """Return the log-probability of each target token, (batch, target), given the true tokens before it."""
         told: NDArray[np.floating[Any]] = self.told(on_device(inputs, self.config)).numpy()
         return told
 
     def translate(
         self, source: NDArray[np.int32], source_lengths: NDArray[np.int32], longest: int
     ) -> NDArray[np.int32]:
-        """Return the likeliest word after each (batch, at most `longest`); what follows an END means nothing."""
+        """Return greedy translations, (batch, at most `longest`); ignore what follows the first `END` of a row."""
         with tf.device(device_of(self.config)):
             return self.model.translate(tf.constant(source), tf.constant(source_lengths), longest)
 
@@ -103,12 +103,15 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def make_weights(model: Seq2Seq) -> None:
-    """Make the weights of a new model; nothing is computed."""
+    """Make the weights of a new model, without computing anything."""
     tf.function(model).get_concrete_function(SIGNATURE.source, SIGNATURE.lengths, SIGNATURE.words)
 
 
 def train_step(model: Seq2Seq, optimizer: keras.optimizers.SGD, device: str, signature: list[Batch] | None) -> Computed:
-    """Return the function that trains on a batch once and returns its loss before that; None: traced for each shape."""
+    """Return the function that trains on a batch once and returns its loss before the update.
+
+    If `signature` is None, the function is traced for each shape of batch.
+    """
 
     @tf.function(input_signature=signature, jit_compile=False)  # type: ignore[untyped-decorator]
     def step(batch: Batch) -> tf.Tensor:
@@ -124,7 +127,7 @@ def train_step(model: Seq2Seq, optimizer: keras.optimizers.SGD, device: str, sig
 
 
 def teller(model: Seq2Seq, device: str) -> Computed:
-    """Return the function that gives the log-probability of each answer, without dropout."""
+    """Return the function that gives the log-probability of each target token, without dropout."""
 
     @tf.function(input_signature=[SIGNATURE], jit_compile=False)  # type: ignore[untyped-decorator]
     def told(batch: Batch) -> tf.Tensor:
@@ -136,7 +139,7 @@ def teller(model: Seq2Seq, device: str) -> Computed:
 
 
 def loss_of(model: Seq2Seq, batch: Batch) -> tf.Tensor:
-    """Return the sum of the tokens' cross entropy over the number of sentences."""
+    """Return the sum of the tokens' cross entropy, divided by the number of sentences."""
     logits = model(batch.source, batch.lengths, batch.words, training=True)
     of_tokens = cross_entropy(logits, batch.answers)
     counted = tf.sequence_mask(batch.target_lengths, tf.shape(batch.answers)[1], of_tokens.dtype)
@@ -144,7 +147,7 @@ def loss_of(model: Seq2Seq, batch: Batch) -> tf.Tensor:
 
 
 def cross_entropy(logits: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
-    """Return the cross entropy of each answer (batch, target), in a type in which exponentials can be added."""
+    """Return the cross entropy of each target token, (batch, target), in float32 if the logits are in bfloat16."""
     enough = tf.cast(logits, tf.float32) if logits.dtype == tf.bfloat16 else logits
     return tf.nn.sparse_softmax_cross_entropy_with_logits(answers, enough)
 
@@ -158,7 +161,7 @@ def initialize(model: Seq2Seq, seed: int, width: int) -> None:
 
 
 def with_counts(batch: SentencePairs, config: Config) -> tuple[Batch, Consumed]:
-    """Return a batch as tensors, and what it holds."""
+    """Return a batch as tensors, and what a step on it consumes."""
     return on_device(batch, config), consumed(batch, "sentences")
 
 

@@ -16,7 +16,7 @@ State = tuple[tf.Tensor, tf.Tensor]  # a cell's output and its memory, each (bat
 
 
 class Memory(NamedTuple):
-    """What the decoder knows of the source."""
+    """What the decoder knows about the source."""
 
     values: tf.Tensor  # (batch, source, 2 × width)
     keys: tf.Tensor  # (batch, source, width)
@@ -24,9 +24,10 @@ class Memory(NamedTuple):
 
 
 class Embedding(layers.Embedding):  # type: ignore[misc]
-    """A table of words whose gradient is one array of the table's shape, as it is in other frameworks.
+    """An embedding whose gradient is one array of the table's shape, as in other frameworks.
 
-    TensorFlow's is a list of rows, in which a word that comes twice has two: their norm is not the gradient's.
+    TensorFlow's own gradient is a list of rows. A word that occurs twice has two rows in it, so the norm of the list is
+    not the norm of the gradient.
     """
 
     def call(self, words: tf.Tensor) -> tf.Tensor:
@@ -36,7 +37,7 @@ class Embedding(layers.Embedding):  # type: ignore[misc]
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]
 def look_up(table: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, Any]:
-    """Return rows of a table, and what makes its gradient of theirs."""
+    """Return rows of a table, and the function that turns their gradient into the table's gradient."""
 
     def gradient(of_rows: tf.Tensor) -> tuple[tf.Tensor, None]:
         rows = tf.reshape(of_rows, (-1, table.shape[1]))
@@ -47,15 +48,16 @@ def look_up(table: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, Any]:
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]
 def apart(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
-    """Return an array whose gradients are added before they are added to those of the array it is.
+    """Return an array equal to `x` whose gradients are added up before they join the other gradients of `x`.
 
-    Of three, TensorFlow adds the one first whose memory it can use again: in another order each time.
+    TensorFlow adds three gradients in an order that varies: it begins with one whose memory it can reuse. Two sums of
+    two gradients have a fixed order.
     """
     return tf.identity(x), lambda gradient: tf.ensure_shape(gradient, x.shape)
 
 
 class GateCell(layers.Layer):  # type: ignore[misc]
-    """An LSTM's step, each gate computed by products of its own."""
+    """One step of an LSTM; each gate is computed by matmuls of its own."""
 
     def __init__(self, width: int, **settings: Any) -> None:
         super().__init__(**settings)
@@ -73,7 +75,7 @@ class GateCell(layers.Layer):  # type: ignore[misc]
             last.build((None, self.output_size))
 
     def call(self, x: tf.Tensor, state: Sequence[tf.Tensor], training: bool = False) -> tuple[tf.Tensor, State]:
-        """Return the output and the state after an input (batch, inputs)."""
+        """Return the output and the state after an input of shape (batch, inputs)."""
         output, memory = state
         sums = (own(x) + last(output) for own, last in zip(self.of_input, self.of_state, strict=True))
         admit, forget, candidate, put_out = sums
@@ -83,7 +85,7 @@ class GateCell(layers.Layer):  # type: ignore[misc]
 
 
 def recurrent(width: int, *, fused: bool, back: bool, name: str, dtype: Any) -> layers.RNN:
-    """Return one direction of the encoder's layer; Keras' own uses cuDNN where there is one."""
+    """Return one direction of the encoder's layer; Keras' own layer uses cuDNN on a GPU."""
     settings = {"return_sequences": True, "return_state": True, "go_backwards": back, "name": name, "dtype": dtype}
     if fused:  # the seed is of a dropout within the cell, which it does without; else Keras would draw one
         return layers.LSTM(width, seed=0, **settings)
@@ -91,13 +93,13 @@ def recurrent(width: int, *, fused: bool, back: bool, name: str, dtype: Any) -> 
 
 
 def cell(width: int, *, fused: bool, name: str, dtype: Any) -> layers.Layer:
-    """Return a cell, Keras' own or one written out."""
+    """Return a cell: Keras' own if `fused`, else a `GateCell`."""
     own = {"name": name, "dtype": dtype}
     return layers.LSTMCell(width, seed=0, **own) if fused else GateCell(width, **own)
 
 
 class Encoder(layers.Layer):  # type: ignore[misc]
-    """Words of the source to what the decoder attends to and starts from."""
+    """Turns the words of the source into outputs that the decoder attends to, and into the decoder's first states."""
 
     def __init__(self, width: int, *, fused: bool, dropout: float, seed: int, **settings: Any) -> None:
         super().__init__(**settings)
@@ -108,7 +110,7 @@ class Encoder(layers.Layer):  # type: ignore[misc]
         self.back = recurrent(width, fused=fused, back=True, name="backward", dtype=policy)
 
     def call(self, source: tf.Tensor, words: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, State, State]:
-        """Return the outputs (batch, source, 2 × width) and the last state of each direction; at padding it stays."""
+        """Return the outputs (batch, source, 2 × width) and each direction's last state; padding changes no state."""
         x = self.dropout(self.embedding(source), training=training)
         ahead, *last = self.ahead(x, mask=words)
         back, *first = self.back(x, mask=words)
@@ -116,7 +118,7 @@ class Encoder(layers.Layer):  # type: ignore[misc]
 
 
 class Decoder(layers.Layer):  # type: ignore[misc]
-    """Words of the target, and the memory of the source, to the logits of the next words."""
+    """Turns the words of the target and the memory of the source into the logits of the next words."""
 
     def __init__(self, width: int, *, fused: bool, dropout: float, seed: int, **settings: Any) -> None:
         super().__init__(**settings)
@@ -131,7 +133,7 @@ class Decoder(layers.Layer):  # type: ignore[misc]
         self.scale = self.add_weight(shape=(), initializer="ones", name="scale")
 
     def remember(self, outputs: tf.Tensor, words: tf.Tensor) -> Memory:
-        """Return the memory of a source: what the encoder put out, and its keys."""
+        """Return the memory of a source: the outputs of the encoder, and the keys computed from them."""
         return Memory(outputs, self.memory(outputs), words)
 
     def call(
@@ -141,7 +143,7 @@ class Decoder(layers.Layer):  # type: ignore[misc]
         states: tuple[State, State],
         training: bool = False,
     ) -> tf.Tensor:
-        """Return the logits (batch, target, words) after each word (batch, target)."""
+        """Return the logits, (batch, target, vocabulary), of the word after each of `words`, (batch, target)."""
         embedded = tf.transpose(self.embedding(words), (1, 0, 2))
         steps = tf.shape(embedded)[0]
         inputs = tf.TensorArray(embedded.dtype, steps).unstack(embedded)
@@ -159,7 +161,7 @@ class Decoder(layers.Layer):  # type: ignore[misc]
     def step(
         self, word: tf.Tensor, attention: tf.Tensor, memory: Memory, states: tuple[State, State], *, training: bool
     ) -> tuple[tf.Tensor, tuple[State, State]]:
-        """Return the attention vector (batch, width) and the states after an embedded word."""
+        """Return the attention vector (batch, width) and the states after one more word, which is given embedded."""
         x = self.dropout(tf.concat([word, attention], 1), training=training)
         output, first = self.first(x, states[0])
         query, second = self.second(self.dropout(output, training=training), states[1])
@@ -174,7 +176,7 @@ class Decoder(layers.Layer):  # type: ignore[misc]
 
 
 class Seq2Seq(keras.Model):  # type: ignore[misc]
-    """Sentences and the words of their translations so far to the logits of the next words."""
+    """Turns sentences, and the words of their translations so far, into the logits of the next words."""
 
     def __init__(self, width: int, *, fused: bool, dropout: float, seed: int, policy: str) -> None:
         super().__init__(name="seq2seq", dtype=policy)
@@ -183,20 +185,20 @@ class Seq2Seq(keras.Model):  # type: ignore[misc]
         self.decoder = Decoder(width, name="decoder", **settings)
 
     def call(self, source: tf.Tensor, lengths: tf.Tensor, words: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Return the logits (batch, target, words); source (batch, source), lengths (batch,)."""
+        """Return the logits (batch, target, vocabulary); `source` is (batch, source) and `lengths` is (batch,)."""
         memory, states = self.read(source, lengths, training=training)
         return self.decoder(words, memory, states, training=training)
 
     def read(
         self, source: tf.Tensor, lengths: tf.Tensor, *, training: bool = False
     ) -> tuple[Memory, tuple[State, State]]:
-        """Return what the decoder knows of the source, and its first states."""
+        """Return the memory of the source, and the decoder's first states."""
         words = tf.sequence_mask(lengths, tf.shape(source)[1])
         outputs, last, first = self.encoder(source, words, training=training)
         return self.decoder.remember(outputs, words), (last, first)
 
     def translate(self, source: tf.Tensor, lengths: tf.Tensor, longest: int) -> NDArray[np.int32]:
-        """Return the likeliest words one after the other (batch, at most `longest`), until each row has its END."""
+        """Return greedy translations, (batch, at most `longest`); it stops once every row has an `END`."""
         memory, states = self.read(source, lengths)
         word, attention = tf.fill(tf.shape(lengths), START), tf.zeros_like(memory.keys[:, 0])
         words: list[NDArray[np.int32]] = []
@@ -211,7 +213,7 @@ class Seq2Seq(keras.Model):  # type: ignore[misc]
 
 
 def parts(model: Seq2Seq) -> dict[str, list[keras.Variable]]:
-    """Return by name, as `initial` has them, the variables whose rows, once transposed, make each weight."""
+    """Map each name in `initial` to the variables that, transposed and joined by rows, make up this weight."""
     encoder, decoder = model.encoder, model.decoder
     cells = {
         "encoder.forward": encoder.ahead.cell,
@@ -230,7 +232,7 @@ def parts(model: Seq2Seq) -> dict[str, list[keras.Variable]]:
 
 
 def of_cell(cell: layers.Layer) -> dict[str, list[keras.Variable]]:
-    """Return a cell's variables by their kinds."""
+    """Map the kinds of a cell's weights to their variables."""
     if isinstance(cell, GateCell):
         return {
             "input": [gate.kernel for gate in cell.of_input],
@@ -241,5 +243,5 @@ def of_cell(cell: layers.Layer) -> dict[str, list[keras.Variable]]:
 
 
 def from_torch(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Return a weight, by its name in `initial`, in the order of axes it has here: products' inputs come first."""
+    """Return a weight, given its name in `initial`, in Keras' order of axes: a matmul's inputs come first."""
     return values if values.ndim == 1 or "embedding" in name else values.T

@@ -46,18 +46,18 @@ class Workload:
     batches: Iterator[Batch]
 
     def step(self) -> Consumed:
-        """Train on the next batch once; return what it held."""
+        """Train on the next batch once; return what it consumed."""
         batch = next(self.batches)
         self.update(batch)
         return batch.consumed
 
     def train(self, batch: SentencePairs) -> float:
-        """Train on a batch once; return its loss a token."""
+        """Train on a batch once; return its mean loss per target token."""
         loss = self.update(on_device(batch, self.config)).item()
         return loss * len(batch.source) / float(batch.target_lengths.sum())
 
     def predict(self, inputs: SentencePairs) -> NDArray[np.floating[Any]]:
-        """Return the log-probability of each token of the target (batch, target), given the ones before it."""
+        """Return the log-probability of each target token, (batch, target), given the true tokens before it."""
         batch = on_device(inputs, self.config)
         self.model.eval()
         with torch.no_grad(), autocast(self.config):
@@ -69,7 +69,7 @@ class Workload:
     def translate(
         self, source: NDArray[np.int32], source_lengths: NDArray[np.int32], longest: int
     ) -> NDArray[np.int32]:
-        """Return the likeliest word after each (batch, at most `longest`); what follows an END means nothing."""
+        """Return greedy translations, (batch, at most `longest`); ignore what follows the first `END` of a row."""
         self.model.eval()
         with torch.no_grad(), autocast(self.config):
             words = self.model.translate(numbers(source, self.config), torch.tensor(source_lengths), longest)
@@ -86,7 +86,7 @@ class Workload:
         return loss.detach()
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the sum of the tokens' cross entropy over the number of sentences."""
+        """Return the sum of the tokens' cross entropy, divided by the number of sentences."""
         with autocast(self.config):
             logits = self.model(batch.source, batch.lengths, batch.words)
             of_tokens = functional.cross_entropy(
@@ -123,7 +123,7 @@ def on_device(batch: SentencePairs, config: Config) -> Batch:
 
 
 def numbers(words: NDArray[np.int32], config: Config) -> Tensor:
-    """Return numbers of words (batch, time) as a tensor, time first."""
+    """Return word numbers, given as (batch, time), as a tensor with time first."""
     return torch.tensor(words.T, dtype=torch.int64, device=device_of(config))
 
 

@@ -13,7 +13,7 @@ State = tuple[Tensor, Tensor]  # a cell's output and its memory, each (batch, wi
 
 
 class Memory(NamedTuple):
-    """What the decoder knows of the source."""
+    """What the decoder knows about the source."""
 
     values: Tensor  # (batch, source, 2 × width)
     keys: Tensor  # (batch, source, width)
@@ -21,7 +21,7 @@ class Memory(NamedTuple):
 
 
 class GateCell(nn.Module):
-    """An LSTM's step, each gate computed by products of its own."""
+    """One step of an LSTM; each gate is computed by matmuls of its own."""
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
@@ -29,12 +29,12 @@ class GateCell(nn.Module):
         self.of_state = nn.ModuleDict({gate: nn.Linear(width, width, bias=False) for gate in GATES})
 
     def rows(self, name: str) -> list[Tensor]:
-        """Return a weight or the bias gate by gate: `of_input.weight`, `of_input.bias`, `of_state.weight`."""
+        """Return one kind of parameter for all gates: `of_input.weight`, `of_input.bias` or `of_state.weight`."""
         products, _, kind = name.partition(".")
         return [self.get_parameter(f"{products}.{gate}.{kind}") for gate in GATES]
 
     def forward(self, x: Tensor, state: State) -> State:
-        """Return the state after an input (batch, inputs)."""
+        """Return the state after an input of shape (batch, inputs)."""
         output, memory = state
         admit, forget, candidate, put_out = (self.of_input[gate](x) + self.of_state[gate](output) for gate in GATES)
         memory = torch.sigmoid(forget) * memory + torch.sigmoid(admit) * torch.tanh(candidate)
@@ -42,7 +42,7 @@ class GateCell(nn.Module):
 
 
 class PackedLayer(nn.Module):
-    """An LSTM layer in both directions by torch's own operator for sequences of several lengths."""
+    """A bidirectional LSTM layer, computed by torch's own operator for sequences of several lengths."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class PackedLayer(nn.Module):
             without_second_bias(self.lstm.get_parameter(name))
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, tuple[State, State]]:
-        """Return the outputs of both directions side by side and the last state of each; lengths are on the CPU."""
+        """Return the outputs of both directions, joined, and the last state of each; `lengths` is on the CPU."""
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
         outputs, (output, memory) = self.lstm(packed)
         padded, _ = pad_packed_sequence(outputs, total_length=len(x))
@@ -59,14 +59,14 @@ class PackedLayer(nn.Module):
 
 
 class SteppedLayer(nn.Module):
-    """An LSTM layer in both directions, step by step; at padding a state stays as it is."""
+    """A bidirectional LSTM layer, computed step by step; padding does not change a state."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.ahead, self.back = GateCell(width, width), GateCell(width, width)
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, tuple[State, State]]:
-        """Return the outputs of both directions side by side and the last state of each."""
+        """Return the outputs of both directions, joined, and the last state of each."""
         steps = torch.arange(len(x), device=x.device)
         words = (steps[:, None] < lengths.to(x.device)).unsqueeze(-1)  # (source, batch, 1)
         ahead, last = direction(self.ahead, x, words, range(len(x)))
@@ -87,7 +87,7 @@ def direction(cell: GateCell, x: Tensor, words: Tensor, steps: range) -> tuple[l
 
 
 class Encoder(nn.Module):
-    """Words of the source to what the decoder attends to and starts from."""
+    """Turns the words of the source into outputs that the decoder attends to, and into the decoder's first states."""
 
     def __init__(self, width: int, *, fused: bool, dropout: float) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Words of the target, and the memory of the source, to the logits of the next words."""
+    """Turns the words of the target and the memory of the source into the logits of the next words."""
 
     def __init__(self, width: int, *, fused: bool, dropout: float) -> None:
         super().__init__()
@@ -116,13 +116,13 @@ class Decoder(nn.Module):
         self.projection = nn.Linear(width, TARGET_WORDS, bias=False)
 
     def remember(self, outputs: Tensor, lengths: Tensor) -> Memory:
-        """Return the memory of a source: what the encoder put out, and its keys."""
+        """Return the memory of a source: the outputs of the encoder, and the keys computed from them."""
         values = outputs.transpose(0, 1)
         steps = torch.arange(values.shape[1], device=values.device)
         return Memory(values, self.memory(values), steps >= lengths.to(values.device)[:, None])
 
     def forward(self, words: Tensor, memory: Memory, states: tuple[State, State]) -> Tensor:
-        """Return the logits (target, batch, words) after each word (target, batch)."""
+        """Return the logits, (target, batch, vocabulary), of the word after each of `words`, (target, batch)."""
         embedded = self.embedding(words)
         attention = torch.zeros_like(embedded[0])
         vectors = []
@@ -135,7 +135,7 @@ class Decoder(nn.Module):
     def step(
         self, word: Tensor, attention: Tensor, memory: Memory, states: tuple[State, State]
     ) -> tuple[Tensor, tuple[State, State]]:
-        """Return the attention vector (batch, width) and the states after an embedded word."""
+        """Return the attention vector (batch, width) and the states after one more word, which is given embedded."""
         first = self.first(self.dropout(torch.cat([word, attention], 1)), states[0])
         second = self.second(self.dropout(first[0]), states[1])
         return self.attend(second[0], memory), (first, second)
@@ -150,7 +150,7 @@ class Decoder(nn.Module):
 
 
 class Seq2Seq(nn.Module):
-    """Sentences and the words of their translations so far to the logits of the next words."""
+    """Turns sentences, and the words of their translations so far, into the logits of the next words."""
 
     def __init__(self, width: int, *, fused: bool, dropout: float) -> None:
         super().__init__()
@@ -158,13 +158,13 @@ class Seq2Seq(nn.Module):
         self.decoder = Decoder(width, fused=fused, dropout=dropout)
 
     def forward(self, source: Tensor, lengths: Tensor, words: Tensor) -> Tensor:
-        """Return the logits (target, batch, words); source (source, batch), lengths (batch,) on the CPU."""
+        """Return the logits (target, batch, vocabulary); `source` is (source, batch), and `lengths` is on the CPU."""
         outputs, states = self.encoder(source, lengths)
         logits: Tensor = self.decoder(words, self.decoder.remember(outputs, lengths), states)
         return logits
 
     def translate(self, source: Tensor, lengths: Tensor, longest: int) -> Tensor:
-        """Return the likeliest words one after the other (batch, at most `longest`), until each row has its END."""
+        """Return greedy translations, (batch, at most `longest`); it stops once every row has an `END`."""
         outputs, states = self.encoder(source, lengths)
         memory = self.decoder.remember(outputs, lengths)
         word = torch.full_like(source[0], START)
@@ -180,20 +180,20 @@ class Seq2Seq(nn.Module):
 
 
 def fused_cell(inputs: int, width: int) -> nn.LSTMCell:
-    """Return torch's own cell, whose second bias stays zero."""
+    """Return torch's own cell; its second bias stays zero."""
     cell = nn.LSTMCell(inputs, width)
     without_second_bias(cell.bias_hh)
     return cell
 
 
 def without_second_bias(bias: nn.Parameter) -> None:
-    """Keep a bias that another one beside it makes redundant at zero."""
+    """Keep a bias at zero, because another bias of the same gates makes it redundant."""
     nn.init.zeros_(bias)
     bias.requires_grad = False
 
 
 def parts(model: Seq2Seq) -> dict[str, list[Tensor]]:
-    """Return by name, as `initial` has them, the parameters whose rows make each weight, one after the other."""
+    """Map each name in `initial` to the parameters that, joined by rows, make up this weight."""
     encoder, decoder = model.encoder, model.decoder
     found = {
         "encoder.embedding.weight": [encoder.embedding.weight],
@@ -213,7 +213,7 @@ def parts(model: Seq2Seq) -> dict[str, list[Tensor]]:
 
 
 def of_cell(name: str, cell: nn.LSTMCell | GateCell) -> dict[str, list[Tensor]]:
-    """Return a cell's parameters by their names."""
+    """Map the names of a cell's weights to their parameters."""
     if isinstance(cell, nn.LSTMCell):
         return {f"{name}.input": [cell.weight_ih], f"{name}.state": [cell.weight_hh], f"{name}.bias": [cell.bias_ih]}
     return {

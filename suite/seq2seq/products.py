@@ -1,8 +1,9 @@
-"""What one training step computes: how often each layer's product is made, and the FLOPs of all.
+"""What one training step computes: how often each layer's matmul is done, and the FLOPs of all.
 
-A layer's product is as many multiply-accumulates in each of these: its output, its input's gradient and its weight's.
-It is made at every position of its side of a batch, padding among them. Attention has two products for each pair of a
-target's and a source's position, and two gradients of each. Lookups and the gates' own arithmetic have no products.
+A layer's matmul has the same number of multiply-accumulates for its output, for its input's gradient and for its
+weight's gradient. It is done at every position of its side of a batch, padding included. Attention has two matmuls for
+each pair of a target's and a source's position, and each of them has two gradients. Lookups and the gates' own
+arithmetic have no matmuls.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,14 +20,16 @@ from tbdprof.suite.workload import PERIOD, Config
 
 
 def _both_directions(batch: SentencePairs) -> int:
-    """Each sentence has a state of zeros before its first step ahead, and one before its first step back."""
+    """Return how many initial states need no gradient: each sentence has one in each direction."""
     return 2 * len(batch.source)
 
 
 def _longest_backwards(batch: SentencePairs) -> int:
-    """Back, only the longest sentences begin at the first step; the others' zeros join states that have a gradient.
+    """Return how many initial states need no gradient in packed sequences.
 
-    Where all are as long, torch hands them to oneDNN in float32, which makes the gradients of all states.
+    They are the forward ones of all sentences, and the backward ones of the longest. Backward, only the longest
+    sentences begin at the first step; the zeros of the others join states that have a gradient. If all sentences have
+    the same length, torch hands them to oneDNN in float32, which computes the gradients of all states.
     """
     longest = int(np.sum(batch.source_lengths == batch.source_lengths.max()))
     return 0 if longest == len(batch.source) else len(batch.source) + longest

@@ -1,24 +1,26 @@
 """The Transformer's facts, after Vaswani et al., Attention Is All You Need, 2017 (arXiv:1706.03762): its base model.
 
-6 layers on each side, width 512, inner width 2048, 8 heads, normalization after each residual connection, positions by
-sines, and one embedding for the source, the target and the scores. As in the authors' published code, its rows are
-drawn with a variance of 1 / width and scaled by the root of the width where they are looked up, and the normalizations'
-epsilon is 1e-6. Dropout is where the paper has it: on what each sub-layer puts out and on the sums of embeddings and
-positions, and not within the attention. The projections of the attention have biases, the scores have none.
-`tbdprof.suite.transformer.architecture` holds the layers; the figures here are sums over them.
+The base model has 6 layers on each side, width 512, inner width 2048 and 8 heads. Normalization follows each residual
+connection, positions are coded by sines, and one embedding serves the source, the target and the scores. Three choices
+are those of the authors' published code. The embedding's rows are drawn with a variance of 1 / width. They are
+multiplied by the square root of the width when they are looked up. The normalizations' epsilon is 1e-6. Dropout is
+where the paper has it: on the output of each sub-layer and on the sums of embeddings and positions, and not within the
+attention. The projections of the attention have biases, the scores have none. `tbdprof.suite.transformer.architecture`
+holds the layers; the figures here are sums over them.
 
-The batch size counts sentences of 32 tokens: it is a budget of 32 × batch size tokens for each side of a batch, as the
-authors' code has it, and not a number of sentences. Sentences of like length share a batch, so it holds more short ones
-or fewer long ones. Throughput counts the tokens of both sides, each target's end among them and no padding.
+The batch size is not a number of sentences but a budget, as in the authors' code: each side of a batch has at most 32 ×
+batch size tokens. Sentences of similar length share a batch, so a batch holds many short ones or few long ones.
+Throughput counts the tokens of both sides, including each target's end, without padding.
 
-The embedding's gradient is the sum of one for each of its three uses. Those of the lookups are as large as the whole
-embedding, too: 75,776,000 bytes at its full size in fp32. Before they are added up they count as gradients of maps, of
-which torch holds two at once, MXNet three and TensorFlow two.
+The embedding is used three times, and its gradient is the sum of three gradients. Each of them is as large as the whole
+embedding, also those of the lookups: 75,776,000 bytes at its full size in fp32. Before they are added up they count as
+gradients of activations. torch and TensorFlow hold two of them at once, MXNet three.
 
-The learning rate rises over the first 4,000 steps and falls then with the root of the steps. A short run is thus all
-warm-up: after 100 steps the rate is 1.7e-5, where its largest is 7.0e-4. Each step computes what any later one does.
-`--rise` shortens it; `--width`, `--layers` and `--vocabulary` make the same network smaller, for trying it
-where the paper's would take too long. A narrower network has 8 heads, too, and 4 times its width within.
+The learning rate rises over the first 4,000 steps and then falls with the square root of the steps. So it still rises
+in a short run: after 100 steps the rate is 1.7e-5, and its maximum is 7.0e-4. This does not change what a step
+computes. `--rise` shortens the rise. `--width`, `--layers` and `--vocabulary` make the network smaller, for trials
+where the paper's network would take too long. A narrower network also has 8 heads, and its inner width is 4 times its
+width.
 """
 
 from math import sqrt
@@ -39,14 +41,14 @@ def learning_rate(step: int, width: int, warmup: int) -> float:
 
 
 def dropout(options: Options) -> float:
-    """Return the share of values that dropout takes out."""
+    """Return the share of values that dropout sets to 0."""
     return DROPOUT if options["dropout"] == "on" else 0.0
 
 
 def sample_bytes(options: Options) -> int:
-    """Return what torch keeps for the backward pass of a sentence of 32 tokens on each side; the peak has a bit more.
+    """Return what torch keeps for the backward pass of a sentence of 32 tokens per side; the peak is slightly higher.
 
-    No batch has more than its budget of such, and most have a bit less.
+    No batch has more than its budget of tokens, and most batches have slightly fewer.
     """
     from tbdprof.suite.transformer.products import kept_bytes  # which brings numpy, as does `sentences`
     from tbdprof.suite.transformer.sentences import TOKENS
@@ -55,7 +57,7 @@ def sample_bytes(options: Options) -> int:
 
 
 def sample_flops(config: Config, _framework: str) -> float:
-    """Return the FLOPs of a training step for each sentence, over a period of a configuration's synthetic batches."""
+    """Return the FLOPs of a training step per sentence, averaged over a period of synthetic batches."""
     from tbdprof.suite.transformer.products import flops_per_sentence  # which brings numpy
 
     return flops_per_sentence(config)

@@ -1,8 +1,8 @@
 """The Transformer's layers: shape, parameters and multiply-accumulates of each, independent of any framework.
 
-The order is that of the network. A layer works at the places of one side of a batch, padding among them; of the
-attention's products one side asks and one answers. The embedding stands once and is used three times: its rows are
-looked up for both sides, and as the weight of the last product it makes the scores.
+The order is that of the network. A layer works at the positions of one side of a batch, padding included. An attention
+takes its queries from one side and its keys from the same or the other side. The embedding is listed once and used
+three times: its rows are looked up for both sides, and it is the weight of the last matmul, which gives the scores.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ Side = Literal["source", "target"]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large a network is."""
+    """The sizes of a network."""
 
     vocabulary: int = VOCABULARY
     width: int = WIDTH
@@ -39,20 +39,20 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A batch: its sentences, and the places of each on both sides, padding among them."""
+    """The shape of a batch: its sentences, and the positions that each has on both sides, padding included."""
 
     sentences: int
     source: int
     target: int
 
     def places(self, side: Side) -> int:
-        """Return the places of a sentence on one side."""
+        """Return the number of positions of a sentence on one side."""
         return self.source if side == "source" else self.target
 
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """A vector for each word, and the product of the decoder's output with all of them."""
+    """The embedding: a vector for each word; the decoder's output times all these vectors gives the scores."""
 
     name: str
     words: int
@@ -69,7 +69,7 @@ class Embedding:
         return prod(self.shape)
 
     def macs(self, batch: Shape) -> int:
-        """Return the multiply-accumulates of a forward pass: those of the scores, for looking up has none."""
+        """Return the multiply-accumulates of a forward pass: those of the scores, because a lookup has none."""
         return batch.sentences * batch.target * self.parameters
 
 
@@ -99,9 +99,9 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Two products, over all heads: of queries and keys, and of the weights that makes and the values.
+    """Two matmuls over all heads: queries by keys, which gives the attention's weights, and these weights by values.
 
-    What a mask hides is computed like the rest.
+    Masked positions are computed like all others.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Attention:
 
     @property
     def parameters(self) -> int:
-        """Trainable parameters: none, the projections around it have them."""
+        """Trainable parameters: none, because the projections around it are layers of their own."""
         return 0
 
     def macs(self, batch: Shape) -> int:
@@ -132,7 +132,7 @@ class Normalization:
         return 2 * self.width
 
     def macs(self, _batch: Shape) -> int:
-        """Return the multiply-accumulates of a forward pass in products: none."""
+        """Return the multiply-accumulates of a forward pass: none, because it has no matmul."""
         return 0
 
 
@@ -140,7 +140,7 @@ Layer = Embedding | Dense | Attention | Normalization
 
 
 def sizes_of(options: Options) -> Sizes:
-    """Return the sizes that options ask for; raises UsageError for a width that the heads cannot share."""
+    """Return the sizes that the options request; raises UsageError for a width that the heads cannot divide."""
     sizes = Sizes(*(int(options[name]) for name in ("vocabulary", "width", "layers")))
     if sizes.width % HEADS:
         raise UsageError(f"--width is {sizes.width}: give a multiple of {HEADS}, one part for each head")
@@ -148,7 +148,7 @@ def sizes_of(options: Options) -> Sizes:
 
 
 def layers(sizes: Sizes | None = None) -> tuple[Layer, ...]:
-    """Return the layers from the embedding to the decoder's last normalization; without sizes the paper's."""
+    """Return the layers from the embedding to the decoder's last normalization; without `sizes`, those of the paper."""
     return tuple(_layers(sizes or Sizes()))
 
 

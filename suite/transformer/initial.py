@@ -1,7 +1,8 @@
-"""The Transformer's initial weights and its positions, made in numpy: the same in every framework.
+"""The Transformer's initial weights and its position vectors, made in numpy: the same in every framework.
 
-The embedding is normal of variance 1 / width; a dense layer's weight is uniform of variance 2 / (inputs + outputs), as
-in the authors' code (Glorot's rule). Biases begin with 0, normalizations with scale 1 and shift 0.
+The embedding is normally distributed with variance 1 / width. A dense layer's weight is uniform with variance 2 /
+(inputs + outputs), as in the authors' code (Glorot's rule). Biases begin with 0, normalizations with scale 1 and shift
+0.
 """
 
 from math import sqrt
@@ -17,7 +18,7 @@ _LONGEST_WAVE = 10_000  # of the positions, over 2π
 
 
 def weights(seed: int, sizes: Sizes | None = None) -> Weights:
-    """Yield the weight of each layer that is drawn, by name (`encoder.0.inner.weight`), one at a time."""
+    """Yield each randomly drawn weight by name (`encoder.0.inner.weight`), one at a time."""
     random = np.random.default_rng((seed, _WEIGHTS))
     for layer in layers(sizes):
         if isinstance(layer, Embedding):
@@ -28,7 +29,7 @@ def weights(seed: int, sizes: Sizes | None = None) -> Weights:
 
 
 def positions(places: int, width: int) -> NDArray[np.float64]:
-    """Return what is added at each place, (places, width): sines in even columns, cosines in odd (section 3.5)."""
+    """Return the position vectors, (places, width): sines in even columns, cosines in odd ones (section 3.5)."""
     rates = _LONGEST_WAVE ** (-np.arange(0, width, 2) / width)
     angles = np.arange(places)[:, None] * rates
     table: NDArray[np.float64] = np.stack([np.sin(angles), np.cos(angles)], 2).reshape(places, width)

@@ -1,4 +1,4 @@
-"""How the Transformer shows that it learns: a narrow one on the generated language of both translators."""
+"""The learning check of the Transformer: a narrow network learns the generated language of both translators."""
 
 from tbdprof.suite.checks.learning import Build, Check, Learned, Setting, Told
 from tbdprof.suite.checks.translation import learn
@@ -6,7 +6,7 @@ from tbdprof.suite.transformer import SPEC
 
 
 def run(build: Build, setting: Setting, told: Told) -> Learned:
-    """Train a Transformer of 2 + 2 layers on generated sentences, its learning rate rising for a part of the steps."""
+    """Train a Transformer of 2 + 2 layers on generated sentences; the learning rate rises during the first steps."""
     return learn(CHECK, SPEC, build, setting, told)
 
 

@@ -49,7 +49,7 @@ class Workload:
     batches: Iterator[Batch]
 
     def step(self) -> Consumed:
-        """Train on the next batch once; return what it had."""
+        """Train on the next batch once; return what it consumed."""
         batch = next(self.batches)
         self.train_step(batch)
         return batch.consumed
@@ -63,14 +63,14 @@ class Workload:
         return loss
 
     def loss(self, batch: Batch) -> mx.nd.NDArray:
-        """Return the mean cross entropy of the targets' words, with smoothed labels."""
+        """Return the mean cross entropy of the target words, with label smoothing."""
         told = mx.nd.log_softmax(self.scores(batch))
         of_targets, of_all = mx.nd.pick(told, batch.target), told.mean(axis=2)
         each = (SMOOTHING - 1) * of_targets - SMOOTHING * of_all
         return (each * batch.asked).sum() / batch.asked.sum()
 
     def scores(self, batch: Batch) -> mx.nd.NDArray:
-        """Return the scores of each next word, (batch, target, words)."""
+        """Return the scores of each next word, (batch, target, vocabulary)."""
         return self.model(batch.source, batch.hidden, batch.given, batch.later)
 
     def train(self, batch: SentencePairs) -> float:
@@ -78,13 +78,13 @@ class Workload:
         return float(self.train_step(on_device(batch, self.config)).asscalar())
 
     def predict(self, inputs: SentencePairs) -> NDArray[Any]:
-        """Return the log-probability of each target word given the true ones before, (batch, target)."""
+        """Return the log-probability of each target word, (batch, target), given the true words before it."""
         batch = on_device(inputs, self.config)
         answer: NDArray[Any] = mx.nd.pick(mx.nd.log_softmax(self.scores(batch)), batch.target).asnumpy()
         return answer
 
     def translate(self, source: NDArray[Any], source_lengths: NDArray[Any], longest: int) -> NDArray[Any]:
-        """Return the likeliest word after each word so far, up to `longest` of them, (batch, words)."""
+        """Return greedy translations of up to `longest` words, (batch, words)."""
 
         def likeliest(pairs: SentencePairs) -> NDArray[Any]:
             chosen: NDArray[Any] = self.scores(on_device(pairs, self.config)).argmax(2).asnumpy()
@@ -101,7 +101,7 @@ class Schedule(mx.lr_scheduler.LRScheduler):  # type: ignore[misc]
         self.width, self.warmup = width, warmup
 
     def __call__(self, updates: int) -> float:
-        """Return the learning rate of a step, counted from 1; before the first MXNet asks for that of 0."""
+        """Return the learning rate of a step, counted from 1; MXNet also asks for that of step 0 beforehand."""
         return learning_rate(max(1, updates), self.width, self.warmup)
 
 
@@ -161,7 +161,7 @@ def on_device(batch: SentencePairs, config: Config) -> Batch:
 
 
 def words(numbers: NDArray[np.int32], config: Config) -> mx.nd.NDArray:
-    """Return the numbers of words as an array on the device."""
+    """Return word numbers as an array on the device."""
     return mx.nd.array(numbers, ctx=context_of(config), dtype="int32")
 
 

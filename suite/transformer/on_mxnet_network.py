@@ -1,6 +1,7 @@
 """The Transformer's network in MXNet's Gluon.
 
-What an attention may not look at is hidden by adding a number to its scores: 0, or one so low that nothing is left.
+A position is masked by adding a number to its attention score: 0 if it is visible, or a very low number that leaves it
+no weight.
 """
 
 from math import sqrt
@@ -13,7 +14,7 @@ from tbdprof.suite.transformer.sentences import PLACES
 
 
 class Attention(nn.HybridBlock):  # type: ignore[misc]
-    """Attention of several heads, that share the width."""
+    """Multi-head attention; the heads divide the width among themselves."""
 
     def __init__(self, width: int, **names: Any) -> None:
         super().__init__(**names)
@@ -25,7 +26,7 @@ class Attention(nn.HybridBlock):  # type: ignore[misc]
             self.output = dense(width, width)
 
     def hybrid_forward(self, F: Any, x: Any, memory: Any, hidden: Any) -> Any:  # noqa: N803
-        """Return what each place of x takes from those of memory that are not hidden."""
+        """Return, for each position of `x`, what it attends to in `memory`; `hidden` is a mask, added to scores."""
         query, key, value = by_head(F, self.query(x)), by_head(F, self.key(memory)), by_head(F, self.value(memory))
         scores = F.reshape(F.batch_dot(query * self.scale, key, transpose_b=True), (-4, -1, HEADS, 0, 0))
         shares = F.softmax(F.broadcast_add(scores, hidden))  # (batch, heads, places of x, places of memory)
@@ -34,7 +35,7 @@ class Attention(nn.HybridBlock):  # type: ignore[misc]
 
 
 class EncoderBlock(nn.HybridBlock):  # type: ignore[misc]
-    """Attention to the source and two dense layers, each with a normalized residual connection around it."""
+    """Attention to the source, then two dense layers; each part has a residual connection, which is then normalized."""
 
     def __init__(self, sizes: Sizes, dropout: float, **names: Any) -> None:
         super().__init__(**names)
@@ -48,13 +49,13 @@ class EncoderBlock(nn.HybridBlock):  # type: ignore[misc]
             self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F: Any, x: Any, hidden: Any) -> Any:  # noqa: N803
-        """Return the block's output, (batch, source, width)."""
+        """Return the block's output, of shape (batch, source, width)."""
         x = self.attention_norm(x + self.dropout(self.attention(x, x, hidden)))
         return self.norm(x + self.dropout(self.outer(self.relu(self.inner(x)))))
 
 
 class DecoderBlock(nn.HybridBlock):  # type: ignore[misc]
-    """Attention to the target so far and to the source, and two dense layers, as in the encoder."""
+    """Attention to the target so far, then to the source, then two dense layers; normalized as in `EncoderBlock`."""
 
     def __init__(self, sizes: Sizes, dropout: float, **names: Any) -> None:
         super().__init__(**names)
@@ -70,16 +71,17 @@ class DecoderBlock(nn.HybridBlock):  # type: ignore[misc]
             self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F: Any, x: Any, later: Any, memory: Any, hidden: Any) -> Any:  # noqa: N803
-        """Return the block's output, (batch, target, width)."""
+        """Return the block's output, of shape (batch, target, width)."""
         x = self.attention_norm(x + self.dropout(self.attention(x, x, later)))
         x = self.cross_attention_norm(x + self.dropout(self.cross_attention(x, memory, hidden)))
         return self.norm(x + self.dropout(self.outer(self.relu(self.inner(x)))))
 
 
 class Transformer(nn.HybridBlock):  # type: ignore[misc]
-    """Words (batch, source) and (batch, target) to the scores of each next word, (batch, target, words).
+    """Turns words (batch, source) and (batch, target) into the scores of each next word, (batch, target, vocabulary).
 
-    The embedding's weight is one parameter, looked up for both sides and multiplied for the scores.
+    The embedding's weight is one parameter. Its rows are looked up for both sides, and it is multiplied to give the
+    scores.
     """
 
     def __init__(self, sizes: Sizes, dropout: float, dtype: str, **names: Any) -> None:
@@ -100,8 +102,8 @@ class Transformer(nn.HybridBlock):  # type: ignore[misc]
     def hybrid_forward(self, F: Any, source: Any, hidden: Any, given: Any, later: Any, positions: Any) -> Any:  # noqa: N803
         """Return the scores, before any softmax.
 
-        What is added to an attention's scores hides the padding of sources, (batch, 1, 1, source), and of targets what
-        comes later, (1, 1, target, target).
+        `hidden`, (batch, 1, 1, source), is added to attention scores and masks the padding of sources. `later`, (1, 1,
+        target, target), masks for each target position those after it.
         """
         memory = self.embed(F, source, positions)
         for block in self.encoder:
@@ -112,13 +114,13 @@ class Transformer(nn.HybridBlock):  # type: ignore[misc]
         return self.scores(x)
 
     def embed(self, F: Any, words: Any, positions: Any) -> Any:  # noqa: N803
-        """Return the scaled vectors of words and their positions."""
+        """Return the scaled vectors of words, plus the vectors of their positions."""
         scaled = self.embedding(words) * self.scale
         return self.dropout(F.broadcast_add(scaled, F.slice_like(positions, scaled, axes=(1,))))
 
 
 def dense(inputs: int, outputs: int, **more: Any) -> nn.Dense:
-    """Return a dense layer for each place of a batch."""
+    """Return a dense layer that is applied at each position of a batch."""
     return nn.Dense(outputs, in_units=inputs, flatten=False, **more)
 
 
@@ -128,5 +130,5 @@ def layer_norm(width: int) -> nn.LayerNorm:
 
 
 def by_head(F: Any, x: Any) -> Any:  # noqa: N803
-    """Return (batch, places, width) as (batch × heads, places, width of a head)."""
+    """Return an array (batch, places, width) as (batch × heads, places, width of a head)."""
     return F.reshape(F.transpose(F.reshape(x, (0, 0, -4, HEADS, -1)), (0, 2, 1, 3)), (-3, 0, 0))

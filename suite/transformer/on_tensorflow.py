@@ -41,12 +41,12 @@ class Batch:
 
     @property
     def network(self) -> tuple[tf.Tensor, ...]:
-        """What the network is given."""
+        """The arguments of the network."""
         return self.source, self.hidden, self.given, self.later
 
     @property
     def all(self) -> tuple[tf.Tensor, ...]:
-        """What a training step is given."""
+        """The arguments of a training step."""
         return *self.network, self.target, self.asked
 
 
@@ -64,7 +64,7 @@ class Workload:
     scores: Step  # of what the network is given
 
     def step(self) -> Consumed:
-        """Train on the next batch once; return what it had."""
+        """Train on the next batch once; return what it consumed."""
         batch = next(self.batches)
         self.train_step(*batch.all)
         return batch.consumed
@@ -74,14 +74,14 @@ class Workload:
         return float(self.train_step(*on_device(batch, self.config).all))
 
     def predict(self, inputs: SentencePairs) -> NDArray[Any]:
-        """Return the log-probability of each target word given the true ones before, (batch, target)."""
+        """Return the log-probability of each target word, (batch, target), given the true words before it."""
         batch = on_device(inputs, self.config)
         told = tf.nn.log_softmax(self.scores(*batch.network))
         answer: NDArray[Any] = tf.gather(told, batch.target, batch_dims=2).numpy()
         return answer
 
     def translate(self, source: NDArray[Any], source_lengths: NDArray[Any], longest: int) -> NDArray[Any]:
-        """Return the likeliest word after each word so far, up to `longest` of them, (batch, words)."""
+        """Return greedy translations of up to `longest` words, (batch, words)."""
 
         def likeliest(pairs: SentencePairs) -> NDArray[Any]:
             chosen: NDArray[Any] = tf.argmax(self.scores(*on_device(pairs, self.config).network), 2).numpy()
@@ -97,7 +97,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore
         self.width, self.warmup = width, warmup
 
     def __call__(self, steps: tf.Tensor) -> tf.Tensor:
-        """Return the learning rate after so many steps."""
+        """Return the learning rate after this number of steps."""
         step = tf.cast(steps + 1, tf.float32)
         return tf.minimum(tf.math.rsqrt(step), step / (self.warmup * sqrt(self.warmup))) / sqrt(self.width)
 
@@ -153,13 +153,13 @@ def scoring(model: Transformer, device: str, dtype: tf.DType) -> Step:
 
 
 def signature(dtype: tf.DType) -> tuple[tf.TensorSpec, ...]:
-    """Return what all of a batch may be, of any number of sentences of any length."""
+    """Return the shapes of a training step's arguments: any number of sentences of any length."""
     words, mask = tf.TensorSpec((None, None), tf.int32), tf.TensorSpec((None, 1, None, None), dtype)
     return words, mask, words, mask, words, tf.TensorSpec((None, None), dtype)
 
 
 def loss_of(scores: tf.Tensor, target: tf.Tensor, asked: tf.Tensor) -> tf.Tensor:
-    """Return the mean cross entropy of the targets' words, with smoothed labels."""
+    """Return the mean cross entropy of the target words, with label smoothing."""
     spread = SMOOTHING / scores.shape[-1]
     labels = tf.one_hot(target, scores.shape[-1], 1 - SMOOTHING + spread, spread, dtype=asked.dtype)
     each = tf.nn.softmax_cross_entropy_with_logits(labels, tf.cast(scores, asked.dtype))
@@ -202,5 +202,5 @@ def on_device(batch: SentencePairs, config: Config) -> Batch:
 
 
 def words(numbers: NDArray[np.int32]) -> tf.Tensor:
-    """Return the numbers of words as a tensor."""
+    """Return word numbers as a tensor."""
     return tf.cast(tf.cast(numbers, tf.int64), tf.int32)

@@ -1,6 +1,7 @@
 """The Transformer's network in TensorFlow's Keras.
 
-What an attention may not look at is hidden by adding a number to its scores: 0, or one so low that nothing is left.
+A position is masked by adding a number to its attention score: 0 if it is visible, or a very low number that leaves it
+no weight.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from tbdprof.suite.transformer.sentences import PLACES
 
 
 class Attention(keras.layers.Layer):  # type: ignore[misc]
-    """Attention of several heads, that share the width."""
+    """Multi-head attention; the heads divide the width among themselves."""
 
     def __init__(self, width: int, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -29,7 +30,7 @@ class Attention(keras.layers.Layer):  # type: ignore[misc]
         """Build nothing: each inner layer builds itself when called. Keras would run all of them to find shapes."""
 
     def call(self, x: tf.Tensor, memory: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
-        """Return what each place of x takes from those of memory that are not hidden."""
+        """Return, for each position of `x`, what it attends to in `memory`; `hidden` is a mask, added to scores."""
         query, key, value = by_head(self.query(x)), by_head(self.key(memory)), by_head(self.value(memory))
         scores = tf.matmul(query * self.scale, key, transpose_b=True) + hidden
         attended = tf.matmul(tf.nn.softmax(scores), value)
@@ -37,7 +38,7 @@ class Attention(keras.layers.Layer):  # type: ignore[misc]
 
 
 class EncoderBlock(keras.layers.Layer):  # type: ignore[misc]
-    """Attention to the source and two dense layers, each with a normalized residual connection around it."""
+    """Attention to the source, then two dense layers; each part has a residual connection, which is then normalized."""
 
     def __init__(self, sizes: Sizes, dropout: keras.layers.Dropout, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -52,13 +53,13 @@ class EncoderBlock(keras.layers.Layer):  # type: ignore[misc]
         """Build nothing: each inner layer builds itself when it is called."""
 
     def call(self, x: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
-        """Return the block's output, (batch, source, width)."""
+        """Return the block's output, of shape (batch, source, width)."""
         x = self.attention_norm(x + self.dropout(self.attention(x, x, hidden)))
         return self.norm(x + self.dropout(self.outer(self.inner(x))))
 
 
 class DecoderBlock(keras.layers.Layer):  # type: ignore[misc]
-    """Attention to the target so far and to the source, and two dense layers, as in the encoder."""
+    """Attention to the target so far, then to the source, then two dense layers; normalized as in `EncoderBlock`."""
 
     def __init__(self, sizes: Sizes, dropout: keras.layers.Dropout, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -75,16 +76,17 @@ class DecoderBlock(keras.layers.Layer):  # type: ignore[misc]
         """Build nothing: each inner layer builds itself when it is called."""
 
     def call(self, x: tf.Tensor, later: tf.Tensor, memory: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
-        """Return the block's output, (batch, target, width)."""
+        """Return the block's output, of shape (batch, target, width)."""
         x = self.attention_norm(x + self.dropout(self.attention(x, x, later)))
         x = self.cross_attention_norm(x + self.dropout(self.cross_attention(x, memory, hidden)))
         return self.norm(x + self.dropout(self.outer(self.inner(x))))
 
 
 class Transformer(keras.Model):  # type: ignore[misc]
-    """Words (batch, source) and (batch, target) to the scores of each next word, (batch, target, words).
+    """Turns words (batch, source) and (batch, target) into the scores of each next word, (batch, target, vocabulary).
 
-    The embedding's weight is one variable, looked up for both sides and multiplied for the scores.
+    The embedding's weight is one variable. Its rows are looked up for both sides, and it is multiplied to give the
+    scores.
     """
 
     def __init__(self, sizes: Sizes, dropout: float, seed: int, dtype: str) -> None:
@@ -104,8 +106,8 @@ class Transformer(keras.Model):  # type: ignore[misc]
     def call(self, source: tf.Tensor, hidden: tf.Tensor, given: tf.Tensor, later: tf.Tensor) -> tf.Tensor:
         """Return the scores, before any softmax.
 
-        What is added to an attention's scores hides the padding of sources, (batch, 1, 1, source), and of targets what
-        comes later, (1, 1, target, target).
+        `hidden`, (batch, 1, 1, source), is added to attention scores and masks the padding of sources. `later`, (1, 1,
+        target, target), masks for each target position those after it.
         """
         memory = self.embed(source)
         for block in self.encoder:
@@ -118,17 +120,17 @@ class Transformer(keras.Model):  # type: ignore[misc]
         return tf.reshape(scores, (-1, tf.shape(given)[1], self.sizes.vocabulary))
 
     def embed(self, words: tf.Tensor) -> tf.Tensor:
-        """Return the scaled vectors of words and their positions."""
+        """Return the scaled vectors of words, plus the vectors of their positions."""
         scaled = self.embedding(words) * sqrt(self.sizes.width)
         return self.dropout(scaled + tf.cast(self.positions[: tf.shape(words)[1]], scaled.dtype))
 
     def weight(self) -> tf.Tensor:
-        """Return the embedding's weight in the type that the network computes in."""
+        """Return the embedding's weight in the data type of the computation."""
         return tf.cast(self.embedding.embeddings, self.compute_dtype)
 
 
 def dense(name: str, outputs: int, dtype: str, activation: str | None = None) -> keras.layers.Dense:
-    """Return a dense layer for each place of a batch."""
+    """Return a dense layer that is applied at each position of a batch."""
     return keras.layers.Dense(outputs, activation, kernel_initializer="zeros", name=name, dtype=dtype)
 
 
@@ -138,11 +140,11 @@ def layer_norm(name: str, dtype: str) -> keras.layers.LayerNormalization:
 
 
 def dropouts(share: float, seed: int, dtype: str) -> Iterator[keras.layers.Dropout]:
-    """Yield layers of dropout, each with random numbers of its own."""
+    """Yield dropout layers, each with its own random numbers."""
     for number in count(1000 * seed):
         yield keras.layers.Dropout(share, seed=number, name="dropout", dtype=dtype)
 
 
 def by_head(x: tf.Tensor) -> tf.Tensor:
-    """Return (batch, places, width) as (batch, heads, places, width of a head)."""
+    """Return an array (batch, places, width) as (batch, heads, places, width of a head)."""
     return tf.transpose(tf.reshape(x, (tf.shape(x)[0], -1, HEADS, x.shape[-1] // HEADS)), (0, 2, 1, 3))

@@ -48,7 +48,7 @@ class Workload:
     batches: Iterator[Batch]
 
     def step(self) -> Consumed:
-        """Train on the next batch once; return what it had."""
+        """Train on the next batch once; return what it consumed."""
         batch = next(self.batches)
         self.train_step(batch)
         return batch.consumed
@@ -63,7 +63,7 @@ class Workload:
         return loss
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the mean cross entropy of the targets' words, with smoothed labels."""
+        """Return the mean cross entropy of the target words, with label smoothing."""
         with torch.autocast(batch.source.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
             scores = self.model(batch.source, batch.mask, batch.given)
             return nn.functional.cross_entropy(
@@ -76,14 +76,14 @@ class Workload:
 
     @torch.no_grad()
     def predict(self, inputs: SentencePairs) -> NDArray[Any]:
-        """Return the log-probability of each target word given the true ones before, (batch, target)."""
+        """Return the log-probability of each target word, (batch, target), given the true words before it."""
         target = words(inputs.target, self.config)[:, :, None]
         answer: NDArray[Any] = self.told(inputs).log_softmax(2).gather(2, target).squeeze(2).cpu().numpy()
         return answer
 
     @torch.no_grad()
     def translate(self, source: NDArray[Any], source_lengths: NDArray[Any], longest: int) -> NDArray[Any]:
-        """Return the likeliest word after each word so far, up to `longest` of them, (batch, words)."""
+        """Return greedy translations of up to `longest` words, (batch, words)."""
 
         def likeliest(pairs: SentencePairs) -> NDArray[Any]:
             chosen: NDArray[Any] = self.told(pairs).argmax(2).cpu().numpy()
@@ -92,7 +92,7 @@ class Workload:
         return greedily(likeliest, source, source_lengths, longest)
 
     def told(self, inputs: SentencePairs) -> Tensor:
-        """Return the scores without dropout."""
+        """Return the scores of each next word, without dropout."""
         batch = on_device(inputs, self.config)
         self.model.eval()
         scores: Tensor = self.model(batch.source, batch.mask, batch.given)
@@ -140,5 +140,5 @@ def on_device(batch: SentencePairs, config: Config) -> Batch:
 
 
 def words(numbers: NDArray[Any], config: Config) -> Tensor:
-    """Return the numbers of words as a tensor, copied into torch's own memory."""
+    """Return word numbers as a tensor, copied into torch's own memory."""
     return torch.tensor(numbers, dtype=torch.int64, device=device_of(config))

@@ -11,7 +11,7 @@ from tbdprof.suite.transformer.sentences import PLACES
 
 
 class Attention(nn.Module):
-    """Attention of several heads, that share the width."""
+    """Multi-head attention; the heads divide the width among themselves."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -21,9 +21,10 @@ class Attention(nn.Module):
         self.output = nn.Linear(width, width)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return what each place of x takes from those of memory that a mask leaves; without one, none after its own.
+        """Return, for each position of `x`, what it attends to in `memory`.
 
-        torch's own attention computes both products and the softmax between them in one operator where it has one.
+        `mask` is true where attention is allowed; without a mask, a position attends to none after it. torch's own
+        attention computes both matmuls and the softmax between them in one operator if it has one for the device.
         """
         query, key, value = by_head(self.query(x)), by_head(self.key(memory)), by_head(self.value(memory))
         attended = nn.functional.scaled_dot_product_attention(query, key, value, mask, is_causal=mask is None)
@@ -32,7 +33,7 @@ class Attention(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Attention to the source and two dense layers, each with a normalized residual connection around it."""
+    """Attention to the source, then two dense layers; each part has a residual connection, which is then normalized."""
 
     def __init__(self, sizes: Sizes, dropout: float) -> None:
         super().__init__()
@@ -44,14 +45,14 @@ class EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Return the block's output, (batch, source, width)."""
+        """Return the block's output, of shape (batch, source, width)."""
         x = self.attention_norm(x + self.dropout(self.attention(x, x, mask)))
         output: Tensor = self.norm(x + self.dropout(self.outer(self.inner(x).relu())))
         return output
 
 
 class DecoderBlock(nn.Module):
-    """Attention to the target so far and to the source, and two dense layers, as in the encoder."""
+    """Attention to the target so far, then to the source, then two dense layers; normalized as in `EncoderBlock`."""
 
     def __init__(self, sizes: Sizes, dropout: float) -> None:
         super().__init__()
@@ -65,7 +66,7 @@ class DecoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """Return the block's output, (batch, target, width)."""
+        """Return the block's output, of shape (batch, target, width)."""
         x = self.attention_norm(x + self.dropout(self.attention(x, x)))
         x = self.cross_attention_norm(x + self.dropout(self.cross_attention(x, memory, mask)))
         output: Tensor = self.norm(x + self.dropout(self.outer(self.inner(x).relu())))
@@ -73,9 +74,10 @@ class DecoderBlock(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Words (batch, source) and (batch, target) to the scores of each next word, (batch, target, words).
+    """Turns words (batch, source) and (batch, target) into the scores of each next word, (batch, target, vocabulary).
 
-    The embedding's weight is one parameter, looked up for both sides and multiplied for the scores.
+    The embedding's weight is one parameter. Its rows are looked up for both sides, and it is multiplied to give the
+    scores.
     """
 
     positions: Tensor
@@ -89,7 +91,7 @@ class Transformer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, source: Tensor, mask: Tensor, given: Tensor) -> Tensor:
-        """Return the scores, before any softmax; the mask, (batch, 1, 1, source), is true where a source has a word."""
+        """Return the scores, before any softmax; `mask`, (batch, 1, 1, source), is true where the source has a word."""
         memory = self.embed(source)
         for block in self.encoder:
             memory = block(memory, mask)
@@ -99,12 +101,12 @@ class Transformer(nn.Module):
         return nn.functional.linear(x, self.embedding.weight)
 
     def embed(self, words: Tensor) -> Tensor:
-        """Return the scaled vectors of words and their positions."""
+        """Return the scaled vectors of words, plus the vectors of their positions."""
         scaled = self.embedding(words) * sqrt(self.embedding.embedding_dim)
         embedded: Tensor = self.dropout(scaled + self.positions[: words.shape[1]])
         return embedded
 
 
 def by_head(x: Tensor) -> Tensor:
-    """Return (batch, places, width) as (batch, heads, places, width of a head)."""
+    """Return an array (batch, places, width) as (batch, heads, places, width of a head)."""
     return x.view(*x.shape[:2], HEADS, -1).transpose(1, 2)

@@ -1,15 +1,15 @@
 """WGAN-GP's facts, after Gulrajani et al., Improved Training of Wasserstein GANs, 2017 (arXiv:1704.00028), appendix C.
 
-The generator and the critic are the paper's residual networks of four blocks for 64×64 pixels: 14 layers each, four
-blocks of three convolutions, one convolution and one dense layer. As in the authors' published code, the generator
-normalizes by the statistics of the batch at hand always and keeps none, and the critic's layer normalization has a
-scale and a shift for each channel. `tbdprof.suite.wgan.architecture` holds the layers; the figures here are sums over
-them.
+The generator and the critic are the paper's residual networks of four blocks for 64×64 pixels. Each has 14 layers: four
+blocks of three convolutions, one more convolution and one dense layer. As in the authors' published code, the generator
+always normalizes by the statistics of the current batch and keeps no running statistics. The critic's layer
+normalization has a scale and a shift for each channel. `tbdprof.suite.wgan.architecture` holds the layers; the figures
+here are sums over them.
 
-One training step is five steps of the critic, each on real pictures of its own, and one of the generator. What it
-consumes, and throughput counts, are the real pictures: five batches. A synthetic run keeps one batch and shows it to
-the critic each time. `--width` makes the same networks narrower, for trying them where the paper's, of 64, would take
-too long; Adam's learning rate is then larger in proportion (Yang et al., 2022, arXiv:2203.03466).
+One training step is five steps of the critic, each on real pictures of its own, and one of the generator. A step
+consumes the real pictures, which are five batches, and throughput counts these. A synthetic run keeps one batch and
+shows it to the critic each time. `--width` makes the networks narrower, for trials where the paper's width of 64 would
+take too long. Adam's learning rate is then larger in proportion (Yang et al., 2022, arXiv:2203.03466).
 """
 
 from tbdprof.suite.wgan.architecture import WIDTH
@@ -23,20 +23,21 @@ ADAM_EPSILON = 1e-8
 
 
 def sample_bytes(options: Options) -> int:
-    """Return what torch keeps of a sample when a step of the critic is about to go backward; the peak has a bit more.
+    """Return what torch keeps of a sample when a critic step is about to go backward; the peak is slightly higher.
 
-    That is what it saves in fp32 of the scores of a real, a made and an interpolated picture and of the last's slopes.
+    This is what torch saves in fp32 of the scores of a real, a generated and an interpolated picture, and of the
+    gradient of the last score with respect to its picture.
     """
     return 4 * (187_994 * int(options["width"]) + 49_250)
 
 
 def sample_flops(options: Options, framework: str) -> int:
-    """Return the FLOPs of a training step for each picture of a batch, as a framework makes them."""
+    """Return a framework's FLOPs of one training step, divided by the number of pictures in a batch."""
     return step_flops(int(options["width"]), int(options["critic_steps"]), framework)
 
 
 def learning_rate(width: int) -> float:
-    """Return the learning rate at a width: the paper's 1e-4 at 64."""
+    """Return the learning rate at a width: 1e-4 at 64 (the paper's), and in inverse proportion at other widths."""
     return 1e-4 * WIDTH / width
 
 

@@ -1,8 +1,8 @@
 """WGAN-GP's initial weights, drawn in numpy from a seed: the same in every framework.
 
-They are uniform, of variance 4 / (fan-in + fan-out) for the 3×3 convolutions inside of blocks and half of that for all
-others, as in the authors' code (He's and Glorot's rule over the mean of both fans). Normalizations begin with scale 1
-and shift 0, biases with 0.
+They are uniform. The 3×3 convolutions inside blocks have variance 4 / (fan-in + fan-out), all others half of that. This
+is as in the authors' code (He's and Glorot's rule over the mean of both fans). Normalizations begin with scale 1 and
+shift 0, biases with 0.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""How WGAN-GP shows that it learns: on small, structured pictures that a generator must come to make."""
+"""The learning check of WGAN-GP: the generator learns to make small, structured pictures."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """What a workload is judged on."""
+    """The held-out pictures and the noise with which a workload is judged."""
 
     held_out: Images
     noise: NDArray[np.float32]
@@ -46,7 +46,7 @@ class _Judge:
 
 
 def pictures(count: int, random: np.random.Generator) -> Images:
-    """Return pictures of a warm blob at the left and a green one at the right, of any height, on a shaded ground."""
+    """Return pictures of a reddish blob on the left and a green one on the right, at any height, on shaded ground."""
     down, across = np.mgrid[0:SIDE, 0:SIDE] / (SIDE - 1)
     ground = np.stack([top + (bottom - top) * down for top, bottom in zip(_TOP, _BOTTOM, strict=True)])
     drawn = np.repeat(ground[None], count, 0)
@@ -63,7 +63,7 @@ def moments_distance(ones: Images, others: Images) -> float:
     """Return how far two sets of pictures are apart in mean and covariance, in units of a pixel's value.
 
     It is the Fréchet distance of normal distributions (Dowson and Landau, 1982) fitted to the pictures at 8×8 pixels,
-    over the root of how many values such a picture has.
+    divided by the square root of the number of values in such a picture.
     """
     one, other = _pooled(ones), _pooled(others)
     root = _square_root(np.cov(other.T))
@@ -74,7 +74,10 @@ def moments_distance(ones: Images, others: Images) -> float:
 
 
 def passes(curve: Sequence[Point], chance: float) -> bool:
-    """Return whether the critic learned to tell, the generator to please it, and what it makes looks like the data."""
+    """Return whether the critic's distance rose, then fell while the generator learned, and its pictures are good.
+
+    They are good if they are closer to the data than pictures of independent pixels with the data's colors.
+    """
     distances = [point.loss for point in curve]
     largest = max(distances)
     last = fmean(distances[-(len(distances) // 3) :])
@@ -83,7 +86,7 @@ def passes(curve: Sequence[Point], chance: float) -> bool:
 
 
 def run(build: Build, setting: Setting, told: Told) -> Learned:
-    """Train on drawn pictures and judge what is made by held-out ones; `loss` is the critic's own distance of both."""
+    """Train on drawn pictures, and compare generated with held-out ones; `loss` is the critic's distance of the two."""
     steps = setting.steps or CHECK.steps
     config = configured(SPEC, CHECK, setting)
     held_out = pictures(HELD_OUT, np.random.default_rng((setting.seed, _HELD_OUT)))
@@ -133,7 +136,7 @@ def _pooled(images: Images) -> Doubles:
 
 
 def _square_root(matrix: Doubles) -> Doubles:
-    """Return the square root of a symmetric matrix without negative eigenvalues but for rounding."""
+    """Return the square root of a symmetric matrix whose eigenvalues are not negative, except for rounding."""
     values, vectors = np.linalg.eigh(matrix)
     root: Doubles = (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T
     return root

@@ -1,4 +1,4 @@
-"""WGAN-GP in MXNet's Gluon; the critic and its slopes are in `on_mxnet_critic`."""
+"""WGAN-GP in MXNet's Gluon; the critic and the gradient of its scores are in `on_mxnet_critic`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from tbdprof.suite.workload import Config, Spec
 
 
 class UpBlock(nn.HybridBlock):  # type: ignore[misc]
-    """Two 3×3 convolutions, the first of the doubled maps, around which a shortcut of the doubled maps leads."""
+    """A residual block that doubles height and width before the first of two 3×3 convolutions, and in its shortcut."""
 
     def __init__(self, inputs: int, outputs: int, **names: Any) -> None:
         super().__init__(**names)
@@ -42,7 +42,7 @@ class UpBlock(nn.HybridBlock):  # type: ignore[misc]
 
 
 class Generator(nn.HybridBlock):  # type: ignore[misc]
-    """Noise (batch, 128) to pictures (batch, 3, 64, 64)."""
+    """Turns noise (batch, 128) into pictures (batch, 3, 64, 64)."""
 
     def __init__(self, width: int, **names: Any) -> None:
         super().__init__(**names)
@@ -63,12 +63,12 @@ class Generator(nn.HybridBlock):  # type: ignore[misc]
 
 
 def batch_norm(channels: int) -> nn.BatchNorm:
-    """Return a batch normalization; MXNet's keeps running statistics, that are never used here."""
+    """Return a batch normalization; MXNet's keeps running statistics, but they are never used here."""
     return nn.BatchNorm(epsilon=NORM_EPSILON, in_channels=channels)
 
 
 def doubled(F: Any, x: Any) -> Any:  # noqa: N803
-    """Return maps of twice the sides, each value four times."""
+    """Return activations of twice the height and width, with each value four times."""
     return F.UpSampling(x, scale=2, sample_type="nearest")
 
 
@@ -85,7 +85,7 @@ class Workload:
     penalty: Penalty
 
     def step(self) -> float:
-        """Train the critic on the next batches, then the generator once; return how many real pictures that took."""
+        """Train the critic on the next batches, then the generator once; return how many real pictures were used."""
         of_the_step = [next(self.batches) for _ in range(int(self.config.options["critic_steps"]))]
         for real in of_the_step:
             self.critic_step(real, self.noise(), self.coefficients())
@@ -93,7 +93,10 @@ class Workload:
         return self.config.batch_size * len(of_the_step)
 
     def critic_step(self, real: mx.nd.NDArray, noise: mx.nd.NDArray, coefficients: mx.nd.NDArray) -> mx.nd.NDArray:
-        """Train the critic once, by noise (batch, 128) and coefficients (batch, 1, 1, 1); return its loss before."""
+        """Train the critic once and return its loss before the update.
+
+        `noise` is (batch, 128). `coefficients`, (batch, 1, 1, 1), mix real and generated pictures for the penalty.
+        """
         with autograd.record():
             loss = self.critic_loss(real, noise, coefficients)
         loss.backward()
@@ -101,9 +104,9 @@ class Workload:
         return loss
 
     def generator_step(self, noise: mx.nd.NDArray) -> mx.nd.NDArray:
-        """Train the generator once; return its loss before.
+        """Train the generator once; return its loss before the update.
 
-        MXNet makes the gradients of the critic's weights, too, which the critic's next step writes over.
+        MXNet also computes the gradients of the critic's weights; the critic's next step overwrites them.
         """
         with autograd.record():
             loss = self.generator_loss(noise)
@@ -112,7 +115,7 @@ class Workload:
         return loss
 
     def critic_loss(self, real: mx.nd.NDArray, noise: mx.nd.NDArray, coefficients: mx.nd.NDArray) -> mx.nd.NDArray:
-        """Return how far the critic is from scoring real pictures higher, its slopes being 1."""
+        """Return the critic's loss: mean score of generated minus that of real pictures, plus the weighted penalty."""
         generator, critic = self.model
         with autograd.pause(train_mode=True):
             made = generator(noise)
@@ -120,7 +123,7 @@ class Workload:
         return critic(made).mean() - critic(real).mean() + PENALTY * self.penalty(interpolates)
 
     def generator_loss(self, noise: mx.nd.NDArray) -> mx.nd.NDArray:
-        """Return the negative mean of the critic's scores of what is made of noise."""
+        """Return the generator's loss: the negative mean of the critic's scores of generated pictures."""
         generator, critic = self.model
         return -critic(generator(noise)).mean()
 
@@ -133,7 +136,7 @@ class Workload:
         return mx.nd.random.uniform(shape=(self.config.batch_size, 1, 1, 1), **placement(self.config))
 
     def train(self, batch: Pictures) -> float:
-        """Train the critic once on each batch size of pictures, then the generator; return the critic's last loss."""
+        """Train the critic on each `batch_size` pictures, then the generator once; return the critic's last loss."""
         pictures, size = on_device(batch.images, self.config), self.config.batch_size
         for start in range(0, len(pictures), size):
             loss = self.critic_step(pictures[start : start + size], self.noise(), self.coefficients())
@@ -141,7 +144,7 @@ class Workload:
         return float(loss.asscalar())
 
     def predict(self, inputs: Pictures | NDArray[np.float32]) -> NDArray[Any]:
-        """Return the critic's scores of pictures, or what the generator makes of noise (any number, 128)."""
+        """Return the critic's scores of pictures, or the pictures generated from noise of shape (any number, 128)."""
         generator, critic = self.model
         if isinstance(inputs, Pictures):
             scores: NDArray[Any] = critic(on_device(inputs.images, self.config)).asnumpy()
@@ -171,7 +174,7 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def adam(network: nn.HybridBlock, width: int) -> gluon.Trainer:
-    """Return the optimizer of a network of a width."""
+    """Return the optimizer of a network with this width."""
     beta1, beta2 = BETAS
     settings = {"learning_rate": learning_rate(width), "beta1": beta1, "beta2": beta2, "epsilon": ADAM_EPSILON}
     return gluon.Trainer(network.collect_params(), "adam", settings)

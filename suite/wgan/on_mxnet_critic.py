@@ -1,7 +1,8 @@
 """WGAN-GP's critic in MXNet's Gluon, and the gradient of its scores written out as forward operators.
 
-MXNet has no second gradient of convolutions and normalizations, that the penalty needs: what is written out here, its
-own backward pass goes through. Each gradient of a layer is a block with that layer's parameters.
+The penalty needs second gradients, and MXNet has none of convolutions and normalizations. So the first gradient is
+written out here with forward operators, and MXNet's own backward pass goes through them. The gradient of each layer is
+a block with that layer's parameters.
 """
 
 from itertools import pairwise
@@ -24,13 +25,13 @@ class LayerNorm(nn.HybridBlock):  # type: ignore[misc]
             self.beta = self.params.get("beta", shape=(channels,), init="zeros")
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:  # noqa: N803
-        """Return normalized maps."""
+        """Return normalized activations."""
         gamma, beta = at_places(F, gamma, self.places), at_places(F, beta, self.places)
         return F.reshape_like(F.LayerNorm(F.flatten(x), gamma, beta, eps=NORM_EPSILON), x)
 
 
 class LayerNormGradient(nn.HybridBlock):  # type: ignore[misc]
-    """From the gradient of what a layer normalization puts out to that of what it takes."""
+    """Turns the gradient of a layer normalization's output into the gradient of its input."""
 
     def __init__(self, norm: LayerNorm) -> None:
         super().__init__(params=norm.params)
@@ -38,7 +39,7 @@ class LayerNormGradient(nn.HybridBlock):  # type: ignore[misc]
         self.gamma = self.params.get("gamma")
 
     def hybrid_forward(self, F: Any, x: Any, gradient: Any, gamma: Any) -> Any:  # noqa: N803
-        """Return the gradient of the maps that were taken, which are `x`."""
+        """Return the gradient of the input `x`."""
         # Not `at_places`: were one expression twice in a graph, MXNet would run another graph, that has no layers.
         scale = F.reshape(F.broadcast_axis(F.reshape(gamma, (1, -1, 1)), axis=2, size=self.places), (1, -1))
         flat = F.flatten(x)
@@ -53,10 +54,10 @@ class LayerNormGradient(nn.HybridBlock):  # type: ignore[misc]
 
 
 class ConvolutionGradient(nn.HybridBlock):  # type: ignore[misc]
-    """From the gradient of what a convolution puts out to that of what it takes: a convolution with its mirror image.
+    """Turns the gradient of a convolution's output into that of its input: a convolution with the mirrored weight.
 
-    A Deconvolution with the weight itself would say the same, but two operators of such kinds that share a weight end
-    the process.
+    A Deconvolution with the weight itself would compute the same. But MXNet's process dies if a Convolution and a
+    Deconvolution share a weight.
     """
 
     def __init__(self, convolution: nn.Conv2D) -> None:
@@ -64,7 +65,7 @@ class ConvolutionGradient(nn.HybridBlock):  # type: ignore[misc]
         self.weight = self.params.get("weight")
 
     def hybrid_forward(self, F: Any, gradient: Any, weight: Any) -> Any:  # noqa: N803
-        """Return the gradient of the maps that were taken."""
+        """Return the gradient of the convolution's input."""
         _, inputs, kernel, _ = self.weight.shape
         mirrored = F.flip(F.transpose(weight, (1, 0, 2, 3)), axis=(2, 3))
         return F.Convolution(
@@ -78,20 +79,20 @@ class ConvolutionGradient(nn.HybridBlock):  # type: ignore[misc]
 
 
 class DenseGradient(nn.HybridBlock):  # type: ignore[misc]
-    """The gradient of what a dense layer with one output takes, in its maps' shape: for each sample the weight."""
+    """The gradient of a dense layer's input, for a layer with one output: the weight, in the activations' shape."""
 
     def __init__(self, dense: nn.Dense) -> None:
         super().__init__(params=dense.params)
         self.weight = self.params.get("weight")
 
     def hybrid_forward(self, F: Any, samples: Any, weight: Any) -> Any:  # noqa: N803
-        """Return the gradient for as many samples as there are."""
+        """Return the gradient for as many samples as `samples` has."""
         maps = F.reshape(weight, (1, -1, START, START))
         return F.broadcast_like(maps, samples, lhs_axes=(0,), rhs_axes=(0,))
 
 
 class DownBlock(nn.HybridBlock):  # type: ignore[misc]
-    """Two 3×3 convolutions, the second's maps halved, around which a shortcut of the halved maps leads."""
+    """A residual block that halves height and width after the second of two 3×3 convolutions, and in its shortcut."""
 
     def __init__(self, inputs: int, outputs: int, side: int, **names: Any) -> None:
         super().__init__(**names)
@@ -111,7 +112,7 @@ class DownBlock(nn.HybridBlock):  # type: ignore[misc]
 
 
 class DownBlockGradient(nn.HybridBlock):  # type: ignore[misc]
-    """From the gradient of what a block puts out to that of what it takes."""
+    """Turns the gradient of a block's output into the gradient of its input."""
 
     def __init__(self, block: DownBlock) -> None:
         super().__init__()
@@ -122,7 +123,7 @@ class DownBlockGradient(nn.HybridBlock):  # type: ignore[misc]
         self.shortcut = ConvolutionGradient(block.shortcut)
 
     def hybrid_forward(self, F: Any, gradient: Any, x: Any, first: Any, inner: Any, second: Any) -> Any:  # noqa: N803
-        """Return the gradient of the maps that were taken; the others are those on the block's way."""
+        """Return the gradient of the block's input `x`; `first`, `inner` and `second` are the results of `begun`."""
         around = unpooled(F, self.shortcut(gradient))
         gradient = self.conv2(unpooled(F, gradient))
         gradient = self.norm2(inner, gradient * (second > 0))
@@ -131,7 +132,7 @@ class DownBlockGradient(nn.HybridBlock):  # type: ignore[misc]
 
 
 class Critic(nn.HybridBlock):  # type: ignore[misc]
-    """Pictures (batch, 3, 64, 64) to scores (batch,)."""
+    """Turns pictures (batch, 3, 64, 64) into scores (batch,)."""
 
     def __init__(self, width: int, **names: Any) -> None:
         super().__init__(**names)
@@ -156,9 +157,10 @@ class Critic(nn.HybridBlock):  # type: ignore[misc]
 
 
 class Penalty(nn.HybridBlock):  # type: ignore[misc]
-    """Pictures to the mean square by which the length of their scores' gradient is off 1.
+    """The gradient penalty: the mean of (n - 1)².
 
-    It has what it takes of the critic alone: MXNet warns of parameters that a block has and does not use.
+    n is the norm of the gradient of a picture's score with respect to the picture. The block has only those parts of
+    the critic that it uses: MXNet warns of parameters that a block has and does not use.
     """
 
     def __init__(self, critic: Critic) -> None:
@@ -174,7 +176,7 @@ class Penalty(nn.HybridBlock):  # type: ignore[misc]
         self.conv_gradient = ConvolutionGradient(critic.conv)
 
     def hybrid_forward(self, F: Any, pictures: Any) -> Any:  # noqa: N803
-        """Return the penalty, not yet weighed."""
+        """Return the penalty, before it is weighted."""
         lengths = F.sqrt(F.sum(F.square(F.flatten(self.slopes(pictures))), axis=1))
         return F.mean(F.square(lengths - 1))
 
@@ -193,22 +195,22 @@ class Penalty(nn.HybridBlock):  # type: ignore[misc]
 
 
 def begun(block: DownBlock | Penalty, x: Any) -> tuple[Any, Any, Any]:
-    """Return the maps on a block's way: what its first convolution takes and puts out and what its second takes."""
+    """Return a block's first activations: input and output of its first convolution, and input of its second one."""
     first = block.relu(block.norm1(x))
     inner = block.conv1(first)
     return first, inner, block.relu(block.norm2(inner))
 
 
 def ended(block: DownBlock, x: Any, second: Any) -> Any:
-    """Return a block's output maps, from what it and its second convolution took."""
+    """Return a block's output, from its own input and that of its second convolution."""
     return block.pool(block.conv2(second)) + block.shortcut(block.pool(x))
 
 
 def unpooled(F: Any, gradient: Any) -> Any:  # noqa: N803
-    """Return the gradient of what mean pooling took: each of a window's four has a quarter."""
+    """Return the gradient of mean pooling's input: each of a window's four values has a quarter of the gradient."""
     return F.UpSampling(gradient, scale=2, sample_type="nearest") / 4
 
 
 def at_places(F: Any, values: Any, places: int) -> Any:  # noqa: N803
-    """Return a value for each channel as one for each place of flattened maps, (channels × places,)."""
+    """Return values given per channel as values per position of flattened activations, (channels × places,)."""
     return F.reshape(F.broadcast_axis(F.reshape(values, (-1, 1)), axis=1, size=places), (-1,))

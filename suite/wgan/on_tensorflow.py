@@ -1,6 +1,7 @@
-"""WGAN-GP in TensorFlow's Keras: a step of the critic and one of the generator are a traced function each.
+"""WGAN-GP in TensorFlow's Keras: the critic's step and the generator's step are one traced function each.
 
-Channels are last, also where maps are flattened: the dense layers' weights have another order there than torch's.
+Channels are last, also where activations are flattened. So the rows of the dense layers' weights are in another order
+than in torch.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ class Workload:
     generator_step: Step  # noise: trains the generator, returns its loss
 
     def step(self) -> float:
-        """Train the critic on the next batches, then the generator once; return how many real pictures that took."""
+        """Train the critic on the next batches, then the generator once; return how many real pictures were used."""
         of_the_step = [next(self.batches) for _ in range(int(self.config.options["critic_steps"]))]
         for real in of_the_step:
             self.critic_step(real, self.noise(), self.coefficients())
@@ -57,7 +58,7 @@ class Workload:
             return self.random.uniform((self.config.batch_size, 1, 1, 1), dtype=dtype_of(self.config))
 
     def train(self, batch: Pictures) -> float:
-        """Train the critic once on each batch size of pictures, then the generator; return the critic's last loss."""
+        """Train the critic on each `batch_size` pictures, then the generator once; return the critic's last loss."""
         pictures, size = channels_last(batch.images, self.config), self.config.batch_size
         for start in range(0, len(pictures), size):
             loss = self.critic_step(pictures[start : start + size], self.noise(), self.coefficients())
@@ -65,7 +66,7 @@ class Workload:
         return float(loss)
 
     def predict(self, inputs: Pictures | NDArray[np.float32]) -> NDArray[Any]:
-        """Return the critic's scores of pictures, or what the generator makes of noise (any number, 128)."""
+        """Return the critic's scores of pictures, or the pictures generated from noise of shape (any number, 128)."""
         generator, critic = self.model
         dtype = dtype_of(self.config)
         if isinstance(inputs, Pictures):
@@ -97,14 +98,14 @@ def build(spec: Spec, config: Config) -> Workload:
 
 
 def adam(network: keras.Model, width: int) -> keras.optimizers.Adam:
-    """Return the optimizer of a network of a width, its moments made."""
+    """Return the optimizer of a network with this width; its moments exist already."""
     optimizer = keras.optimizers.Adam(learning_rate(width), *BETAS, ADAM_EPSILON)
     optimizer.build(network.trainable_variables)
     return optimizer
 
 
 def critic_step(generator: Generator, critic: Critic, optimizer: keras.optimizers.Adam, device: str) -> Step:
-    """Return the function that trains a critic once and returns its loss before that."""
+    """Return the function that trains the critic once and returns its loss before the update."""
 
     @tf.function(jit_compile=False)  # type: ignore[untyped-decorator]
     def step(real: tf.Tensor, noise: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
@@ -120,7 +121,7 @@ def critic_step(generator: Generator, critic: Critic, optimizer: keras.optimizer
 
 
 def generator_step(generator: Generator, critic: Critic, optimizer: keras.optimizers.Adam, device: str) -> Step:
-    """Return the function that trains a generator once and returns its loss before that."""
+    """Return the function that trains the generator once and returns its loss before the update."""
 
     @tf.function(jit_compile=False)  # type: ignore[untyped-decorator]
     def step(noise: tf.Tensor) -> tf.Tensor:
@@ -135,19 +136,22 @@ def generator_step(generator: Generator, critic: Critic, optimizer: keras.optimi
 
 
 def critic_loss(critic: Critic, real: tf.Tensor, made: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
-    """Return how far the critic is from scoring real pictures higher, its slopes being 1."""
+    """Return the critic's loss: mean score of generated minus that of real pictures, plus the weighted penalty."""
     interpolates = real + coefficients * (made - real)
     distance = _mean(critic(real)) - _mean(critic(made))
     return PENALTY * penalty(critic, interpolates) - distance
 
 
 def generator_loss(generator: Generator, critic: Critic, noise: tf.Tensor) -> tf.Tensor:
-    """Return the negative mean of the critic's scores of what is made of noise."""
+    """Return the generator's loss: the negative mean of the critic's scores of generated pictures."""
     return -_mean(critic(generator(noise)))
 
 
 def penalty(critic: Critic, pictures: tf.Tensor) -> tf.Tensor:
-    """Return the mean square by which the length of the scores' gradient with respect to pictures is off 1."""
+    """Return the gradient penalty: the mean of (n - 1)².
+
+    n is the norm of the gradient of a picture's score with respect to the picture.
+    """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(pictures)
         scores = critic(pictures)
@@ -165,7 +169,7 @@ def initialize(network: keras.Model, weights: Weights) -> None:
 
 
 def from_torch(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Return a parameter, by its full name, in the order of axes it has here, rows of flattened maps among them."""
+    """Return a parameter, given its full name, in Keras' order of axes; rows of flattened activations move too."""
     if name == "generator.dense.bias":
         return values.reshape(-1, START**2).T.reshape(-1)
     if name == "generator.dense.weight":

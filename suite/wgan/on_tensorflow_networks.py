@@ -10,7 +10,7 @@ from tbdprof.suite.wgan.architecture import START, channels
 
 
 class BatchNorm(keras.layers.Layer):  # type: ignore[misc]
-    """A batch normalization that knows the batch at hand alone, where Keras' own keeps running statistics besides."""
+    """A batch normalization that uses only the statistics of the current batch; Keras' own also keeps running ones."""
 
     def build(self, shape: tuple[int | None, ...]) -> None:
         """Make the scale and the shift of each channel."""
@@ -18,7 +18,7 @@ class BatchNorm(keras.layers.Layer):  # type: ignore[misc]
         self.beta = self.add_weight(shape[-1:], initializer="zeros", name="beta")
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Return normalized maps; their mean and variance are of the weights' precision."""
+        """Return normalized activations; their mean and variance have the weights' precision."""
         mean, variance = tf.nn.moments(tf.cast(x, self.variable_dtype), (0, 1, 2))
         return scaled(x, mean, variance, self.beta.value, self.gamma.value)
 
@@ -26,8 +26,8 @@ class BatchNorm(keras.layers.Layer):  # type: ignore[misc]
 class LayerNorm(keras.layers.Layer):  # type: ignore[misc]
     """A normalization over channel, height and width with a scale and a shift for each channel.
 
-    Keras' GroupNormalization is the same, but it asks `tf.nn.moments`, whose second gradient is wrong: it holds the
-    mean in the variance constant, which only the first allows.
+    Keras' GroupNormalization computes the same, but it uses `tf.nn.moments`, whose second gradient is wrong. The cause:
+    it treats the mean in the variance as a constant, which is correct only for the first gradient.
     """
 
     def build(self, shape: tuple[int | None, ...]) -> None:
@@ -36,7 +36,7 @@ class LayerNorm(keras.layers.Layer):  # type: ignore[misc]
         self.beta = self.add_weight(shape[-1:], initializer="zeros", name="beta")
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Return normalized maps; their mean and variance are of the weights' precision."""
+        """Return normalized activations; their mean and variance have the weights' precision."""
         maps = tf.cast(x, self.variable_dtype)
         mean = tf.reduce_mean(maps, (1, 2, 3), keepdims=True)
         variance = tf.reduce_mean(tf.math.squared_difference(maps, mean), (1, 2, 3), keepdims=True)
@@ -44,7 +44,7 @@ class LayerNorm(keras.layers.Layer):  # type: ignore[misc]
 
 
 class UpBlock(keras.layers.Layer):  # type: ignore[misc]
-    """Two 3×3 convolutions, the first of the doubled maps, around which a shortcut of the doubled maps leads."""
+    """A residual block that doubles height and width before the first of two 3×3 convolutions, and in its shortcut."""
 
     def __init__(self, outputs: int, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -67,7 +67,7 @@ class UpBlock(keras.layers.Layer):  # type: ignore[misc]
 
 
 class DownBlock(keras.layers.Layer):  # type: ignore[misc]
-    """Two 3×3 convolutions, the second's maps halved, around which a shortcut of the halved maps leads."""
+    """A residual block that halves height and width after the second of two 3×3 convolutions, and in its shortcut."""
 
     def __init__(self, inputs: int, outputs: int, *, name: str, dtype: str) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -90,7 +90,7 @@ class DownBlock(keras.layers.Layer):  # type: ignore[misc]
 
 
 class Generator(keras.Model):  # type: ignore[misc]
-    """Noise (batch, 128) to pictures (batch, 64, 64, 3)."""
+    """Turns noise (batch, 128) into pictures (batch, 64, 64, 3)."""
 
     def __init__(self, width: int, dtype: str) -> None:
         super().__init__(name="generator", dtype=dtype)
@@ -111,7 +111,7 @@ class Generator(keras.Model):  # type: ignore[misc]
 
 
 class Critic(keras.Model):  # type: ignore[misc]
-    """Pictures (batch, 64, 64, 3) to scores (batch,)."""
+    """Turns pictures (batch, 64, 64, 3) into scores (batch,)."""
 
     def __init__(self, width: int, dtype: str) -> None:
         super().__init__(name="critic", dtype=dtype)
@@ -140,5 +140,5 @@ def convolution(name: str, outputs: int, kernel: int, dtype: str, *, bias: bool 
 
 
 def scaled(x: tf.Tensor, *statistics: tf.Tensor) -> tf.Tensor:
-    """Return maps normalized by mean, variance, shift and scale, in the precision of the maps."""
+    """Return activations normalized by mean, variance, shift and scale, in the activations' precision."""
     return tf.nn.batch_normalization(x, *(tf.cast(each, x.dtype) for each in statistics), NORM_EPSILON)

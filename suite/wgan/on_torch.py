@@ -26,7 +26,7 @@ class Placement(TypedDict):
 
 
 class UpBlock(nn.Module):
-    """Two 3×3 convolutions, the first of the doubled maps, around which a shortcut of the doubled maps leads."""
+    """A residual block that doubles height and width before the first of two 3×3 convolutions, and in its shortcut."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class UpBlock(nn.Module):
 
 
 class DownBlock(nn.Module):
-    """Two 3×3 convolutions, the second's maps halved, around which a shortcut of the halved maps leads."""
+    """A residual block that halves height and width after the second of two 3×3 convolutions, and in its shortcut."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class DownBlock(nn.Module):
 
 
 class Generator(nn.Module):
-    """Noise (batch, 128) to pictures (batch, 3, 64, 64)."""
+    """Turns noise (batch, 128) into pictures (batch, 3, 64, 64)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Generator(nn.Module):
 
 
 class Critic(nn.Module):
-    """Pictures (batch, 3, 64, 64) to scores (batch,)."""
+    """Turns pictures (batch, 3, 64, 64) into scores (batch,)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Critic(nn.Module):
 
 
 def batch_norm(channels: int) -> nn.BatchNorm2d:
-    """Return a batch normalization that knows the batch at hand alone."""
+    """Return a batch normalization that uses only the statistics of the current batch."""
     return nn.BatchNorm2d(channels, eps=NORM_EPSILON, track_running_stats=False)
 
 
@@ -134,7 +134,7 @@ class Workload:
     random: torch.Generator
 
     def step(self) -> float:
-        """Train the critic on the next batches, then the generator once; return how many real pictures that took."""
+        """Train the critic on the next batches, then the generator once; return how many real pictures were used."""
         of_the_step = [next(self.batches) for _ in range(int(self.config.options["critic_steps"]))]
         for real in of_the_step:
             self.critic_step(real, self.noise(), self.coefficients())
@@ -142,7 +142,10 @@ class Workload:
         return self.config.batch_size * len(of_the_step)
 
     def critic_step(self, real: Tensor, noise: Tensor, coefficients: Tensor) -> Tensor:
-        """Train the critic once, by noise (batch, 128) and coefficients (batch, 1, 1, 1); return its loss before."""
+        """Train the critic once and return its loss before the update.
+
+        `noise` is (batch, 128). `coefficients`, (batch, 1, 1, 1), mix real and generated pictures for the penalty.
+        """
         _, critic = self.model
         _, optimizer = self.optimizer
         optimizer.zero_grad()
@@ -153,7 +156,7 @@ class Workload:
         return loss
 
     def generator_step(self, noise: Tensor) -> Tensor:
-        """Train the generator once; return its loss before."""
+        """Train the generator once; return its loss before the update."""
         generator, _ = self.model
         optimizer, _ = self.optimizer
         optimizer.zero_grad()
@@ -163,7 +166,7 @@ class Workload:
         return loss
 
     def critic_loss(self, real: Tensor, noise: Tensor, coefficients: Tensor) -> Tensor:
-        """Return how far the critic is from scoring real pictures higher, its slopes being 1."""
+        """Return the critic's loss: mean score of generated minus that of real pictures, plus the weighted penalty."""
         generator, critic = self.model
         with self._precision(real.device):
             with torch.no_grad():
@@ -173,7 +176,7 @@ class Workload:
             return loss
 
     def generator_loss(self, noise: Tensor) -> Tensor:
-        """Return the negative mean of the critic's scores of what is made of noise."""
+        """Return the generator's loss: the negative mean of the critic's scores of generated pictures."""
         generator, critic = self.model
         with self._precision(noise.device):
             loss: Tensor = -critic(generator(noise)).mean()
@@ -188,7 +191,7 @@ class Workload:
         return torch.rand((self.config.batch_size, 1, 1, 1), generator=self.random, **placement(self.config))
 
     def train(self, batch: Pictures) -> float:
-        """Train the critic once on each batch size of pictures, then the generator; return the critic's last loss."""
+        """Train the critic on each `batch_size` pictures, then the generator once; return the critic's last loss."""
         for real in torch.split(on_device(batch.images, self.config), self.config.batch_size):
             loss = self.critic_step(real, self.noise(), self.coefficients())
         self.generator_step(self.noise())
@@ -196,7 +199,7 @@ class Workload:
 
     @torch.no_grad()
     def predict(self, inputs: Pictures | NDArray[np.float32]) -> NDArray[Any]:
-        """Return the critic's scores of pictures, or what the generator makes of noise (any number, 128)."""
+        """Return the critic's scores of pictures, or the pictures generated from noise of shape (any number, 128)."""
         generator, critic = self.model
         network, given = (critic, inputs.images) if isinstance(inputs, Pictures) else (generator, inputs)
         answer: NDArray[Any] = network(on_device(given, self.config)).cpu().numpy()
@@ -207,7 +210,10 @@ class Workload:
 
 
 def penalty(critic: nn.Module, pictures: Tensor) -> Tensor:
-    """Return the mean square by which the length of the scores' gradient with respect to pictures is off 1."""
+    """Return the gradient penalty: the mean of (n - 1)².
+
+    n is the norm of the gradient of a picture's score with respect to the picture.
+    """
     pictures.requires_grad_()
     (gradients,) = torch.autograd.grad(critic(pictures).sum(), pictures, create_graph=True)
     lengths: Tensor = gradients.flatten(1).norm(dim=1)

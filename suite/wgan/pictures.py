@@ -1,4 +1,4 @@
-"""The pictures a run trains on: synthetic ones, or those of a folder."""
+"""The pictures that a run trains on: synthetic ones, or those of a folder."""
 
 from collections.abc import Iterator
 from itertools import repeat
@@ -22,7 +22,7 @@ def synthetic(batch_size: int, seed: int) -> Pictures:
 
 
 def batches(config: Config) -> Iterator[Pictures]:
-    """Return batches without end: the data set's, or one synthetic batch again and again."""
+    """Return endless batches: those of the data set, or one synthetic batch, repeated."""
     if config.data is None:
         return repeat(synthetic(config.batch_size, config.seed))
     from tbdprof.suite.data import downsampled_imagenet

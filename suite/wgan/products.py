@@ -1,13 +1,14 @@
-"""What one training step computes: how often each layer's product is made for a picture, and the FLOPs of all.
+"""What one training step computes: how often each layer is multiplied for a picture, and the FLOPs of all.
 
-A layer's product is as many multiply-accumulates in each of these: its output, its input's gradient, its weight's
-gradient, and what the gradients of those are made of. A convolution or dense layer of the critic takes part in
-- the scores of real, of made and of interpolated pictures: 3;
-- the first two's gradients, of inputs (not of the pictures) and of weights: 4;
-- the interpolates' slopes, gradients of inputs down to the pictures: 1;
-- the slopes' gradients, of weights and, but where nothing that is trained lies above, of what came from above: 2;
-- the gradients that come to the interpolates' maps by the normalizations above: of inputs (not of the pictures) and of
-  weights: 2.
+Multiplying a layer takes the same number of multiply-accumulates for its output, for its input's gradient, for its
+weight's gradient, and for the gradients of these. A convolution or dense layer of the critic is multiplied for
+- the scores of real, generated and interpolated pictures: 3 times;
+- the gradients of the first two scores with respect to inputs (without the pictures) and weights: 4 times;
+- the slopes, which are the gradients of the interpolated pictures' scores with respect to inputs, down to the pictures:
+  once;
+- the gradients of the slopes with respect to weights and, if a trained layer lies above, what came from it: twice;
+- the gradients that reach the interpolated pictures' activations through the normalizations above, with respect to
+  inputs (without the pictures) and weights: twice.
 """
 
 from collections.abc import Mapping
@@ -35,17 +36,17 @@ UNTRAINED: Mapping[str, int] = {"mxnet": 1}
 
 
 def critic_products(layer: str) -> int:
-    """Return how often a layer of the critic is multiplied for a picture in one step of the critic."""
+    """Return how often a layer of the critic is multiplied, per picture of a batch, in one step of the critic."""
     if layer in ("conv", "dense"):
         return 9  # no gradients of pictures: 3 less; no trained layer above, and no normalization
     return 10 if layer in _LINEAR else 12
 
 
 def step_flops(width: int = WIDTH, critic_steps: int = CRITIC_STEPS, framework: str | None = None) -> int:
-    """Return the FLOPs of one training step for each picture of a batch, as a framework makes them.
+    """Return a framework's FLOPs of one training step, divided by the number of pictures in a batch.
 
-    The generator is run once for each step of the critic; for its own it has three products a layer, none of them for
-    the noise's gradient, and the critic two.
+    The generator runs forward once for each step of the critic. In its own step each of its layers has three matmuls or
+    convolutions, except that the noise needs no gradient. Each layer of the critic then has two, in MXNet three.
     """
     deviations, untrained = DEVIATIONS.get(framework or "", {}), UNTRAINED.get(framework or "", 0)
     made = {layer.name: layer for layer in architecture.generator(width) if not isinstance(layer, Normalization)}

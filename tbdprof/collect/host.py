@@ -1,4 +1,4 @@
-"""The host: its processor, the cores and memory that this process may use, and the CPU time that the kernel counted."""
+"""The host: its processor, the cores and memory that this process may use, and the CPU time that the system counted."""
 
 import os
 import resource
@@ -13,7 +13,7 @@ OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
 def processor_name(cpu_info: Path = CPU_INFO) -> str | None:
-    """Return the processor's model name, or None if the kernel does not report it."""
+    """Return the processor's model name, or None if the operating system does not report it."""
     try:
         lines = cpu_info.read_text().splitlines()
     except OSError:

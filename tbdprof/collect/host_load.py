@@ -35,7 +35,7 @@ class HostLoad:
         self._sample()
 
     def drain(self, strings: Strings) -> Collected:
-        """Return what was read."""
+        """Return the counters' readings since `start`, as samples."""
         rows = [(strings.add(name), -1, at_ns, value) for name, at_ns, value in self._read]
         self._read = []
         return Collected({"sample": table("sample", rows)})

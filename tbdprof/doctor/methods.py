@@ -1,8 +1,8 @@
 """Which levels of measurement of a GPU work here; each level is tried separately.
 
-From the lowest to the highest: `device` (the driver's figures for power, clocks and use), `activity` (kernels and
-copies with their times), `analytic` (FLOPs of operators against the device's known peak), `sampled` (hardware counters
-sampled many times per step), `counted` (exact counters of one step).
+From the lowest to the highest they are: `device` (the driver's figures for power, clocks and use); `activity` (kernels
+and copies with their times). Then `analytic` (FLOPs of operators against the device's known peak), `sampled` (hardware
+counters sampled many times per step), and `counted` (exact counters of one step).
 """
 
 import json
@@ -94,7 +94,7 @@ def judged(found: tuple[Level, ...]) -> Levels:
 
 
 def look_at(index: int) -> Subject:
-    """Return the device with this number in the frameworks, as a process of its own reports it."""
+    """Return the GPU with this number, as a process of its own sees it."""
     try:
         return Subject(**fresh.ask(__name__, (_SUBJECT, index), LIMIT_S))
     except UnavailableError:  # each level says why
@@ -102,7 +102,7 @@ def look_at(index: int) -> Subject:
 
 
 def subject(index: int, nvml: Any = None, cuda: Any = None) -> Subject:
-    """Return the device with this number from this process; `nvml` and `cuda` replace the driver's libraries.
+    """Return the GPU with this number, as this process sees it; `nvml` and `cuda` replace the driver's libraries.
 
     Raise UnavailableError if there is no driver.
     """

@@ -66,7 +66,7 @@ def _limits_addresses() -> bool:
 
 
 def _status_bytes(name: str) -> int:
-    """Return one of the kernel's figures of this process's memory."""
+    """Return one of the operating system's figures of this process's memory."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
     return int(line.split()[1]) * 1024
 

@@ -88,7 +88,7 @@ class Device:
     busy: BusyCompared | None  # None: no kernels were reported
 
     def of_most(self, window: str) -> float | None:
-        """Return a window's mean clock as a share of the highest, None where one of them is not known."""
+        """Return a window's mean clock as a share of the highest, or None if one of them is not known."""
         clock = self.sm_clock.get(window)
         return None if clock is None or not self.most_sm_clock_hz else clock.mean_hz / self.most_sm_clock_hz
 

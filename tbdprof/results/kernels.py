@@ -86,7 +86,7 @@ class LayerTime:
 
     @property
     def seconds(self) -> float:
-        """Return the own times together, per step."""
+        """Return the sum of the layer's own times, per step."""
         return self.forward_seconds + self.backward_seconds + self.other_seconds
 
 

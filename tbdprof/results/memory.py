@@ -107,12 +107,12 @@ class DeviceMemory:
 
     @property
     def explained(self) -> float | None:
-        """Return the sum of the layers over what is used; None: not reported."""
+        """Return the sum of the layers over the memory in use; None: not reported."""
         return None if not self.used_bytes else sum(layer.size_bytes for layer in self.layers) / self.used_bytes
 
     @property
     def agrees(self) -> bool | None:
-        """Return whether the layers explain what is used but for 2 %; None: not reported."""
+        """Return whether the layers explain all memory in use except for at most 2 %; None: not reported."""
         if not self.used_bytes or self.unexplained_bytes is None:
             return None
         return abs(self.unexplained_bytes) <= AGREES * self.used_bytes
@@ -143,12 +143,12 @@ class PostMortem:
 
     @property
     def releasable_bytes(self) -> int | None:
-        """Return what of the allocator's cache could be given back to the device."""
+        """Return how much of the allocator's cache could be given back to the device."""
         if self.cache_bytes is None or self.fragments_bytes is None:
             return None
         return max(0, self.cache_bytes - self.fragments_bytes)
 
     @property
     def is_fragmented(self) -> bool:
-        """Return whether as much as was asked for was free, but in pieces."""
+        """Return whether as much memory as was asked for was free, but in pieces that were too small."""
         return self.asked_bytes is not None and (self.fragments_bytes or 0) >= self.asked_bytes

@@ -101,7 +101,7 @@ class Allocator:
                     self._level(device).add(size_bytes, allocated_bytes, 1)
 
     def pool(self, device: int) -> pools.Pool | None:
-        """Return the pool of a GPU with allocations, or None if it is not known."""
+        """Return the pool of a GPU on which MXNet has allocated, or None if the pool is not known."""
         if device not in self._pools:
             self._pools[device] = pools.find(self.storage_profiler, device)
         return self._pools[device]

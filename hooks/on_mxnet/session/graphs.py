@@ -46,7 +46,7 @@ class Graphs:
 
 
 def align(asked: Sequence[str], nodes: Sequence[Node]) -> list[Node] | None:
-    """Return the node of each requested operator, in order, or None if the two are not the same graph."""
+    """Match requested operators with a graph's nodes: return each one's node, or None if the graph is another one."""
     found, place = list[Node](), 0
     for name in asked:
         while place < len(nodes) and nodes[place].operator != name and nodes[place].operator in ELIDED:
@@ -59,7 +59,7 @@ def align(asked: Sequence[str], nodes: Sequence[Node]) -> list[Node] | None:
 
 
 def place(asked: Sequence[str], nodes: Sequence[Node]) -> list[tuple[Node, ...]] | None:
-    """Return the nodes of each requested operator, or None if the two are not the same graph.
+    """Like `align`, with operators that MXNet fused: return each one's nodes, or None if the graph is another one.
 
     A fused operator has several nodes. An operator has no nodes if it is not known which are its own. A name that is
     requested as often as it occurs in the graph is not fused, and its operators divide the graph into parts. The same

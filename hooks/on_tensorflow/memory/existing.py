@@ -52,9 +52,9 @@ def existing(
 ) -> list[Block]:
     """Return the blocks of one allocator that existed before its events.
 
-    `seen` is what Python saw then. If all blocks together exceed the allocator's total (None: not known), the least
-    certain ones are left out: first tensors that may lie in numpy's memory, then blocks that Python did not see, the
-    latest followed first.
+    `seen` is what Python saw then. `total_bytes` is the allocator's total (None: not known). If all blocks together
+    exceed it, the least certain ones are left out. These are first tensors that may lie in numpy's memory, then blocks
+    that Python did not see, the latest followed first.
     """
     first: dict[int, MemoryEvent] = {}
     for event in events:

@@ -105,7 +105,7 @@ def trained_by(optimizer: Any) -> list[Any]:
 
 
 def slots(optimizer: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield an optimizer's state: the slot, the trained variable (None for the whole optimizer), and the state."""
+    """Yield an optimizer's state as (slot name, trained variable, state); the variable is None for a shared state."""
     trained, told = trained_by(optimizer), set[int]()
     for attribute, value in vars(optimizer).items():
         if attribute in ("_variables", "_trainable_variables") or not isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Storages that exist when a memory window begins and ends, whoever owns them."""
+"""Storages that exist when a memory window begins and ends, with or without an owner."""
 
 import gc
 import weakref

@@ -1,8 +1,8 @@
 """Subwords that two languages share, learned from both texts by byte-pair encoding and saved in a file beside them.
 
-After Sennrich, Haddow and Birch, 2016 (arXiv:1508.07909), but without a tokenizer: a space becomes a special character
-at the beginning of a word, as in SentencePiece (Kudo and Richardson, 2018, arXiv:1808.06226), so that the sentence can
-be restored from its subwords.
+The method is that of Sennrich, Haddow and Birch, 2016 (arXiv:1508.07909), but without a tokenizer. A space becomes a
+special character at the beginning of a word, so that the sentence can be restored from its subwords. SentencePiece does
+the same (Kudo and Richardson, 2018, arXiv:1808.06226).
 """
 
 from collections.abc import Iterator, Sequence

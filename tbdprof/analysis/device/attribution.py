@@ -34,12 +34,12 @@ class Intervals:
     end_ns: Ints
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return how many intervals there are."""
         return len(self.start_ns)
 
     @property
     def lengths(self) -> Floats:
-        """Return the length of each."""
+        """Return the length of each interval."""
         long: Floats = (self.end_ns - self.start_ns).astype(float)
         return long
 

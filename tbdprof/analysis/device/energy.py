@@ -1,9 +1,9 @@
 """The energy of training in the clean windows: from the device's energy counter, and from its power over time.
 
 The counter gives the figure where there is one. It advances only every 20 to 100 ms, so a short window has no figure.
-The integral of power over time (trapezoids) is a check beside it. A third figure is that of Wang et al.,
-"Benchmarking the Performance and Power of AI Accelerators for AI Training" (section 3.3, table 6): the average of the
-power samples, divided by the units of work per second.
+The integral of power over time (trapezoids) is a check beside it. A third figure is the average of the power samples,
+divided by the units of work per second. It is that of Wang et al., "Benchmarking the Performance and Power of AI
+Accelerators for AI Training" (section 3.3, table 6).
 """
 
 from collections.abc import Sequence

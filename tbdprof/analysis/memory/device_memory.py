@@ -1,9 +1,10 @@
 """All of a GPU's memory: from the driver and other processes up to the categories of training.
 
-The result is a stack of layers, and each layer names its source. From the bottom: the driver with other processes; the
-context and the framework's libraries (measured by processes that make nothing else); the categories of memory at the
-peak; and the cache of the framework's allocator. The sum is compared with the memory in use that the driver (NVML)
-reports at the same time. The difference is unexplained memory. It is below 0 if the layers exceed the driver's figure.
+The result is a stack of layers, and each layer names its source. The layers are, from the bottom: the driver with other
+processes; the context and the framework's libraries; the categories of memory at the peak; and the cache of the
+framework's allocator. The context and the libraries are measured by processes that make nothing else. The sum is
+compared with the memory in use that the driver (NVML) reports at the same time. The difference is unexplained memory.
+It is below 0 if the layers exceed the driver's figure.
 """
 
 from collections.abc import Iterator, Mapping

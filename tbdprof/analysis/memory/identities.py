@@ -2,8 +2,8 @@
 
 1. After every event the known blocks do not exceed the framework's own running total. (The difference is the unknown
    category; it is never hidden.) No address is allocated twice at a time. A free has the size of its allocation.
-2. Each owned tensor is as large as its shape and item size say, and lies within its block; weights and buffers hold no
-   more than the parameter list; optimizer state has the size that the optimizer's definition gives.
+2. Each owned tensor is as large as its shape and item size say, and lies within its block. Weights and buffers hold no
+   more than the parameter list. Optimizer state has the size that the optimizer's definition gives.
 3. The peak is not above the framework's own peak over the whole run.
 """
 

@@ -5,9 +5,9 @@ at once, a training phase goes before loading and outside; otherwise the kernel 
 CPU are in several training phases at once, these phases share the piece by their numbers of threads. So the phases of
 several training threads add up to the step, too. Two more rules:
 
-- "data" is the time before a step's first forward kernel, and from the end of an update, of a backward pass or of
-  something outside to the next forward kernel: loading data and whatever else precedes forward. Time in the framework's
-  data loader while nothing else runs is "data", too.
+- "data" is loading and whatever else precedes forward: the time before a step's first forward kernel. It is also the
+  time from the end of an update, of a backward pass or of something outside to the next forward kernel. Time in the
+  framework's data loader while nothing else runs is "data", too.
 - "other" is what ran outside without a forward pass after it, and the time after a step's last kernel.
 """
 

@@ -45,7 +45,7 @@ def since_start_ns() -> int:
 
 
 class Reader:
-    """Reads every value when its tick comes, and keeps values and refusals."""
+    """Reads each value when it is due, and keeps the values and the driver's refusals."""
 
     def __init__(
         self, card: Card, clock: Clock = time.monotonic_ns, wall: Clock = time.time_ns, started: Clock = since_start_ns

@@ -75,7 +75,7 @@ class Sampler(Protocol):
         """Stop; what is in the buffer can still be decoded."""
 
     def decode(self) -> Decoded:
-        """Take the complete samples out of the buffer."""
+        """Take the complete samples out of the hardware's buffer, and return them."""
 
     def close(self) -> None:
         """Release everything."""

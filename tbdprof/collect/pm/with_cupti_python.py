@@ -104,7 +104,7 @@ class CuptiPythonSampler:
             self._collector.stop()
 
     def decode(self) -> Decoded:
-        """Take the complete samples out of the buffer; only a CuptiError reports an overflow."""
+        """Take the complete samples out of the buffer and return them; only a CuptiError reports an overflow."""
         with self._translated("decode"):
             samples = list(self._collector.decode(max_samples=self._slots))
         times = np.array([(each.start_timestamp, each.end_timestamp) for each in samples], "i8").reshape(-1, 2)

@@ -183,7 +183,7 @@ class LibcuptiSampler:
         self._call("cuptiPmSamplingStop", sampling=self._sampling)
 
     def decode(self) -> Decoded:
-        """Take the complete samples out of the buffer."""
+        """Take the complete samples out of the hardware's buffer, and return them."""
         where = {"image": _address(self._image), "image_bytes": len(self._image)}
         self._call("cuptiPmSamplingCounterDataImageInitialize", sampling=self._sampling, **where)
         done = self._call("cuptiPmSamplingDecodeData", sampling=self._sampling, **where)
