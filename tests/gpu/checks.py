@@ -25,7 +25,7 @@ from tbdprof.errors import DeviceMemoryError, TbdprofError
 from tbdprof.facts.reading import load as load_recording
 from tbdprof.facts.recording import Window
 from tbdprof.launch import counted_step
-from tbdprof.loop.plan import Plan
+from tbdprof.loop.plan import Plan, Schedule
 from tbdprof.report import doctor_report
 from tbdprof.results.levels import Levels
 
@@ -157,8 +157,7 @@ def out_of_memory(folder: Path) -> Verdict:
         batch_size=LARGE_BATCH,
         options=LARGE_IMAGE,
         output=folder / "out-of-memory.tbd",
-        warmup=2,
-        steps=2,
+        schedule=Schedule(warmup=2, steps=2),
     )
     try:
         runs.of_suite(asked)

@@ -1,6 +1,6 @@
 """Where the checks run, and how large they are: a rehearsal finds their own mistakes before a card does.
 
-It is one on a CPU (TBDPROF_REHEARSE=1), or on a device that is simulated (TBDPROF_REHEARSE=cuda, `simulated/`).
+It is one on a CPU (TBDPROF_REHEARSE=1), or on a device that is simulated (TBDPROF_REHEARSE=cuda, `stand_in/`).
 """
 
 import os

@@ -1,0 +1,141 @@
+"""TensorFlow as it is built for GPUs, over libraries that stand in for CUDA's; all else of it is real.
+
+The card's memory is the host's and its kernels do nothing: bytes, names and what belongs to what can be judged here,
+and no time and no value.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu.stand_in.on_tensorflow import stand_in
+from gpu.stand_in.on_tensorflow.loops import BATCH, CLASSES, HIDDEN, WIDTH
+
+from tbdprof.analysis.memory.post_mortem import asked_bytes
+
+pytestmark = pytest.mark.skipif(stand_in.why_not() is not None, reason=stand_in.why_not() or "")
+BOTH = ("prepared", "joined")
+REGION_BYTES = 2 << 20  # the first that a growing allocator asks the driver for
+Json = dict[str, Any]
+Results = Callable[[str], Json]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = stand_in.make(tmp_path_factory.mktemp("libraries"))
+    script = Path(__file__).with_name("loops.py")
+
+    @cache
+    def of(loop: str) -> Json:
+        done = subprocess.run(
+            [sys.executable, str(script), loop],
+            env=stand_in.environment(folder),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        told: Json = json.loads(done.stdout)
+        return told
+
+    return of
+
+
+@pytest.mark.parametrize("way", BOTH)
+def test_after_every_event_all_of_the_gpus_allocators_total_is_known(results: Results, way: str) -> None:
+    told = results(way)["loop"]
+    assert told["run"][:2] == ["cuda:0", "NVIDIA H200"]
+    assert (told["violations"], told["mismatches"], told["independent_total"]) == ([], 0, None)
+    assert told["largest"]["UNKNOWN"] == 0
+    assert told["peak"] == told["independent_peak"] <= told["whole_run_peak"] == told["kept"]["peak"]
+
+
+@pytest.mark.parametrize("way", BOTH)
+def test_weights_and_optimizer_state_are_what_their_shapes_say(results: Results, way: str) -> None:
+    told = results(way)["loop"]
+    assert told["roles"]["WEIGHT"] == told["sizes"]["trained"]
+    assert told["roles"]["OPTIMIZER_STATE"] == told["sizes"]["state"]
+
+
+@pytest.mark.parametrize("way", BOTH)
+def test_the_hosts_memory_that_copies_go_through_is_not_the_devices(results: Results, way: str) -> None:
+    told = results(way)["loop"]
+    assert {"cuda:0", "gpu_host_bfc"} <= set(told["devices"])
+    assert sum(told["roles"].values()) + told["rounding"] == told["independent_peak"]
+
+
+def test_what_the_allocator_keeps_of_the_card_is_told_apart_from_the_context(results: Results) -> None:
+    told = results("prepared")["loop"]
+    layers = told["layers_of_memory"]
+    assert layers["context and libraries"] == stand_in.CONTEXT_BYTES
+    assert layers["allocator cache"] > stand_in.CARD_BYTES // 4  # it takes nearly all that is free
+    assert (sum(layers.values()), told["unexplained"]) == (told["used"], 0)
+
+
+def test_an_allocator_that_grows_keeps_little(results: Results) -> None:
+    told = results("joined")["loop"]
+    layers = told["layers_of_memory"]
+    assert layers["context and libraries"] == stand_in.CONTEXT_BYTES
+    assert layers["allocator cache"] < told["peak"] + REGION_BYTES
+    assert (sum(layers.values()), told["unexplained"]) == (told["used"], 0)
+
+
+@pytest.mark.parametrize("way", BOTH)
+def test_each_kernel_and_copy_is_in_the_operator_that_asked_for_it(results: Results, way: str) -> None:
+    told = results(way)["loop"]
+    assert told["kernels"]["KERNEL"] > 100 * told["steps"]
+    assert told["kernels"]["COPY"] > 0
+    assert (told["in_no_span"], told["unlaunched"], told["launched_late"]) == (0, 0, 0)
+    assert {"FORWARD", "BACKWARD", "UPDATE"} <= set(told["phases"])
+    assert {"embedding", "norm", "mha.query", "hidden", "classes"} <= set(told["layers"])
+    assert told["streams"] > 2
+
+
+@pytest.mark.parametrize("way", BOTH)
+def test_each_product_is_one_of_the_models(results: Results, way: str) -> None:
+    told = results(way)["loop"]
+    # Of the two dense layers forward, and backward for the weight and what came in; of the attention's four
+    # projections, which are "Einsum"s, and its two products of activations.
+    assert told["products"]["MatMul"] == 6 * told["steps"]
+    assert told["products"]["Einsum"] + told["products"]["BatchMatMulV2"] == 18 * told["steps"]
+
+
+def test_what_xla_has_a_library_multiply_counts_as_the_operators_it_was_made_of(results: Results) -> None:
+    told = results("compiled")
+    forward = BATCH * (WIDTH * HIDDEN + HIDDEN * CLASSES)
+    # Backward for both weights, and for what came into the second layer; the images need no gradient.
+    backward = forward + BATCH * HIDDEN * CLASSES
+    assert told["flops_per_sample"] * BATCH == 2 * (forward + backward)
+    assert sum(told["products"].values()) == 5 * told["steps"]
+    assert (told["in_no_span"], told["unlaunched"]) == (0, 0)
+    assert "hidden" in told["layers"]
+    assert "one by one" in told["missing"]["graphs of kernels"]
+
+
+def test_of_a_compiled_region_weights_are_told_and_all_else_is_one_pool(results: Results) -> None:
+    told = results("compiled")
+    assert (told["violations"], told["mismatches"], told["largest"]["UNKNOWN"]) == ([], 0, 0)
+    assert told["roles"]["WEIGHT"] == told["sizes"]["trained"]
+    assert told["roles"]["COMPILED"] > 0
+    assert told["peak"] == told["independent_peak"]
+
+
+def test_precision_and_policy_are_those_of_the_card(results: Results) -> None:
+    assert results("prepared")["loop"]["flags"]["tf32"] == "false"  # as was asked for
+    joined = results("joined")["loop"]["flags"]
+    assert joined["tf32"] == "true"  # as TensorFlow has it on such a card
+    assert "mixed_float16" in joined.values()
+
+
+def test_a_full_card_is_recognized_in_a_function_in_eager_mode_and_where_a_copy_finds_no_room(results: Results) -> None:
+    in_function, eager, copied = results("prepared")["full"]["said"]
+    assert in_function.startswith("OOM when allocating tensor with shape[")
+    assert asked_bytes(in_function) == 1 << 39
+    assert asked_bytes(eager) == 1 << 29
+    assert "Dst tensor is not initialized" in copied
