@@ -1,4 +1,4 @@
-"""The MXNet hook: its allocator watched from before the first array, phases told by waiting in memory windows alone.
+"""The MXNet hook: its allocator watched from before the first array, phases divided by waiting in memory windows alone.
 
 It may be imported while MXNet is not: what imports MXNet is imported within its functions.
 """
@@ -49,7 +49,7 @@ class MxnetHook(Facade[_Joined]):
     def whole_run_peak_bytes(self) -> int | None:
         """The most bytes there ever were on the device, None where counting began late.
 
-        MXNet tells no peak: this is the largest sum of the sizes it reported, which its own counter is compared with.
+        MXNet reports no peak: this is the largest sum of the sizes it reported, which its own counter is compared with.
         """
         if self._joined is None or self._joined.late:
             return None
@@ -104,7 +104,7 @@ class MxnetHook(Facade[_Joined]):
         self._join()
 
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
-        """Name the memory of these; models and trainers that are not told are found as they are used."""
+        """Name the memory of these; models and trainers that are not given are found as they are used."""
         watch = self._require().watch
         from mxnet.gluon import Block, Trainer
 

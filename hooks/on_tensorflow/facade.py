@@ -1,4 +1,4 @@
-"""The TensorFlow hook: sessions of TensorFlow's profiler, whose allocator tells of every block, and owners read inside.
+"""The TensorFlow hook: sessions of TensorFlow's profiler, whose allocator reports every block, and owners read inside.
 
 It may be imported while TensorFlow is not: what imports TensorFlow is imported within its functions.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
     from tbdprof.hooks.on_tensorflow.watch.watch import Watch
 
-# Every block through the allocator that GPUs have, which tells of each; and no talk of how TensorFlow was built.
+# Every block through the allocator that GPUs have, which reports each; and no talk of how TensorFlow was built.
 _EVERY_BLOCK = {"TF_CPU_ALLOCATOR_USE_BFC": "1"}
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 _LATE = (
@@ -63,7 +63,7 @@ class TensorflowHook(Facade[_Joined]):
 
     @property
     def independent_total(self) -> str | None:
-        """None where every block is told of: followed from the first on, or listed by a GPU's allocator."""
+        """None where every block is reported: followed from the first on, or listed by a GPU's allocator."""
         if self._joined is None or (self._joined.follower is None and not self._lists_blocks()):
             return _LATE
         return None
@@ -76,7 +76,7 @@ class TensorflowHook(Facade[_Joined]):
         return _SINCE_JOINED if self._joined.follower is None else FIRST
 
     def set_environment(self, setting: Setting) -> None:
-        """Have TensorFlow be quiet, and begin with an allocator that tells of every block."""
+        """Have TensorFlow be quiet, and begin with an allocator that reports every block."""
         for name, value in {**_EVERY_BLOCK, **_QUIET}.items():
             self._environment.set(name, value)
 
@@ -113,7 +113,7 @@ class TensorflowHook(Facade[_Joined]):
         self._join(follows=False)
 
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
-        """Name the memory of these; a compiled Keras model's optimizer is taken, what is not told is looked for."""
+        """Name the memory of these; a compiled Keras model's optimizer is taken, what is not given is looked for."""
         watch = self._require().watch
         from tbdprof.hooks.on_tensorflow.watch.watch import add_all
 
@@ -176,7 +176,7 @@ class TensorflowHook(Facade[_Joined]):
         return out_of_memory.said(error)
 
     def give_back_memory(self) -> str | None:
-        """Tell what TensorFlow keeps: of a GPU's memory all it ever had."""
+        """Return what TensorFlow keeps: of a GPU's memory all it ever had."""
         tf = sys.modules.get("tensorflow")
         if tf is None or not tf.config.list_physical_devices("GPU"):
             return None
@@ -231,10 +231,10 @@ def _kernels_window(joined: _Joined) -> "Window":
 
 
 def _has_begun() -> bool:
-    """Tell whether TensorFlow has made its devices, and so its allocators."""
+    """Return whether TensorFlow has made its devices, and so its allocators."""
     from tensorflow.python.eager import context
 
-    return bool(context.context()._initialized)  # noqa: SLF001 - nothing else tells without beginning
+    return bool(context.context()._initialized)  # noqa: SLF001 - nothing else shows it without beginning
 
 
 def _begin() -> None:

@@ -43,9 +43,9 @@ class _Joined(Joined):
 class TorchHook(Facade[_Joined]):
     """Reports what torch does; see `tbdprof.hooks.FrameworkHook`.
 
-    Of CUDA memory torch tells the size of blocks, of CPU memory what was asked for. Memory that
+    Of CUDA memory torch reports the size of blocks, of CPU memory what was asked for. Memory that
     torch's allocator did not make (numpy's, shared, mapped) is in neither events nor totals; `missing`
-    tells of weights in such memory, and of what was shared with other processes.
+    reports weights in such memory, and what was shared with other processes.
     """
 
     name = "torch"
@@ -113,7 +113,7 @@ class TorchHook(Facade[_Joined]):
         self._join()
 
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
-        """Name the memory of these; models and optimizers that are not told are found as they are used."""
+        """Name the memory of these; models and optimizers that are not given are found as they are used."""
         watch = self._require().watch
         from tbdprof.hooks.on_torch.watch.watch import add_all
 
