@@ -149,12 +149,12 @@ class Drained:
 
 def disagreements(other_sizes: int, still_in_use: int) -> str:
     """Return how a framework's events contradict each other, or "" if they do not."""
-    told = []
+    parts = []
     if other_sizes:
-        told.append(f"{other_sizes} frees reported another size than was allocated")
+        parts.append(f"{other_sizes} frees reported another size than was allocated")
     if still_in_use:
-        told.append(f"{still_in_use} allocations at addresses still in use")
-    return "; ".join(told)
+        parts.append(f"{still_in_use} allocations at addresses still in use")
+    return "; ".join(parts)
 
 
 def about(framework: str) -> About:

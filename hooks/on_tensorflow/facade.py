@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
     from tbdprof.hooks.on_tensorflow.watch.watch import Watch
 
-# Every block through the allocator that GPUs have, which tells of each; and no talk of how TensorFlow was built.
+# Every block through the allocator that GPUs have, which reports each; and no talk of how TensorFlow was built.
 _EVERY_BLOCK = {"TF_CPU_ALLOCATOR_USE_BFC": "1"}
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 _LATE = (
@@ -235,7 +235,7 @@ def _has_begun() -> bool:
     """Return whether TensorFlow has created its devices, and with them its allocators."""
     from tensorflow.python.eager import context
 
-    return bool(context.context()._initialized)  # noqa: SLF001 - nothing else tells without beginning
+    return bool(context.context()._initialized)  # noqa: SLF001 - nothing else shows it without beginning
 
 
 def _begin() -> None:

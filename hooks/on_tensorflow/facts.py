@@ -118,5 +118,5 @@ def _kind(optimizer: Any) -> str:
 
 def _state(optimizer: Any) -> dict[str, float]:
     """Return the settings that decide the size of a parameter's state; Keras has one step counter for all of them."""
-    told = {name: float(getattr(optimizer, name)) for name in _SETTINGS if hasattr(optimizer, name)}
-    return {**told, "scalar_bytes": 0.0}
+    settings = {name: float(getattr(optimizer, name)) for name in _SETTINGS if hasattr(optimizer, name)}
+    return {**settings, "scalar_bytes": 0.0}

@@ -46,8 +46,8 @@ def quiet() -> Iterator[None]:
             os.dup2(kept, 2)
             os.close(kept)
             written.seek(0)
-            told = written.read().decode(errors="replace").splitlines(keepends=True)
-            sys.stderr.write("".join(line for line in told if not _NOISE.match(line)))
+            lines = written.read().decode(errors="replace").splitlines(keepends=True)
+            sys.stderr.write("".join(line for line in lines if not _NOISE.match(line)))
 
 
 def _why_not(error: ModuleNotFoundError) -> str:

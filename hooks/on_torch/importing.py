@@ -10,10 +10,10 @@ def import_torch() -> None:
     try:
         importlib.import_module("torch")
     except (ImportError, OSError) as error:
-        raise UnavailableError(_told(error)) from error
+        raise UnavailableError(_message(error)) from error
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name == "torch":
         return "torch is not installed: pip install 'tbdprof[torch]'"
     return f"torch cannot be imported: {' '.join(str(error).split())}"

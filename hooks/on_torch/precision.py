@@ -44,8 +44,8 @@ def choose(precision: str) -> Callable[[], None]:
 def is_tf32(operation: Operation) -> bool:
     """Return whether a GPU computes float32 matmuls or convolutions of this kind in TF32."""
     asked = (("cuda", _OF.get(operation, "matmul")), ("cuda", "all"), ("generic", "all"))
-    told = (_get_fp32_precision_getter(backend, name) for backend, name in asked)
-    return next((value for value in told if value != _UNDECIDED), _UNDECIDED) == TF32
+    answers = (_get_fp32_precision_getter(backend, name) for backend, name in asked)
+    return next((value for value in answers if value != _UNDECIDED), _UNDECIDED) == TF32
 
 
 @lru_cache(maxsize=16)

@@ -15,7 +15,7 @@ from tbdprof.suite.a3c.catch import FALLS, PLACES, Catch
 from tbdprof.suite.a3c.environments import CATCH
 from tbdprof.suite.a3c.rollouts import as_input, chosen, discounted
 from tbdprof.suite.a3c.training import Workload
-from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told, configured
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Progress, Setting, configured
 
 UPDATES = 4000
 EVERY = 400  # updates between two evaluations on held-out episodes
@@ -26,13 +26,13 @@ WANTED = 0.0  # mean reward at which as many blocks are caught as missed
 _HELD_OUT = 10  # joined to the seed, so that each purpose draws its own random numbers
 
 
-def run(build: Build, setting: Setting, told: Told) -> Learned:
+def run(build: Build, setting: Setting, progress: Progress) -> Learned:
     """Train the actors; evaluate the shared parameters on held-out episodes while all actors are paused."""
     updates = setting.steps or CHECK.steps
     config = configured(SPEC, CHECK, setting)
     workload: Workload = build(replace(config, data=CATCH))  # type: ignore[assignment]
     try:
-        curve = tuple(_curve(workload, updates, setting.seed, told))
+        curve = tuple(_curve(workload, updates, setting.seed, progress))
     finally:
         workload.close()
     return Learned(
@@ -68,14 +68,14 @@ def look(workload: Workload, update: int, seconds: float, seed: int) -> Point:
     return Point(update, seconds, float(np.square(errors).mean() / 2), float(np.sum(rewards) / EPISODES))
 
 
-def _curve(workload: Workload, updates: int, seed: int, told: Told) -> Iterator[Point]:
+def _curve(workload: Workload, updates: int, seed: int, progress: Progress) -> Iterator[Point]:
     seconds = 0.0
     yield look(workload, 0, seconds, seed)
     for update in range(1, updates + 1):
         began = time.perf_counter()
         workload.step()
         seconds += time.perf_counter() - began
-        told(update, updates)
+        progress(update, updates)
         if update % EVERY == 0 or update == updates:
             yield look(workload, update, seconds, seed)
 

@@ -7,7 +7,7 @@ from math import comb, pi
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Progress, Setting
 from tbdprof.suite.classifier.batches import Scores
 from tbdprof.suite.data.inputs import ImageBatch
 from tbdprof.suite.workload import Config, Learner
@@ -33,7 +33,7 @@ def gratings(labels: NDArray[np.int64], image_size: int, *seed: int) -> ImageBat
     return ImageBatch(images, labels)
 
 
-def learn(check: Check, build: Build, setting: Setting, told: Told, rate_of: int) -> Learned:
+def learn(check: Check, build: Build, setting: Setting, progress: Progress, rate_of: int) -> Learned:
     """Train a network on gratings and judge it on others; the result's `rule` says what must hold.
 
     The network is built for batches of `rate_of` images, and so gets their learning rate, which is linear in the batch
@@ -45,14 +45,14 @@ def learn(check: Check, build: Build, setting: Setting, told: Told, rate_of: int
     labels = np.repeat(np.arange(_SHOWN), _HELD_OUT)
     held_out = gratings(labels, image_size, setting.seed)
     steps = check.steps if setting.steps is None else setting.steps
-    told(0, steps)
+    progress(0, steps)
     curve = [_judged(learner, held_out, check.batch_size, 0, 0.0)]
     seconds = 0.0
     for step, batch in enumerate(_batches(check.batch_size, image_size, setting.seed, steps), 1):
         began = time.monotonic()
         learner.train(batch)
         seconds += time.monotonic() - began
-        told(step, steps)
+        progress(step, steps)
         if step in _judged_at(steps):
             curve.append(_judged(learner, held_out, check.batch_size, step, seconds))
     return _learned(tuple(curve), labels)

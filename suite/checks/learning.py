@@ -10,7 +10,7 @@ from tbdprof import suite
 from tbdprof.suite.workload import Config, Learner, Spec
 
 Build = Callable[[Config], Learner]
-Told = Callable[[int, int], None]  # reports progress: a step, and the number of steps
+Progress = Callable[[int, int], None]  # reports progress: a step, and the number of steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Checked:
 class Check:
     """The learning check of a model: `run` builds the model at a size of its choice, trains it and judges it."""
 
-    run: Callable[[Build, "Setting", Told], Learned]
+    run: Callable[[Build, "Setting", Progress], Learned]
     options: Mapping[str, str | int]  # the model's options during the check
     batch_size: int
     steps: int

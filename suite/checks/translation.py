@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.errors import UsageError
-from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told, configured
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Progress, Setting, configured
 from tbdprof.suite.data.inputs import END, MARKS, Numbers, SentencePairs, collate
 from tbdprof.suite.workload import Spec, Workload
 
@@ -90,7 +90,7 @@ def sentences(count: int, generator: np.random.Generator, *, held_out: bool) -> 
     return found
 
 
-def learn(check: Check, spec: Spec, build: Build, setting: Setting, told: Told) -> Learned:
+def learn(check: Check, spec: Spec, build: Build, setting: Setting, progress: Progress) -> Learned:
     """Train a translator on the generated language and judge it; the result's `rule` says what must hold.
 
     `build` must return a `Translator`. Raises UsageError if sacrebleu is not installed.
@@ -100,8 +100,8 @@ def learn(check: Check, spec: Spec, build: Build, setting: Setting, told: Told) 
     spoken = language(setting.seed)
     judge = _Judge(spoken, sentences(_HELD_OUT, _generator(setting.seed, _JUDGED), held_out=True), score)
     steps = check.steps if setting.steps is None else setting.steps
-    told(0, steps)
-    curve = tuple(_curve(build(config), judge, steps, setting.seed, told))  # type: ignore[arg-type]
+    progress(0, steps)
+    curve = tuple(_curve(build(config), judge, steps, setting.seed, progress))  # type: ignore[arg-type]
     chance, guessed = judge.chance(), judge.frequency_loss()
     return Learned(
         measure="BLEU, 0 to 100",
@@ -170,7 +170,7 @@ def _scorer() -> _Score:
     return score
 
 
-def _curve(translator: Translator, judge: _Judge, steps: int, seed: int, told: Told) -> Iterator[Point]:
+def _curve(translator: Translator, judge: _Judge, steps: int, seed: int, progress: Progress) -> Iterator[Point]:
     spoken, generator, seconds = language(seed), _generator(seed, _TRAINED), 0.0
     judged_at = {round(steps * part / _POINTS) for part in range(1, _POINTS + 1)}
     yield judge.look(translator, 0, seconds)
@@ -179,7 +179,7 @@ def _curve(translator: Translator, judge: _Judge, steps: int, seed: int, told: T
         began = time.monotonic()
         translator.train(batch)
         seconds += time.monotonic() - began
-        told(step, steps)
+        progress(step, steps)
         if step in judged_at:
             yield judge.look(translator, step, seconds)
 

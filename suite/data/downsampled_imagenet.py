@@ -107,8 +107,8 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _broken(file: Path, error: Exception) -> DataError:
-    told = isinstance(error, OSError) and error.strerror  # without the path, which str(error) would repeat
-    reason = " ".join((told or str(error)).split()) or type(error).__name__
+    message = isinstance(error, OSError) and error.strerror  # without the path, which str(error) would repeat
+    reason = " ".join((message or str(error)).split()) or type(error).__name__
     return DataError(f"{file} cannot be read: {reason}; {remedy(error)}, or remove it")
 
 

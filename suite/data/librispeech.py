@@ -67,14 +67,14 @@ def recordings(folder: Path) -> list[Recording]:
     with readable(root):
         files = sorted(root.glob(TRANSCRIPTS))
         flacs = {path.stem: path for path in sorted(root.glob("*/*/*.flac"))}
-    told = {name: (file, said) for file in files for name, said in _transcripts(file).items()}
+    transcripts = {name: (file, said) for file in files for name, said in _transcripts(file).items()}
     for name, path in flacs.items():
-        if name not in told:
+        if name not in transcripts:
             raise DataError(f"{path} has no transcript: add a line {name} to its folder's .trans.txt, or remove it")
-    for name, (file, _) in told.items():
+    for name, (file, _) in transcripts.items():
         if name not in flacs:
             raise DataError(f"{file} has a transcript of {name}, but there is no {name}.flac: restore it")
-    return [_recording(flacs[name], *told[name], soundfile) for name in sorted(told)]
+    return [_recording(flacs[name], *transcripts[name], soundfile) for name in sorted(transcripts)]
 
 
 def read(recording: Recording) -> Utterance:

@@ -134,8 +134,10 @@ def read(annotated: Annotation, shorter_side: int, longer_side: int, draw: np.ra
     """Return an image with its objects, scaled and perhaps mirrored; raises DataError if they contradict each other."""
     image = decode(annotated.image)
     if image.size != (annotated.width, annotated.height):
-        told, found = f"{annotated.width}×{annotated.height}", f"{image.width}×{image.height}"
-        raise DataError(f"{annotated.file} tells of an image of {told}, but {annotated.image} is {found}: restore both")
+        stated, found = f"{annotated.width}×{annotated.height}", f"{image.width}×{image.height}"
+        raise DataError(
+            f"{annotated.file} states an image size of {stated}, but {annotated.image} is {found}: restore both"
+        )
     size = scaled(*image.size, shorter_side, longer_side)
     ratio = np.array([size[0] / image.width, size[1] / image.height] * 2, np.float32)
     boxes, flip = annotated.boxes * ratio, bool(draw.random() < 0.5)
@@ -180,11 +182,11 @@ def _names(root: Path) -> list[str]:
 
 def _box(file: Path, item: ET.Element, width: int, height: int) -> tuple[float, float, float, float]:
     left, top, right, bottom = (_number(file, item, f"bndbox/{edge}") for edge in EDGES)
-    told = f"{file} has a box of {left:g}, {top:g}, {right:g}, {bottom:g}"
+    message = f"{file} has a box of {left:g}, {top:g}, {right:g}, {bottom:g}"
     if right < left or bottom < top:
-        raise DataError(f"{told}, which has no area: mend it")
+        raise DataError(f"{message}, which has no area: mend it")
     if left < 1 or top < 1 or right > width or bottom > height:
-        raise DataError(f"{told}, which is not within 1, 1, {width}, {height}: mend it")
+        raise DataError(f"{message}, which is not within 1, 1, {width}, {height}: mend it")
     return left - 1, top - 1, right, bottom
 
 
@@ -202,6 +204,6 @@ def _is_difficult(item: ET.Element) -> bool:
 def _number(file: Path, item: ET.Element, path: str) -> float:
     text = (item.findtext(path) or "").strip()
     if not NUMBER.fullmatch(text):
-        told = f"{text!r} as" if text else "no"
-        raise DataError(f"{file} has {told} {path}, where a number is needed: restore it")
+        content = f"{text!r} as" if text else "no"
+        raise DataError(f"{file} has {content} {path}, where a number is needed: restore it")
     return float(text)

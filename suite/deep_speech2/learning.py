@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.errors import UsageError
-from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told, configured
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Progress, Setting, configured
 from tbdprof.suite.data import speech
 from tbdprof.suite.data.speech import RATE, Utterance, Utterances
 from tbdprof.suite.deep_speech2 import SPEC, ctc
@@ -73,7 +73,7 @@ def guesses(said: Sequence[str], random: np.random.Generator) -> Iterator[list[s
     yield [said[index] for index in random.permutation(len(said))]
 
 
-def run(build: Build, setting: Setting, told: Told) -> Learned:
+def run(build: Build, setting: Setting, progress: Progress) -> Learned:
     """Train on tones and judge the transcripts of held-out ones; `loss` is the CTC loss per symbol."""
     steps = setting.steps or CHECK.steps
     config = configured(SPEC, CHECK, setting)
@@ -82,7 +82,7 @@ def run(build: Build, setting: Setting, told: Told) -> Learned:
     judge = _Judge(batches, _jiwer())
     said = texts(batches)
     chance = min(judge.errors(guess) for guess in guesses(said, np.random.default_rng((setting.seed, _GUESSED))))
-    curve = tuple(_curve(build(config), judge, steps, setting.seed, told))
+    curve = tuple(_curve(build(config), judge, steps, setting.seed, progress))
     return Learned(
         measure="character error rate (less is better); loss: CTC's of a symbol",
         chance=chance,
@@ -94,7 +94,7 @@ def run(build: Build, setting: Setting, told: Told) -> Learned:
     )
 
 
-def _curve(workload: Learner, judge: _Judge, steps: int, seed: int, told: Told) -> Iterator[Point]:
+def _curve(workload: Learner, judge: _Judge, steps: int, seed: int, progress: Progress) -> Iterator[Point]:
     random, seconds = np.random.default_rng((seed, _TRAINED)), 0.0
     yield judge.look(workload, 0, seconds)
     for step in range(1, steps + 1):
@@ -102,7 +102,7 @@ def _curve(workload: Learner, judge: _Judge, steps: int, seed: int, told: Told) 
         began = time.perf_counter()
         workload.train(batch)
         seconds += time.perf_counter() - began
-        told(step, steps)
+        progress(step, steps)
         if step % EVERY == 0 or step == steps:
             yield judge.look(workload, step, seconds)
 

@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told, configured
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Progress, Setting, configured
 from tbdprof.suite.data.inputs import DetectionBatch
 from tbdprof.suite.faster_rcnn import SPEC
 from tbdprof.suite.faster_rcnn.average_precision import mean_average_precision
@@ -23,14 +23,14 @@ BETTER = 0.3  # by how much mean average precision must exceed chance and the un
 _TRAINING, _HELD_OUT = 10, 11  # joined to the seed
 
 
-def run(build: Build, setting: Setting, told: Told) -> Learned:
+def run(build: Build, setting: Setting, progress: Progress) -> Learned:
     """Train Faster R-CNN on images of shapes and judge it on others."""
     steps = setting.steps or CHECK.steps
     config = configured(SPEC, CHECK, setting)
     shorter = int(config.options["image_size"])
     learner = build(config)
     held_out = list(islice(pictures(shorter, (setting.seed, _HELD_OUT)), HELD_OUT))
-    curve = tuple(_train(learner, pictures(shorter, (setting.seed, _TRAINING)), held_out, steps, told))
+    curve = tuple(_train(learner, pictures(shorter, (setting.seed, _TRAINING)), held_out, steps, progress))
     chance = _precision([_as_found(batch) for batch in (*held_out[1:], held_out[0])], held_out)
     return Learned(
         measure="mAP, 11 points, at an overlap of 0.5",
@@ -81,7 +81,7 @@ def _color(label: int) -> NDArray[np.float32]:
 
 
 def _train(
-    learner: Learner, training: Iterator[DetectionBatch], held_out: list[DetectionBatch], steps: int, told: Told
+    learner: Learner, training: Iterator[DetectionBatch], held_out: list[DetectionBatch], steps: int, progress: Progress
 ) -> Iterator[Point]:
     # The loss of an image is measured before the update, and no image comes twice: so it is the loss on unseen images.
     untrained, seconds, losses, last = _judge(learner, held_out), 0.0, list[float](), 0
@@ -90,7 +90,7 @@ def _train(
         start = time.perf_counter()
         losses.append(learner.train(batch))
         seconds += time.perf_counter() - start
-        told(step, steps)
+        progress(step, steps)
         if step == 1:
             yield Point(0, 0.0, losses[0], untrained)
         if step * POINTS // steps > last:

@@ -88,9 +88,9 @@ def anchor_loss(outputs: Outputs, example: Example) -> mx.nd.NDArray:
     of a sampled anchor (Ren et al., equation 1).
     """
     scores, deltas = (nd.take(each, example.sampled) for each in (outputs.anchor_scores, outputs.anchor_deltas))
-    told = -nd.pick(nd.log_softmax(scores), example.positive)
+    cross_entropies = -nd.pick(nd.log_softmax(scores), example.positive)
     distances = nd.smooth_l1(deltas - example.targets, scalar=1).sum(axis=1)
-    return (example.weights * (told + example.positive * distances)).sum()
+    return (example.weights * (cross_entropies + example.positive * distances)).sum()
 
 
 def region_loss(outputs: Outputs) -> mx.nd.NDArray:
@@ -98,9 +98,9 @@ def region_loss(outputs: Outputs) -> mx.nd.NDArray:
     sample = outputs.sample
     labels = nd.broadcast_to(sample.labels.reshape((-1, 1)), sample.targets.shape)
     deltas = nd.pick(outputs.deltas.reshape((-1, CLASSES, 4)), labels, axis=1)
-    told = -nd.pick(nd.log_softmax(outputs.scores), sample.labels)
+    cross_entropies = -nd.pick(nd.log_softmax(outputs.scores), sample.labels)
     distances = nd.smooth_l1(deltas - sample.targets, scalar=1).sum(axis=1)
-    return (sample.weights * (told + (sample.labels > 0) * distances)).sum() / sample.weights.sum()
+    return (sample.weights * (cross_entropies + (sample.labels > 0) * distances)).sum() / sample.weights.sum()
 
 
 def build(spec: Spec, config: Config) -> Workload:

@@ -129,18 +129,18 @@ def anchor_loss(outputs: Outputs, example: Example) -> tf.Tensor:
     of a sampled anchor (Ren et al., equation 1).
     """
     scores, deltas = (tf.gather(each, example.sampled) for each in (outputs.anchor_scores, outputs.anchor_deltas))
-    told = tf.nn.sparse_softmax_cross_entropy_with_logits(example.positive, scores)
+    cross_entropies = tf.nn.sparse_softmax_cross_entropy_with_logits(example.positive, scores)
     distances = tf.cast(example.positive, deltas.dtype) * smooth_l1(deltas - example.targets)
-    return tf.reduce_sum(example.weights * (told + distances))
+    return tf.reduce_sum(example.weights * (cross_entropies + distances))
 
 
 def region_loss(outputs: Outputs) -> tf.Tensor:
     """Return the detection network's loss, a mean over the sampled regions; deltas are those of the region's class."""
     sample = outputs.sample
     deltas = tf.gather(tf.reshape(outputs.deltas, (-1, CLASSES, 4)), sample.labels, batch_dims=1)
-    told = tf.nn.sparse_softmax_cross_entropy_with_logits(sample.labels, outputs.scores)
+    cross_entropies = tf.nn.sparse_softmax_cross_entropy_with_logits(sample.labels, outputs.scores)
     distances = tf.cast(sample.labels > 0, deltas.dtype) * smooth_l1(deltas - sample.targets)
-    return tf.reduce_sum(sample.weights * (told + distances)) / tf.reduce_sum(sample.weights)
+    return tf.reduce_sum(sample.weights * (cross_entropies + distances)) / tf.reduce_sum(sample.weights)
 
 
 def smooth_l1(differences: tf.Tensor) -> tf.Tensor:

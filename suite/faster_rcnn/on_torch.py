@@ -92,9 +92,9 @@ def anchor_loss(outputs: Outputs, example: Example) -> Tensor:
     of a sampled anchor (Ren et al., equation 1).
     """
     scores, deltas = outputs.anchor_scores[example.sampled], outputs.anchor_deltas[example.sampled]
-    told = functional.cross_entropy(scores, example.positive, reduction="none")
+    cross_entropies = functional.cross_entropy(scores, example.positive, reduction="none")
     distances = functional.smooth_l1_loss(deltas, example.targets, reduction="none").sum(1)
-    return (example.weights * (told + example.positive * distances)).sum()
+    return (example.weights * (cross_entropies + example.positive * distances)).sum()
 
 
 def region_loss(outputs: Outputs) -> Tensor:
@@ -102,9 +102,9 @@ def region_loss(outputs: Outputs) -> Tensor:
     sample = outputs.sample
     rows = torch.arange(len(sample.labels), device=sample.labels.device)
     deltas = outputs.deltas.view(-1, CLASSES, 4)[rows, sample.labels]
-    told = functional.cross_entropy(outputs.scores, sample.labels, reduction="none")
+    cross_entropies = functional.cross_entropy(outputs.scores, sample.labels, reduction="none")
     distances = functional.smooth_l1_loss(deltas, sample.targets, reduction="none").sum(1)
-    return (sample.weights * (told + (sample.labels > 0) * distances)).sum() / sample.weights.sum()
+    return (sample.weights * (cross_entropies + (sample.labels > 0) * distances)).sum() / sample.weights.sum()
 
 
 def build(spec: Spec, config: Config) -> Workload:

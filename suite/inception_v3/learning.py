@@ -1,11 +1,11 @@
 """The learning check of Inception-v3: it classifies striped images of ten directions and colors, at 299 pixels."""
 
 from tbdprof.suite.checks.classification import learn
-from tbdprof.suite.checks.learning import Build, Check, Learned, Setting, Told
+from tbdprof.suite.checks.learning import Build, Check, Learned, Progress, Setting
 
 
-def _run(build: Build, setting: Setting, told: Told) -> Learned:
-    return learn(CHECK, build, setting, told, rate_of=8)
+def _run(build: Build, setting: Setting, progress: Progress) -> Learned:
+    return learn(CHECK, build, setting, progress, rate_of=8)
 
 
 CHECK = Check(_run, options={"image_size": 299, "dropout": "off"}, batch_size=8, steps=120)

@@ -57,8 +57,8 @@ class Workload:
 
     def predict(self, inputs: SentencePairs) -> NDArray[np.floating[Any]]:
         """Return the log-probability of each target token, (batch, target), given the true tokens before it."""
-        told: NDArray[np.floating[Any]] = self.told(on_device(inputs, self.config)).asnumpy()
-        return told.T
+        predicted: NDArray[np.floating[Any]] = self.log_probabilities(on_device(inputs, self.config)).asnumpy()
+        return predicted.T
 
     def translate(
         self, source: NDArray[np.int32], source_lengths: NDArray[np.int32], longest: int
@@ -77,9 +77,9 @@ class Workload:
 
     def loss(self, batch: Batch) -> mx.nd.NDArray:
         """Return the sum of the tokens' cross entropy, divided by the number of sentences."""
-        return -(self.told(batch) * batch.counted).sum() / batch.source.shape[1]
+        return -(self.log_probabilities(batch) * batch.counted).sum() / batch.source.shape[1]
 
-    def told(self, batch: Batch) -> mx.nd.NDArray:
+    def log_probabilities(self, batch: Batch) -> mx.nd.NDArray:
         """Return the log-probability of each target token, (target, batch)."""
         logits = self.model(batch.source, batch.lengths, batch.words)
         return nd.pick(nd.log_softmax(logits), batch.answers)

@@ -56,7 +56,7 @@ class Workload:
     batches: Iterator[tuple[Batch, Consumed]]
     train_step: Computed  # trains on a batch of a run once, returns its loss before that
     train_any: Computed  # the same on a batch of any shape
-    told: Computed  # the log-probability of each answer (batch, target), without dropout
+    log_probabilities: Computed  # the log-probability of each answer (batch, target), without dropout
 
     def step(self) -> Consumed:
         """Train on the next batch once; return what it consumed."""
@@ -71,8 +71,8 @@ class Workload:
 
     def predict(self, inputs: SentencePairs) -> NDArray[np.floating[Any]]:
         """Return the log-probability of each target token, (batch, target), given the true tokens before it."""
-        told: NDArray[np.floating[Any]] = self.told(on_device(inputs, self.config)).numpy()
-        return told
+        predicted: NDArray[np.floating[Any]] = self.log_probabilities(on_device(inputs, self.config)).numpy()
+        return predicted
 
     def translate(
         self, source: NDArray[np.int32], source_lengths: NDArray[np.int32], longest: int
@@ -99,7 +99,7 @@ def build(spec: Spec, config: Config) -> Workload:
     inputs = tuple(tensor for _ in range(kept) for tensor in next(fed)[0])
     of_any = train_step(model, optimizer, device, [SIGNATURE])
     of_each = train_step(model, optimizer, device, None) if kept else of_any
-    return Workload(spec, config, model, optimizer, inputs, fed, of_each, of_any, teller(model, device))
+    return Workload(spec, config, model, optimizer, inputs, fed, of_each, of_any, log_probabilities_of(model, device))
 
 
 def make_weights(model: Seq2Seq) -> None:
@@ -126,15 +126,15 @@ def train_step(model: Seq2Seq, optimizer: keras.optimizers.SGD, device: str, sig
     return compiled
 
 
-def teller(model: Seq2Seq, device: str) -> Computed:
+def log_probabilities_of(model: Seq2Seq, device: str) -> Computed:
     """Return the function that gives the log-probability of each target token, without dropout."""
 
     @tf.function(input_signature=[SIGNATURE], jit_compile=False)  # type: ignore[untyped-decorator]
-    def told(batch: Batch) -> tf.Tensor:
+    def log_probabilities(batch: Batch) -> tf.Tensor:
         with tf.device(device):
             return -cross_entropy(model(batch.source, batch.lengths, batch.words), batch.answers)
 
-    compiled: Computed = told
+    compiled: Computed = log_probabilities
     return compiled
 
 

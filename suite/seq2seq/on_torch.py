@@ -61,10 +61,10 @@ class Workload:
         batch = on_device(inputs, self.config)
         self.model.eval()
         with torch.no_grad(), autocast(self.config):
-            told = functional.log_softmax(self.model(batch.source, batch.lengths, batch.words), 2)
+            log_probabilities = functional.log_softmax(self.model(batch.source, batch.lengths, batch.words), 2)
         self.model.train()
         answers = batch.answers.clamp(min=0).unsqueeze(2)
-        return at_least_float32(told.gather(2, answers).squeeze(2).T).cpu().numpy()
+        return at_least_float32(log_probabilities.gather(2, answers).squeeze(2).T).cpu().numpy()
 
     def translate(
         self, source: NDArray[np.int32], source_lengths: NDArray[np.int32], longest: int

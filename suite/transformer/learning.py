@@ -1,13 +1,13 @@
 """The learning check of the Transformer: a narrow network learns the generated language of both translators."""
 
-from tbdprof.suite.checks.learning import Build, Check, Learned, Setting, Told
+from tbdprof.suite.checks.learning import Build, Check, Learned, Progress, Setting
 from tbdprof.suite.checks.translation import learn
 from tbdprof.suite.transformer import SPEC
 
 
-def run(build: Build, setting: Setting, told: Told) -> Learned:
+def run(build: Build, setting: Setting, progress: Progress) -> Learned:
     """Train a Transformer of 2 + 2 layers on generated sentences; the learning rate rises during the first steps."""
-    return learn(CHECK, SPEC, build, setting, told)
+    return learn(CHECK, SPEC, build, setting, progress)
 
 
 _OPTIONS = {"width": 64, "layers": 2, "vocabulary": 40, "rise": 200}

@@ -64,8 +64,8 @@ class Workload:
 
     def loss(self, batch: Batch) -> mx.nd.NDArray:
         """Return the mean cross entropy of the target words, with label smoothing."""
-        told = mx.nd.log_softmax(self.scores(batch))
-        of_targets, of_all = mx.nd.pick(told, batch.target), told.mean(axis=2)
+        log_probabilities = mx.nd.log_softmax(self.scores(batch))
+        of_targets, of_all = mx.nd.pick(log_probabilities, batch.target), log_probabilities.mean(axis=2)
         each = (SMOOTHING - 1) * of_targets - SMOOTHING * of_all
         return (each * batch.asked).sum() / batch.asked.sum()
 

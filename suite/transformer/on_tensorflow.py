@@ -76,8 +76,8 @@ class Workload:
     def predict(self, inputs: SentencePairs) -> NDArray[Any]:
         """Return the log-probability of each target word, (batch, target), given the true words before it."""
         batch = on_device(inputs, self.config)
-        told = tf.nn.log_softmax(self.scores(*batch.network))
-        answer: NDArray[Any] = tf.gather(told, batch.target, batch_dims=2).numpy()
+        log_probabilities = tf.nn.log_softmax(self.scores(*batch.network))
+        answer: NDArray[Any] = tf.gather(log_probabilities, batch.target, batch_dims=2).numpy()
         return answer
 
     def translate(self, source: NDArray[Any], source_lengths: NDArray[Any], longest: int) -> NDArray[Any]:

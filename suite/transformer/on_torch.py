@@ -78,7 +78,7 @@ class Workload:
     def predict(self, inputs: SentencePairs) -> NDArray[Any]:
         """Return the log-probability of each target word, (batch, target), given the true words before it."""
         target = words(inputs.target, self.config)[:, :, None]
-        answer: NDArray[Any] = self.told(inputs).log_softmax(2).gather(2, target).squeeze(2).cpu().numpy()
+        answer: NDArray[Any] = self.scores(inputs).log_softmax(2).gather(2, target).squeeze(2).cpu().numpy()
         return answer
 
     @torch.no_grad()
@@ -86,12 +86,12 @@ class Workload:
         """Return greedy translations of up to `longest` words, (batch, words)."""
 
         def likeliest(pairs: SentencePairs) -> NDArray[Any]:
-            chosen: NDArray[Any] = self.told(pairs).argmax(2).cpu().numpy()
+            chosen: NDArray[Any] = self.scores(pairs).argmax(2).cpu().numpy()
             return chosen
 
         return greedily(likeliest, source, source_lengths, longest)
 
-    def told(self, inputs: SentencePairs) -> Tensor:
+    def scores(self, inputs: SentencePairs) -> Tensor:
         """Return the scores of each next word, without dropout."""
         batch = on_device(inputs, self.config)
         self.model.eval()

@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Setting, Told, configured
+from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Progress, Setting, configured
 from tbdprof.suite.data.inputs import Pictures
 from tbdprof.suite.wgan import SPEC
 from tbdprof.suite.wgan.architecture import NOISE, SIDE
@@ -85,13 +85,13 @@ def passes(curve: Sequence[Point], chance: float) -> bool:
     return rose and 0 < last < FALLEN * largest and curve[-1].quality < chance
 
 
-def run(build: Build, setting: Setting, told: Told) -> Learned:
+def run(build: Build, setting: Setting, progress: Progress) -> Learned:
     """Train on drawn pictures, and compare generated with held-out ones; `loss` is the critic's distance of the two."""
     steps = setting.steps or CHECK.steps
     config = configured(SPEC, CHECK, setting)
     held_out = pictures(HELD_OUT, np.random.default_rng((setting.seed, _HELD_OUT)))
     noise = np.random.default_rng((setting.seed, _NOISE)).standard_normal((HELD_OUT, NOISE), dtype=np.float32)
-    curve = tuple(_curve(build(config), _Judge(held_out, noise), steps, setting.seed, told))
+    curve = tuple(_curve(build(config), _Judge(held_out, noise), steps, setting.seed, progress))
     chance = moments_distance(_colored(held_out, setting.seed), held_out)
     return Learned(
         measure="distance of the pictures' mean and covariance from held-out ones' (less is better); loss: critic's",
@@ -105,7 +105,7 @@ def run(build: Build, setting: Setting, told: Told) -> Learned:
     )
 
 
-def _curve(workload: Learner, judge: _Judge, steps: int, seed: int, told: Told) -> Iterator[Point]:
+def _curve(workload: Learner, judge: _Judge, steps: int, seed: int, progress: Progress) -> Iterator[Point]:
     random, seconds = np.random.default_rng((seed, _TRAINED)), 0.0
     yield judge.look(workload, 0, seconds)
     for step in range(1, steps + 1):
@@ -113,7 +113,7 @@ def _curve(workload: Learner, judge: _Judge, steps: int, seed: int, told: Told) 
         began = time.perf_counter()
         workload.train(batch)
         seconds += time.perf_counter() - began
-        told(step, steps)
+        progress(step, steps)
         if step % EVERY == 0 or step == steps:
             yield judge.look(workload, step, seconds)
 

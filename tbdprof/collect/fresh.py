@@ -29,12 +29,12 @@ def ask(module: str, argument: object, limit_s: float) -> dict[str, Any]:
         status, printed, complaints = run(command, limit_s)
         if status:
             raise UnavailableError(f"{_FAILED}: {_last_line(complaints) or f'it ended with {status}'}")
-        told: dict[str, Any] = json.loads(printed.splitlines()[-1])
+        answer: dict[str, Any] = json.loads(printed.splitlines()[-1])
     except subprocess.TimeoutExpired as error:
         raise UnavailableError(f"{_FAILED}: it had not ended after {limit_s:g} s") from error
     except (OSError, ValueError, LookupError) as error:
         raise UnavailableError(f"{_FAILED}: {_last_line(str(error)) or type(error).__name__}") from error
-    return told
+    return answer
 
 
 def run(command: Sequence[str], limit_s: float, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:

@@ -42,8 +42,8 @@ def _v2_quota(text: str) -> float | None:
 
 def memory_limit_bytes(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int | None:
     """Return the smallest memory limit of this process's control groups, or None if none is set."""
-    told = [*_settings(root, own, "", "memory.max"), *_settings(root, own, "memory", "memory.limit_in_bytes")]
-    limits = [int(text) for text in told if text != "max"]
+    texts = [*_settings(root, own, "", "memory.max"), *_settings(root, own, "memory", "memory.limit_in_bytes")]
+    limits = [int(text) for text in texts if text != "max"]
     return min((limit for limit in limits if limit < psutil.virtual_memory().total), default=None)
 
 

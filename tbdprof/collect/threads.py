@@ -29,9 +29,9 @@ def whole(lows: Iterable[int], maps: Path = MAPS) -> dict[int, int]:
 def hashed(thread: int) -> int:
     """Return `std::hash` of a thread's number, which is MXNet's profiler's number for it, signed as in records."""
     mixed = _mix(thread * _FACTOR & _WORD) * _FACTOR & _WORD
-    told = (_SEED ^ 8 * _FACTOR & _WORD ^ mixed) * _FACTOR & _WORD
-    told = _mix(_mix(told) * _FACTOR & _WORD)
-    return told - (1 << 64) if told >> 63 else told
+    value = (_SEED ^ 8 * _FACTOR & _WORD ^ mixed) * _FACTOR & _WORD
+    value = _mix(_mix(value) * _FACTOR & _WORD)
+    return value - (1 << 64) if value >> 63 else value
 
 
 def _names_itself(address: int) -> bool:

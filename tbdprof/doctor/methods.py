@@ -79,9 +79,9 @@ def examine(own: Mapping[str, str | None], index: int = 0) -> Levels:
     activity themselves, each with the reason why it cannot, or None if it can.
     """
     with ThreadPoolExecutor(len(_PROBES)) as together:
-        told = dict(zip(_PROBES, together.map(lambda name: _apart(name, index), _PROBES), strict=True))
-    of_cupti = activity(own, told["cupti"].answer or None)
-    return judged((told["device"], of_cupti, told["analytic"], sampled(index), counted()))
+        levels = dict(zip(_PROBES, together.map(lambda name: _apart(name, index), _PROBES), strict=True))
+    of_cupti = activity(own, levels["cupti"].answer or None)
+    return judged((levels["device"], of_cupti, levels["analytic"], sampled(index), counted()))
 
 
 def judged(found: tuple[Level, ...]) -> Levels:
@@ -129,11 +129,11 @@ def device(index: int, nvml: Any = None, cuda: Any = None) -> Level:
     except UnavailableError as error:
         return _refused("device", str(error))
     try:
-        told = dict(_told(card))
+        answers = dict(_answers(card))
     finally:
         shut(card.nvml)
-    works = any(answer == "yes" for name, answer in told.items() if name != "GPM")
-    answer = "; ".join(f"{name}: {answer}" for name, answer in told.items())
+    works = any(answer == "yes" for name, answer in answers.items() if name != "GPM")
+    answer = "; ".join(f"{name}: {answer}" for name, answer in answers.items())
     return Level("device", True, answer) if works else _refused("device", answer)
 
 
@@ -159,12 +159,17 @@ def analytic(index: int, limits: "Callable[[int], Limits] | None" = None) -> Lev
     from tbdprof.collect.gpu import cuda_driver, devices
 
     try:
-        told = (limits or cuda_driver.limits)(index)
-        peaks = devices.peaks(told.name, told.capability, multiprocessors=told.multiprocessors, clock_hz=told.clock_hz)
+        chip = (limits or cuda_driver.limits)(index)
+        peaks = devices.peaks(
+            chip.name,
+            chip.capability,
+            multiprocessors=chip.multiprocessors,
+            clock_hz=chip.clock_hz,
+        )
     except UnavailableError as error:
         return _refused("analytic", str(error))
     known = ", ".join(f"{name} {flops / 1e12:.1f}" for name, flops in peaks.flops_per_s.items())
-    return Level("analytic", True, f"{told.name}: peaks in TFLOP/s: {known}")
+    return Level("analytic", True, f"{chip.name}: peaks in TFLOP/s: {known}")
 
 
 def sampled(index: int, available: Callable[[str], str | None] | None = None) -> Level:
@@ -188,9 +193,9 @@ def counted(find: "Callable[[], Path | None] | None" = None, counters: nvidia.Co
         return _refused("counted", NO_NCU)
     if counters.readable:
         return Level("counted", True, f"{tool}, and counters may be read")
-    told = _refused("counted", f"{tool}, but {counters.reason}")
-    is_open = counters.readable is None and told.remedy is None
-    return Level("counted", None, told.answer) if is_open else told
+    level = _refused("counted", f"{tool}, but {counters.reason}")
+    is_open = counters.readable is None and level.remedy is None
+    return Level("counted", None, level.answer) if is_open else level
 
 
 def main(probe: tuple[str, int]) -> None:
@@ -216,7 +221,7 @@ def _refused(name: str, answer: str) -> Level:
     return Level(name, False, answer, next((what for part, what in REMEDIES.items() if part in answer), None))
 
 
-def _told(card: "Card") -> Iterator[tuple[str, str]]:
+def _answers(card: "Card") -> Iterator[tuple[str, str]]:
     """Read each of the driver's figures once; yield its name, and "yes" or the refusal."""
     from tbdprof.collect.gpu.nvml_card import Power, energy, sm_clock
     from tbdprof.collect.gpu.nvml_stretches import Gpm

@@ -303,8 +303,8 @@ class Peaks:
 
     def of(self, precision: str, *, product: bool) -> float | None:
         """Return the FLOP/s of matmuls and convolutions (`product`), or of element-wise operators (no tensor cores)."""
-        told = self.flops_per_s if product or self.vector_flops_per_s is None else self.vector_flops_per_s
-        return told.get(precision)
+        rates = self.flops_per_s if product or self.vector_flops_per_s is None else self.vector_flops_per_s
+        return rates.get(precision)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def text(work: Work) -> str:
 
 
 @lru_cache(maxsize=1 << 16)
-def parse(told: str) -> Work:
+def parse(written: str) -> Work:
     """Return the computation that a text stands for."""
-    fields = json.loads(told)
+    fields = json.loads(written)
     return Work(**{**fields, "operation": Operation[fields["operation"].upper()]})

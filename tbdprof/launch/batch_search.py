@@ -72,11 +72,11 @@ def _first_sizes(failed: int) -> list[int]:
 def _approach(trials: "_Trials") -> None:
     """Try the batch that a line predicts until one fits; if a prediction fails, a smaller batch gives the next line."""
     for _ in range(MOST_TRIALS):
-        foretold = trials.foretold()
-        size = trials.between() if foretold is None else foretold
+        forecast = trials.forecast()
+        size = trials.between() if forecast is None else forecast
         if size <= trials.largest:
             return
-        if trials.run(size) and foretold is not None:
+        if trials.run(size) and forecast is not None:
             return
 
 
@@ -107,7 +107,7 @@ class _Trials:
             self.peaks[size] = trial.took_bytes
         return trial.took_bytes is not None
 
-    def foretold(self) -> int | None:
+    def forecast(self) -> int | None:
         """Return the largest batch on the line through the two largest that fitted.
 
         The result is None if there is no line, or if the line predicts a batch that did not fit.

@@ -188,7 +188,7 @@ def _framework_of(things: Sequence[object], *, required: bool) -> str:
     if not required:
         return FRAMEWORKS[0]
     seen = f"{' and '.join(found)} are both there" if found else "no model, no optimizer, and no framework imported"
-    raise UsageError(f"cannot tell which framework to profile ({seen}): pass framework={' or '.join(FRAMEWORKS)}")
+    raise UsageError(f"the framework to profile is not known ({seen}): pass framework={' or '.join(FRAMEWORKS)}")
 
 
 def _name_of(models: Sequence[object]) -> str:

@@ -72,6 +72,6 @@ class RunRequest:
     @staticmethod
     def from_json(text: str) -> "RunRequest":
         """Return the request that a text from `to_json` holds."""
-        told = json.loads(text)
-        data = None if told["data"] is None else Path(told["data"])
-        return RunRequest(**told | {"schedule": Schedule(**told["schedule"]), "data": data})
+        fields = json.loads(text)
+        data = None if fields["data"] is None else Path(fields["data"])
+        return RunRequest(**fields | {"schedule": Schedule(**fields["schedule"]), "data": data})

@@ -22,7 +22,7 @@ from tbdprof.hooks import FrameworkHook
 from tbdprof.loop import post_mortem
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import NO_STEPS, Plan, Progress, silent
-from tbdprof.loop.windows import Course, Stages, tell_facts
+from tbdprof.loop.windows import Course, Stages, record_facts
 
 Self = TypeVar("Self", bound="LoopProfiler")
 
@@ -170,7 +170,7 @@ class LoopProfiler:
         self._recorder.update(complete=complete, ended_by=ended_by)
         try:
             post_mortem.record(failure, self._hook, self._recorder)
-            tell_facts(self._hook, self._recorder)
+            record_facts(self._hook, self._recorder)
             self._recorder.update(whole_run_peak_bytes=self._hook.whole_run_peak_bytes)
         finally:
             with ExitStack() as ends:

@@ -54,7 +54,7 @@ class Stages:
     def course(self) -> Course:
         """Go from the warm-up to the last window; each step sends what it consumed."""
         yield from self._warm_up()
-        tell_facts(self._hook, self._recorder)
+        record_facts(self._hook, self._recorder)
         for name in self._plan.windows * self._plan.repeat:
             yield from self._clean() if name == CLEAN else self._watched(name)
 
@@ -176,7 +176,7 @@ class Stages:
         return steps | ({"step_count": table("step_count", list[tuple[object, ...]](counts))} if counts else {})
 
 
-def tell_facts(hook: FrameworkHook, recorder: Recorder) -> None:
+def record_facts(hook: FrameworkHook, recorder: Recorder) -> None:
     """Record the framework's facts about the run so far."""
     facts = hook.facts()
     recorder.update(

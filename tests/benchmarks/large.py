@@ -188,10 +188,10 @@ def peak_bytes() -> int:
 
 def measured(task: str, path: Path) -> tuple[float, int]:
     """Return the seconds and the largest memory of a task in a process of its own."""
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, __file__, "--task", task, "--path", str(path)], check=True, stdout=subprocess.PIPE, text=True
     )
-    seconds, size = json.loads(told.stdout)
+    seconds, size = json.loads(done.stdout)
     return seconds, size
 
 

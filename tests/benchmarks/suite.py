@@ -58,12 +58,12 @@ def row(summary: Summary) -> str:
 
 def violations(summary: Summary) -> Iterator[str]:
     """Yield what does not hold in a recording."""
-    told: dict[str, Any] = document(summary)
-    memory = told["memory"]
-    if not told["run"]["complete"]:
-        yield f"not complete: {told['run']['ended_by']}"
+    report: dict[str, Any] = document(summary)
+    memory = report["memory"]
+    if not report["run"]["complete"]:
+        yield f"not complete: {report['run']['ended_by']}"
     if memory is None:
-        yield f"no memory: {told['missing'].get('memory')}"
+        yield f"no memory: {report['missing'].get('memory')}"
         return
     if memory["mismatches"]:
         yield f"{memory['mismatches']} mismatches: {'; '.join(memory['violations'])}"

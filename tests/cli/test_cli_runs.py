@@ -270,13 +270,13 @@ def test_a_trial_that_does_not_fit_says_so_and_one_that_does_what_it_took(
     training("torch", "self.config.batch_size > 8 and torch.empty(1 << 50)")
     order = RunRequest("toy", "torch", "cpu", threads=1)
 
-    told = []
+    trials = []
     for size in (8, 9):
         batch_trial.main(replace(order, batch_size=size).to_json())
-        told.append(Trial(**json.loads(capsys.readouterr().out)))
+        trials.append(Trial(**json.loads(capsys.readouterr().out)))
 
-    assert [each.took_bytes is None for each in told] == [False, True]
-    assert all(each.room_bytes > 0 for each in told)
+    assert [each.took_bytes is None for each in trials] == [False, True]
+    assert all(each.room_bytes > 0 for each in trials)
 
 
 def test_trials_are_made_in_processes_of_their_own(

@@ -85,7 +85,7 @@ def test_a_model_in_a_folder_of_its_own_is_listed_run_and_checked_without_any_ot
     assert text.startswith("toy · torch 1.0 · cpu · ")
 
 
-def test_a_run_on_real_data_tells_how_long_it_waited_and_the_folders_name_alone(tbdprof: Command, reader: Path):
+def test_a_run_on_real_data_reports_how_long_it_waited_and_the_folders_name_alone(tbdprof: Command, reader: Path):
     code, _, said = tbdprof(*RUN, "--data", str(reader))
 
     assert (code, said) == (0, "tbdprof: recorded in a.tbd\n")
@@ -96,7 +96,7 @@ def test_a_run_on_real_data_tells_how_long_it_waited_and_the_folders_name_alone(
     assert 0 < document["throughput"]["data_wait"] < 1
 
 
-def test_a_link_is_told_by_its_own_name_and_what_it_points_at_is_not(tbdprof: Command, reader: Path):
+def test_a_link_is_shown_by_its_own_name_and_what_it_points_at_is_not(tbdprof: Command, reader: Path):
     Path("link").symlink_to(reader)
 
     assert tbdprof(*RUN, "--data", "./link/.")[0] == 0
@@ -104,7 +104,7 @@ def test_a_link_is_told_by_its_own_name_and_what_it_points_at_is_not(tbdprof: Co
     assert reader.name.encode() not in Path("a.tbd").read_bytes()
 
 
-def test_a_synthetic_run_waits_for_no_data_and_tells_so(tbdprof: Command, toy: None):
+def test_a_synthetic_run_waits_for_no_data_and_says_so(tbdprof: Command, toy: None):
     tbdprof(*RUN, "--data", "synthetic")
 
     document = json.loads(tbdprof("report", "a.tbd", "--json")[1])

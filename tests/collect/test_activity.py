@@ -34,15 +34,15 @@ LAUNCH, COPY, SET = (
 
 
 def recorded(
-    cupti: FakeCupti, *told: object, number: Callable[[int], int] = int, limit_s: float = 10.0
+    cupti: FakeCupti, *records: object, number: Callable[[int], int] = int, limit_s: float = 10.0
 ) -> tuple[Collected, Strings]:
-    """Return what a window is in which the library is told of some records."""
+    """Return what a window is in which the library is given some records."""
     collector, strings = (
         ActivityCollector(cupti, clock=cupti.clock, number_of_thread=number, limit_s=limit_s),
         Strings(),
     )
     collector.start("kernels")
-    cupti.told += told
+    cupti.told += records
     collector.stop()
     return collector.drain(strings), strings
 
@@ -56,7 +56,7 @@ def samples(collected: Collected, strings: Strings) -> dict[str, float]:
     return {strings[int(row["counter"])]: float(row["value"]) for row in collected.tables["sample"]}
 
 
-def test_a_kernel_is_told_with_its_launch_on_this_clock(cupti: FakeCupti) -> None:
+def test_a_kernel_is_reported_with_its_launch_on_this_clock(cupti: FakeCupti) -> None:
     collected, strings = recorded(cupti, call(LAUNCH, 5, 1_000, thread=HERE), kernel("_Z3fooIfEvPT_i", 5, 4_000, 9_000))
 
     (row,) = collected.tables["kernel"]
@@ -71,7 +71,7 @@ def test_a_kernel_is_told_with_its_launch_on_this_clock(cupti: FakeCupti) -> Non
     assert samples(collected, strings) == {counters.CLOCK_RESIDUAL: 0.0, counters.LOST: 0.0}
 
 
-def test_copies_and_sets_tell_how_much_they_moved(cupti: FakeCupti) -> None:
+def test_copies_and_sets_report_how_much_they_moved(cupti: FakeCupti) -> None:
     collected, strings = recorded(
         cupti,
         call(COPY, 1, 10),
@@ -131,7 +131,7 @@ def test_a_kernel_before_its_launch_shows_that_the_devices_clock_is_off(cupti: F
     assert collected.missing["clock of kernels"] == "the device's times may be off by 1000 µs"
 
 
-def test_all_that_was_lost_is_counted_and_told(cupti: FakeCupti) -> None:
+def test_all_that_was_lost_is_counted_and_reported(cupti: FakeCupti) -> None:
     cupti.dropped = 3
     collected, strings = recorded(
         cupti,
@@ -151,7 +151,7 @@ def test_all_that_was_lost_is_counted_and_told(cupti: FakeCupti) -> None:
     assert collected.missing == {"kernels lost": "7 of 8 records of kernels, copies and memsets were lost"}
 
 
-def test_kernels_without_a_launch_are_told(cupti: FakeCupti) -> None:
+def test_kernels_without_a_launch_are_reported(cupti: FakeCupti) -> None:
     collected, _ = recorded(cupti, kernel("k", 5, 4_000, 9_000), call(LAUNCH, 6, 1), kernel("k", 6, 5, 7))
 
     assert collected.tables["kernel"]["launch_ns"].tolist() == [-1, 1]
@@ -178,7 +178,7 @@ def test_a_library_that_is_older_than_a_call_goes_without_it(cupti: FakeCupti) -
     assert len(collected.tables["kernel"]) == 1
 
 
-def test_a_clock_that_reads_slowly_is_told() -> None:
+def test_a_clock_that_reads_slowly_is_reported() -> None:
     clock = FakeClock()
 
     def slowly() -> int:
@@ -217,20 +217,20 @@ def test_a_refusal_is_one_sentence_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
-    [("CUPTI for Kineto", "CUPTI for Kineto"), ("", "its name is not told"), ("\x00\x07", "its name is not told")],
+    ("client", "said"),
+    [("CUPTI for Kineto", "CUPTI for Kineto"), ("", "its name is not known"), ("\x00\x07", "its name is not known")],
 )
-def test_another_client_is_named(cupti: FakeCupti, told: str, said: str) -> None:
-    cupti.fails["subscribe"], cupti.other = 39, told
+def test_another_client_is_named(cupti: FakeCupti, client: str, said: str) -> None:
+    cupti.fails["subscribe"], cupti.other = 39, client
     assert collector.available(cupti) == f"another tool records what the device does: {said}"
 
 
-def test_without_a_driver_the_librarys_own_words_are_told(cupti: FakeCupti) -> None:
+def test_without_a_driver_the_librarys_own_words_are_reported(cupti: FakeCupti) -> None:
     cupti.fails["subscribe"] = RuntimeError("CUDA driver is not found (libcuda.so.1: cannot open shared object file)")
     assert str(collector.available(cupti)).startswith("CUPTI does not answer: CUDA driver is not found")
 
 
-def test_without_cupti_python_it_is_told_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cupti_python_the_command_to_type_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupti", None)
     monkeypatch.delitem(sys.modules, "cupti.cupti", raising=False)
     assert collector.available() == "CUPTI's records need cupti-python: pip install 'tbdprof[counters]'"
@@ -282,9 +282,9 @@ def test_the_installed_cupti_pythons_records_have_the_names_that_are_read() -> N
     """Its classes can be made without a driver, and its enumerations hold the launches of every CUDA."""
     cupti = pytest.importorskip("cupti.cupti")
     records = Records(cupti)
-    told = cupti.ActivityKernel13()
-    told.kind, told.start, told.end, told.correlation_id = cupti.ActivityKind.CONCURRENT_KERNEL, 4, 9, 5
-    told.grid_x, told.block_x, told.registers_per_thread, told.static_shared_memory = 8, 128, 40, 1024
+    record = cupti.ActivityKernel13()
+    record.kind, record.start, record.end, record.correlation_id = cupti.ActivityKind.CONCURRENT_KERNEL, 4, 9, 5
+    record.grid_x, record.block_x, record.registers_per_thread, record.static_shared_memory = 8, 128, 40, 1024
     copy = cupti.ActivityMemcpy7()
     copy.kind, copy.start, copy.end, copy.bytes, copy.copy_kind = cupti.ActivityKind.MEMCPY, 10, 20, 4096, 1
     between = cupti.ActivityMemcpyPtoP4()
@@ -293,7 +293,7 @@ def test_the_installed_cupti_pythons_records_have_the_names_that_are_read() -> N
     filled.kind, filled.bytes = cupti.ActivityKind.MEMSET, 256
     launch = cupti.ActivityAPI()
     launch.kind, launch.cbid, launch.start, launch.correlation_id = cupti.ActivityKind.RUNTIME, 211, 1, 5
-    records.take([told, copy, between, filled, launch])
+    records.take([record, copy, between, filled, launch])
 
     assert records.unread == 0
     assert [(each.name, each.moved_bytes) for each in records.activities[1:]] == [

@@ -14,7 +14,7 @@ def test_one_pair_moves_by_the_middle_and_may_be_off_by_half_of_it() -> None:
     assert line.residual_ns == 200
 
 
-def test_two_pairs_tell_the_drift() -> None:
+def test_two_pairs_show_the_drift() -> None:
     # The other clock gains 100 millionths: 1 s there is 0.9999 s here.
     line = clock_fit.fit([(0, WALL_NS, 200), (999_900_000, WALL_NS + 1_000_000_000, 999_900_200)])
     assert line.slope == pytest.approx(0.9999, abs=1e-12)

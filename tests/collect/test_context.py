@@ -25,26 +25,26 @@ MODULE = about("torch").context
 
 
 class Processes:
-    """Fresh processes that tell what was arranged, by the last part of the module they run."""
+    """Fresh processes that answer what was arranged, by the last part of the module they run."""
 
     def __init__(self, alone: Mapping[str, Any] | str, torch: Mapping[str, Any] | str = "not there") -> None:
-        self.told = {"tbdprof.collect.gpu.context": alone, "tbdprof.hooks.on_torch.context": torch}
+        self.answers = {"tbdprof.collect.gpu.context": alone, "tbdprof.hooks.on_torch.context": torch}
 
     def __call__(self, module: str, index: int, limit_s: float) -> Mapping[str, Any]:
         assert index == 3
-        told = self.told[module]
-        if isinstance(told, str):
-            raise UnavailableError(told)
-        return told
+        answer = self.answers[module]
+        if isinstance(answer, str):
+            raise UnavailableError(answer)
+        return answer
 
 
-def told(before: int, after: int, process: int | None = None, others: int | None = None, held: int = 0) -> Any:
+def report(before: int, after: int, process: int | None = None, others: int | None = None, held: int = 0) -> Any:
     figures = {"total": 1000, "before": before, "after": after, "process": process, "others": others, "held": held}
     return {name: None if size is None else size * MIB for name, size in figures.items()}
 
 
 def test_a_context_and_libraries_are_what_processes_took() -> None:
-    found = measure(3, "torch", MODULE, Processes(told(100, 600, 500, 40), told(100, 722, held=22)))
+    found = measure(3, "torch", MODULE, Processes(report(100, 600, 500, 40), report(100, 722, held=22)))
 
     assert found == Taken(1000 * MIB, 100 * MIB, 40 * MIB, 500 * MIB, 100 * MIB)
     assert found.facts() == {
@@ -58,28 +58,28 @@ def test_a_context_and_libraries_are_what_processes_took() -> None:
 
 
 def test_where_others_came_meanwhile_the_process_own_figure_counts() -> None:
-    assert measure(3, "torch", MODULE, Processes(told(100, 900, 500))).context_bytes == 500 * MIB
-    within_what_may_differ = Processes(told(100, 650, 500))
+    assert measure(3, "torch", MODULE, Processes(report(100, 900, 500))).context_bytes == 500 * MIB
+    within_what_may_differ = Processes(report(100, 650, 500))
     assert measure(3, "torch", MODULE, within_what_may_differ).context_bytes == 550 * MIB
 
 
 def test_where_others_left_meanwhile_there_is_a_reason_and_no_figure() -> None:
-    found = measure(3, "torch", MODULE, Processes(told(500, 400)))
+    found = measure(3, "torch", MODULE, Processes(report(500, 400)))
 
     assert (found.context_bytes, found.libraries_bytes) == (None, None)
     assert "another process gave some back" in found.missing[CONTEXT]
 
 
 def test_a_context_alone_where_the_framework_cannot_be_measured() -> None:
-    found = measure(3, "torch", MODULE, Processes(told(100, 600), "it crashed"))
+    found = measure(3, "torch", MODULE, Processes(report(100, 600), "it crashed"))
     assert (found.context_bytes, found.missing) == (500 * MIB, {LIBRARIES: "it crashed"})
 
-    found = measure(3, "tensorflow", None, Processes(told(100, 600)))
+    found = measure(3, "tensorflow", None, Processes(report(100, 600)))
     assert found.missing == {LIBRARIES: "not measured for tensorflow"}
 
 
 @pytest.mark.parametrize("answer", ["no driver", {"total": 5}])
-def test_a_process_that_tells_nothing_of_use_is_a_reason(answer: Any) -> None:
+def test_a_process_that_prints_nothing_of_use_is_a_reason(answer: Any) -> None:
     found = measure(3, "torch", MODULE, Processes(answer))
 
     assert found.facts() == dict.fromkeys(found.facts())
@@ -96,7 +96,7 @@ class Card(FakeNvml):
         return SimpleNamespace(total=1000, used=self.used, reserved=50)
 
 
-def test_what_work_takes_is_told_with_what_the_allocator_holds() -> None:
+def test_what_work_takes_is_reported_with_what_the_allocator_holds() -> None:
     card = Card(processes={os.getpid(): 90, 7: 40})
 
     assert json.loads(context.around(0, lambda: 12, FakeCuda(), card)) == {
@@ -106,7 +106,7 @@ def test_what_work_takes_is_told_with_what_the_allocator_holds() -> None:
 
 
 @pytest.mark.parametrize("processes", [{7: 40}, {os.getpid(): None, 7: 40}])
-def test_in_a_container_the_figures_by_process_may_be_untold(processes: dict[int, int | None]) -> None:
+def test_in_a_container_the_figures_by_process_may_be_missing(processes: dict[int, int | None]) -> None:
     figures = json.loads(context.around(0, lambda: 0, FakeCuda(), Card(processes=processes)))
 
     assert (figures["process"], figures["others"]) == (None, None)
@@ -169,15 +169,15 @@ def test_a_driver_is_there_where_one_of_its_files_is(tmp_path: Path) -> None:
 
 
 def test_a_fresh_process_runs_a_modules_main(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "told_by.py").write_text("def main(given):\n    print('{\"given\":', given, '}')\n")
+    (tmp_path / "answering.py").write_text("def main(given):\n    print('{\"given\":', given, '}')\n")
     (tmp_path / "failing.py").write_text("def main(given):\n    raise ValueError(given)\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
 
-    assert fresh.ask("told_by", 7, 60) == {"given": 7}
+    assert fresh.ask("answering", 7, 60) == {"given": 7}
     with pytest.raises(UnavailableError, match="ValueError: no"):
         fresh.ask("failing", "no", 60)
     with pytest.raises(UnavailableError, match="had not ended after"):
-        fresh.ask("told_by", 7, 0.001)
+        fresh.ask("answering", 7, 0.001)
 
 
 def test_a_fresh_process_that_no_signal_ends_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

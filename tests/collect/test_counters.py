@@ -47,9 +47,9 @@ def windowed(mode: str, limits: Limits = WAITING):
 def test_samples_arrive_with_their_times_and_one_row_a_counter():
     collected, strings = windowed("good")
     rows = collected.tables["sample"]
-    told = [(strings[int(row["counter"])], strings[int(row["device"])], *row.tolist()[2:]) for row in rows]
+    found = [(strings[int(row["counter"])], strings[int(row["device"])], *row.tolist()[2:]) for row in rows]
 
-    assert told == [
+    assert found == [
         ("pm_fp32_pipe", "cuda:0", 1_100_000, 0.25, 1_000_000),
         ("pm_fp32_pipe", "cuda:0", 1_200_000, 0.5, 1_100_000),
         ("pm_fp32_pipe", "cuda:0", 1_400_000, 0.75, 1_300_000),
@@ -66,7 +66,7 @@ def test_what_is_lost_is_said_in_words():
     assert collected.missing == {"samples": "1 of 4 samples are lost: the hardware's buffer overflowed 2 times"}
 
 
-def test_without_permission_the_way_to_get_it_is_told():
+def test_without_permission_the_way_to_get_it_is_given():
     with pytest.raises(UnavailableError, match="NVreg_RestrictProfilingToAdminUsers=0") as refused:
         sampler("refused").start("sampled")
 
@@ -167,7 +167,7 @@ def test_without_a_place_for_files_it_is_a_reason_and_no_error_of_the_loops(monk
         sampler("good").start("sampled")
 
 
-def test_the_probe_tells_what_would_be_sampled():
+def test_the_probe_reports_what_would_be_sampled():
     assert probe("cuda:0", command("good"))["chip"] == "GH100"
     assert available("cuda:0", command("good")) is None
 

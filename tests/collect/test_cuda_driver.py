@@ -1,4 +1,4 @@
-"""What the CUDA driver tells of a device, asked through a fake of its library."""
+"""What the CUDA driver reports of a device, asked through a fake of its library."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ H200 = {13: 1_980_000, 16: 132, 36: 3_201_000, 37: 6144, 75: 9, 76: 0}
 
 
 class FakeCuda:
-    """A driver with one device; `refuses` are attributes it does not tell, `status` is what beginning returns."""
+    """A driver with one device; `refuses` are attributes it does not report, `status` is what beginning returns."""
 
     def __init__(self, refuses: tuple[int, ...] = (), status: int = 0) -> None:
         self.refuses = refuses
@@ -35,14 +35,14 @@ class FakeCuda:
         return 1 if number in self.refuses else 0
 
 
-def test_the_driver_tells_what_bounds_a_device() -> None:
+def test_the_driver_reports_what_bounds_a_device() -> None:
     found = cuda_driver.limits(0, FakeCuda())
 
     assert found == Limits("NVIDIA H200", "9.0", 132, 1.98e9, 3.201e9 * 2 * 6144 / 8)
 
 
 @pytest.mark.parametrize("attribute", [36, 37])
-def test_a_bandwidth_that_is_not_told_is_none(attribute: int) -> None:
+def test_a_bandwidth_that_is_not_reported_is_none(attribute: int) -> None:
     found = cuda_driver.limits(0, FakeCuda(refuses=(attribute,)))
 
     assert found.memory_bytes_per_s is None
@@ -64,7 +64,7 @@ def test_the_number_of_a_device_is_in_its_name() -> None:
     assert [cuda_driver.index_of(name) for name in ("cuda:3", "cuda")] == [3, 0]
 
 
-def test_the_driver_tells_how_many_devices_this_process_sees() -> None:
+def test_the_driver_reports_how_many_devices_this_process_sees() -> None:
     class Counting(FakeCuda):
         def cuDeviceGetCount(self, count: Any) -> int:  # noqa: N802
             count._obj.value = 3

@@ -6,7 +6,7 @@ from tbdprof.collect.gpu import devices
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.records import Peaks
 
-# name, capability, multiprocessors, clock in GHz, dense TFLOP/s told, and where.
+# name, capability, multiprocessors, clock in GHz, dense TFLOP/s published, and where.
 BOARDS = [
     ("Tesla P100-SXM2-16GB", "6.0", 56, 1.480, {"fp32": 10.6, "fp64": 5.3}, "Tesla P100 datasheet"),
     ("NVIDIA GeForce GTX 1080 Ti", "6.1", 28, 1.582, {"fp32": 11.34}, "GTX 1080 Ti specifications"),
@@ -71,13 +71,13 @@ def peaks(name: str, capability: str, multiprocessors: int = 100, clock_ghz: flo
     return devices.peaks(name, capability, multiprocessors=multiprocessors, clock_hz=clock_ghz * 1e9)
 
 
-@pytest.mark.parametrize(("name", "capability", "multiprocessors", "clock_ghz", "told", "source"), BOARDS)
+@pytest.mark.parametrize(("name", "capability", "multiprocessors", "clock_ghz", "published", "source"), BOARDS)
 def test_a_peak_is_that_of_the_datasheet(
-    name: str, capability: str, multiprocessors: int, clock_ghz: float, told: dict[str, float], source: str
+    name: str, capability: str, multiprocessors: int, clock_ghz: float, published: dict[str, float], source: str
 ) -> None:
     found = peaks(name, capability, multiprocessors, clock_ghz).flops_per_s
 
-    assert {each: found[each] / 1e12 for each in told} == pytest.approx(told, rel=0.013), source
+    assert {each: found[each] / 1e12 for each in published} == pytest.approx(published, rel=0.013), source
 
 
 def test_each_figure_says_how_it_comes_about() -> None:
@@ -92,11 +92,11 @@ def test_each_figure_says_how_it_comes_about() -> None:
     assert found.sources.keys() == {*found.flops_per_s, *beside, "memory"}
 
 
-def test_a_bandwidth_the_driver_does_not_tell_is_not_known() -> None:
+def test_a_bandwidth_the_driver_does_not_report_is_not_known() -> None:
     found = peaks("NVIDIA H200", "9.0")
 
     assert found.bytes_per_s is None
-    assert found.sources["memory"] == "its driver does not tell it"
+    assert found.sources["memory"] == "its driver does not report it"
 
 
 def test_a_capability_that_is_not_known_is_refused_in_one_line() -> None:
@@ -105,7 +105,7 @@ def test_a_capability_that_is_not_known_is_refused_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(("multiprocessors", "clock_ghz"), [(0, 1.5), (100, 0.0)])
-def test_a_driver_that_tells_no_size_or_clock_gives_no_peak(multiprocessors: int, clock_ghz: float) -> None:
+def test_a_driver_that_reports_no_size_or_clock_gives_no_peak(multiprocessors: int, clock_ghz: float) -> None:
     with pytest.raises(UnavailableError, match="no multiprocessors or no clock"):
         peaks("NVIDIA H200", "9.0", multiprocessors, clock_ghz)
 
@@ -135,7 +135,7 @@ def test_geforce_boards_add_up_in_fp32_at_half_the_rate() -> None:
         assert geforce.flops_per_s["fp32"] == full.flops_per_s["fp32"]
 
 
-# name, capability, multiprocessors, clock in GHz, TFLOP/s told for arithmetic without tensor cores, and where.
+# name, capability, multiprocessors, clock in GHz, TFLOP/s published for arithmetic without tensor cores, and where.
 VECTOR = [
     ("Tesla V100-SXM2-16GB", "7.0", 80, 1.530, {"fp32": 15.7, "fp64": 7.8, "fp16": 31.4}, "Volta whitepaper"),
     ("Quadro RTX 6000", "7.5", 72, 1.770, {"fp32": 16.3, "fp16": 32.6}, "Turing whitepaper"),
@@ -168,22 +168,22 @@ VECTOR = [
 ]
 
 
-@pytest.mark.parametrize(("name", "capability", "multiprocessors", "clock_ghz", "told", "source"), VECTOR)
+@pytest.mark.parametrize(("name", "capability", "multiprocessors", "clock_ghz", "published", "source"), VECTOR)
 def test_what_is_no_product_has_the_peak_without_tensor_cores(
-    name: str, capability: str, multiprocessors: int, clock_ghz: float, told: dict[str, float], source: str
+    name: str, capability: str, multiprocessors: int, clock_ghz: float, published: dict[str, float], source: str
 ) -> None:
     found = peaks(name, capability, multiprocessors, clock_ghz)
 
-    assert {each: (found.of(each, product=False) or 0) / 1e12 for each in told} == pytest.approx(told, rel=0.013), (
-        source
-    )
+    assert {each: (found.of(each, product=False) or 0) / 1e12 for each in published} == pytest.approx(
+        published, rel=0.013
+    ), source
     assert found.of("tf32", product=False) is None  # a precision of tensor cores alone
 
 
 def test_products_have_the_peak_of_tensor_cores_and_a_measured_peak_is_of_all() -> None:
     h100 = peaks("NVIDIA H100", "9.0")
     assert h100.of("bf16", product=True) == h100.flops_per_s["bf16"] == 8 * (h100.of("bf16", product=False) or 0)
-    assert peaks("NVIDIA B200", "10.0").of("bf16", product=False) is None  # NVIDIA does not tell it
+    assert peaks("NVIDIA B200", "10.0").of("bf16", product=False) is None  # NVIDIA does not publish it
 
     measured = Peaks({"fp32": 1e11}, None, {})
     assert measured.of("fp32", product=False) == measured.of("fp32", product=True) == 1e11

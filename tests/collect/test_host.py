@@ -1,4 +1,4 @@
-"""What the host tells, against files and processes made for it."""
+"""What the host reports, against files and processes made for it."""
 
 import subprocess
 import sys
@@ -83,7 +83,7 @@ def test_what_is_available_is_no_more_than_what_the_machine_has():
     assert 0 < host.available_memory_bytes() < psutil.virtual_memory().total
 
 
-def test_the_processor_has_the_name_the_kernel_tells(tmp_path: Path):
+def test_the_processor_has_the_name_the_kernel_reports(tmp_path: Path):
     (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Abacus 3000\n")
 
     assert host.processor_name(tmp_path / "cpuinfo") == "Abacus 3000"

@@ -88,9 +88,9 @@ def test_units_that_are_not_base_are_brought_to_it_and_whatever_is_counted_is_in
 
 
 def test_older_tools_write_units_in_full() -> None:
-    told = output.launches(PAGE.replace('"byte","ns"', '"byte","nsecond"'))
+    launches = output.launches(PAGE.replace('"byte","ns"', '"byte","nsecond"'))
 
-    assert told == output.launches(PAGE)
+    assert launches == output.launches(PAGE)
 
 
 def test_names_are_spelled_as_the_runtime_of_cpp_does() -> None:
@@ -114,12 +114,12 @@ def test_a_row_cut_short_is_left_out() -> None:
     assert len(output.launches(cut)) == 1
 
 
-def test_the_tool_is_told_to_touch_neither_clocks_nor_caches_and_to_wait_for_the_step(tmp_path: Path) -> None:
+def test_the_tool_is_asked_to_touch_neither_clocks_nor_caches_and_to_wait_for_the_step(tmp_path: Path) -> None:
     count(tmp_path, "log.write_text(PAGE)")
 
     words = json.loads((tmp_path / "words").read_text())
-    told = {flag: words[words.index(flag) + 1] for flag in FLAGS}
-    assert told == dict(zip(FLAGS, ("off", "raw", "base", "off", "none", "none", "kernel"), strict=True))
+    given = {flag: words[words.index(flag) + 1] for flag in FLAGS}
+    assert given == dict(zip(FLAGS, ("off", "raw", "base", "off", "none", "none", "kernel"), strict=True))
     assert "--csv" in words
     assert words[-1] == "child"
     assert words[words.index("--target-processes") + 1] == "application-only"
@@ -136,13 +136,13 @@ def test_a_counted_step_becomes_kernels_one_after_another_and_their_counts(tmp_p
     assert kernels["end_ns"].tolist() == [2500, 2600]
     assert [strings[index] for index in kernels["grid"]] == ["[16, 8, 1]", "[2, 1, 1]"]
     assert {strings[index] for index in kernels["device"]} == {"cuda:0"}
-    told = {(int(row["kernel"]), strings[int(row["counter"])]): float(row["value"]) for row in counts}
-    assert told[0, counters.COUNTED_FFMA] == 1_000_000
-    assert told[1, counters.counted_tensor_ops("tf32")] == 4096
-    assert (1, counters.COUNTED_FP32_PIPE) not in told
+    values = {(int(row["kernel"]), strings[int(row["counter"])]): float(row["value"]) for row in counts}
+    assert values[0, counters.COUNTED_FFMA] == 1_000_000
+    assert values[1, counters.counted_tensor_ops("tf32")] == 4096
+    assert (1, counters.COUNTED_FP32_PIPE) not in values
 
 
-def test_a_metric_the_device_does_not_have_is_left_out_and_told(tmp_path: Path) -> None:
+def test_a_metric_the_device_does_not_have_is_left_out_and_reported(tmp_path: Path) -> None:
     refuses = """
 if any("tensor_src" in each for each in metrics):
     log.write_text("==ERROR== Failed to find metric sm__ops_path_tensor_src_tf32_dst_fp32.sum\\n")
@@ -257,7 +257,7 @@ def test_a_step_of_more_launches_than_are_counted_says_so(tmp_path: Path, monkey
     assert counted.remarks == ["the first 2 launches of the step were counted, and no others"]
 
 
-def test_a_metric_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_a_metric_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
     denied = """
 said = "==WARNING== Unable to access the following 2 metrics: dram__bytes.sum, ctc__rx_bytes.sum.per_second.\\n\\n"
 log.write_text(said + PAGE)
@@ -268,7 +268,7 @@ log.write_text(said + PAGE)
     assert counted.remarks == ["not to be read on this device: dram__bytes.sum, ctc__rx_bytes.sum.per_second"]
 
 
-def test_an_error_beside_counted_kernels_is_told(tmp_path: Path) -> None:
+def test_an_error_beside_counted_kernels_is_reported(tmp_path: Path) -> None:
     counted = count(tmp_path, "log.write_text(PAGE + '==ERROR== Failed to profile \"x\"\\n')")
 
     assert counted.remarks == ['Nsight Compute said: Failed to profile "x"']

@@ -1,4 +1,4 @@
-"""What the NVIDIA driver tells, asked through a fake of its library."""
+"""What the NVIDIA driver reports, asked through a fake of its library."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,7 +56,7 @@ class FakeNvml:
             raise FakeNVMLError("Insufficient Permissions")
 
 
-def test_the_driver_tells_versions_and_devices() -> None:
+def test_the_driver_reports_versions_and_devices() -> None:
     nvml = FakeNvml()
 
     found = nvidia.driver(nvml)
@@ -69,7 +69,7 @@ def test_the_driver_tells_versions_and_devices() -> None:
     assert not nvml.is_open
 
 
-def test_a_device_that_is_divided_says_so_and_one_that_cannot_be_tells_nothing() -> None:
+def test_a_device_that_is_divided_says_so_and_one_that_cannot_be_says_nothing() -> None:
     class Dividable(FakeNvml):
         def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:  # noqa: N802
             if handle:
@@ -80,14 +80,14 @@ def test_a_device_that_is_divided_says_so_and_one_that_cannot_be_tells_nothing()
     assert [gpu.is_divided for gpu in nvidia.driver(FakeNvml()).gpus] == [None, None]
 
 
-def test_without_a_driver_nothing_is_known_and_the_reason_is_told() -> None:
+def test_without_a_driver_nothing_is_known_and_the_reason_is_reported() -> None:
     found = nvidia.driver(FakeNvml(fails="init"))
 
     assert found.driver is None
     assert found.reason == "the NVIDIA driver does not answer: Insufficient Permissions"
 
 
-def test_what_was_told_before_a_refusal_is_kept() -> None:
+def test_what_was_reported_before_a_refusal_is_kept() -> None:
     nvml = FakeNvml(fails="handle")
 
     found = nvidia.driver(nvml)
@@ -118,7 +118,7 @@ def test_counters_are_readable_as_the_driver_was_loaded(
     assert (found.reason is None) == (readable is True)
 
 
-def test_without_a_driver_there_is_no_telling_about_counters(tmp_path: Path) -> None:
+def test_without_a_driver_nothing_is_known_about_counters(tmp_path: Path) -> None:
     found = nvidia.counters(tmp_path / "params")
 
     assert found == nvidia.Counters(None, "no NVIDIA driver is loaded")

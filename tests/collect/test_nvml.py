@@ -47,7 +47,9 @@ def reader(nvml: FakeNvml, cuda: FakeCuda | None = None) -> Reader:
     return Reader(open_card(0, nvml, cuda or FakeCuda()), nvml.clock, nvml.wall, nvml.started)
 
 
-def told(nvml: FakeNvml, window: str = "clean", seconds: float = 1.0) -> tuple[dict[str, list[tuple]], dict[str, str]]:
+def drained(
+    nvml: FakeNvml, window: str = "clean", seconds: float = 1.0
+) -> tuple[dict[str, list[tuple]], dict[str, str]]:
     """Return the rows of a window by counter as (time in s, value, start in s), and what is missing."""
     read = reader(nvml)
     read.begin(window)
@@ -63,7 +65,7 @@ def told(nvml: FakeNvml, window: str = "clean", seconds: float = 1.0) -> tuple[d
 
 
 def values(nvml: FakeNvml, counter: str, **more: object) -> list[float]:
-    return [value for _, value, _ in told(nvml, **more)[0].get(counter, [])]  # type: ignore[arg-type]
+    return [value for _, value, _ in drained(nvml, **more)[0].get(counter, [])]  # type: ignore[arg-type]
 
 
 def test_a_device_is_matched_by_its_identifier_and_not_by_its_number():
@@ -72,7 +74,7 @@ def test_a_device_is_matched_by_its_identifier_and_not_by_its_number():
     assert (card.instance, card.whole, card.gpu_instance) == ("card", "card", None)
 
 
-def test_the_cuda_driver_tells_what_a_device_is_known_by():
+def test_the_cuda_driver_reports_what_a_device_is_known_by():
     found = cuda_driver.identity(0, FakeCuda())
 
     assert found == cuda_driver.Identity("00010203-0405-0607-0809-0a0b0c0d0e0f", "0000:1B:00.0")
@@ -81,13 +83,13 @@ def test_the_cuda_driver_tells_what_a_device_is_known_by():
         cuda_driver.identity(2, FakeCuda())
 
 
-def test_an_instance_of_a_divided_card_is_told_apart_from_the_card():
+def test_an_instance_of_a_divided_card_is_distinguished_from_the_card():
     card = open_card(0, FakeNvml(instance=7), FakeCuda())
 
     assert (card.instance, card.whole, card.gpu_instance) == ("instance", "card", 7)
 
 
-def test_where_no_identifier_is_known_the_slot_tells_the_card():
+def test_where_no_identifier_is_known_the_slot_identifies_the_card():
     nvml = FakeNvml(refuses={"nvmlDeviceGetHandleByUUID": NOT_SUPPORTED})
 
     assert open_card(1, nvml, FakeCuda()).whole == "card"
@@ -102,9 +104,9 @@ def test_where_no_identifier_is_known_the_slot_tells_the_card():
         (
             FakeNvml(refuses={"nvmlDeviceGetHandleByUUID": 6, "nvmlDeviceGetHandleByPciBusId": NO_PERMISSION}),
             True,
-            "does not tell about this device: Insufficient Permissions",
+            "does not report on this device: Insufficient Permissions",
         ),
-        (FakeNvml(instance=7, refuses={"nvmlDeviceGetHandleByUUID": 6}), True, "does not tell which instance"),
+        (FakeNvml(instance=7, refuses={"nvmlDeviceGetHandleByUUID": 6}), True, "does not report which instance"),
     ],
 )
 def test_a_device_that_is_not_had_is_unavailable_with_the_reason_and_nothing_stays_open(
@@ -117,7 +119,7 @@ def test_a_device_that_is_not_had_is_unavailable_with_the_reason_and_nothing_sta
 
 
 def test_energy_power_clocks_and_reasons_are_read_at_each_tick():
-    found, missing = told(FakeNvml(watts=lambda s: 400 + 100 * s, clock_mhz=lambda s: 1500 + s, reasons=lambda s: 4))
+    found, missing = drained(FakeNvml(watts=lambda s: 400 + 100 * s, clock_mhz=lambda s: 1500 + s, reasons=lambda s: 4))
 
     assert missing == {"memory.process_used": missing["memory.process_used"]}
     assert len(found[counters.ENERGY]) == 12
@@ -129,25 +131,25 @@ def test_energy_power_clocks_and_reasons_are_read_at_each_tick():
 
 
 def test_what_changes_slowly_is_read_at_the_edges_and_once_a_second_but_memory_often_where_that_is_watched():
-    assert [at for at, _, _ in told(FakeNvml(), seconds=2.5)[0][counters.DEVICE_USED]] == [0.0, 1.0, 2.0, 2.5]
-    found = told(FakeNvml(), "memory", seconds=2.5)[0]
+    assert [at for at, _, _ in drained(FakeNvml(), seconds=2.5)[0][counters.DEVICE_USED]] == [0.0, 1.0, 2.0, 2.5]
+    found = drained(FakeNvml(), "memory", seconds=2.5)[0]
     assert len(found[counters.DEVICE_USED]) == 27
     assert len(found[counters.TEMPERATURE]) == 4
     assert found[counters.SM_CLOCK_MAX][0][1] == 1980e6
 
 
-def test_power_of_the_last_second_says_since_when_and_on_a_card_that_tells_instants_it_does_not():
+def test_power_of_the_last_second_says_since_when_and_on_a_card_that_reports_instants_it_does_not():
     refuses = {"nvmlDeviceGetFieldValues": NOT_SUPPORTED}
 
-    assert told(FakeNvml(refuses=refuses))[0][counters.POWER][-1] == (1.0, 500.0, 0.0)
-    assert told(FakeNvml(refuses=refuses, capability=(8, 0)))[0][counters.POWER][-1] == (1.0, 500.0, -1)
-    assert told(FakeNvml(lacks=frozenset({"nvmlDeviceGetFieldValues"})))[0][counters.POWER][-1] == (1.0, 500.0, 0.0)
+    assert drained(FakeNvml(refuses=refuses))[0][counters.POWER][-1] == (1.0, 500.0, 0.0)
+    assert drained(FakeNvml(refuses=refuses, capability=(8, 0)))[0][counters.POWER][-1] == (1.0, 500.0, -1)
+    assert drained(FakeNvml(lacks=frozenset({"nvmlDeviceGetFieldValues"})))[0][counters.POWER][-1] == (1.0, 500.0, 0.0)
 
 
 def test_the_drivers_samples_of_busy_keep_their_own_times():
     nvml = FakeNvml(busy=lambda s: 0.3 if s <= 0.4001 else 0.9)
     nvml.clock.now_ns = 50_000_000
-    found = told(nvml, seconds=0.75)[0][counters.DRIVER_BUSY]  # at 0.8 s: periods end at 0.2, 0.4, 0.6, 0.8 s
+    found = drained(nvml, seconds=0.75)[0][counters.DRIVER_BUSY]  # at 0.8 s: periods end at 0.2, 0.4, 0.6, 0.8 s
 
     assert [(round(start, 6), round(at, 6), value) for at, value, start in found] == [
         (0.0, 0.2, 0.3), (0.2, 0.4, 0.3), (0.4, 0.6, 0.9), (0.6, 0.8, 0.9),
@@ -162,14 +164,14 @@ def test_the_drivers_samples_of_busy_keep_their_own_times():
     ],
 )
 def test_without_the_drivers_samples_the_figure_of_its_last_period_is_asked(nvml: FakeNvml):
-    assert told(nvml)[0][counters.DRIVER_BUSY] == [(0.0, 0.5, -1), (1.0, 0.5, -1), (1.0, 0.5, -1)]
+    assert drained(nvml)[0][counters.DRIVER_BUSY] == [(0.0, 0.5, -1), (1.0, 0.5, -1), (1.0, 0.5, -1)]
 
 
 def test_times_since_the_machine_was_started_are_known_as_such():
     nvml = FakeNvml(busy=lambda s: 0.3 if s <= 0.4001 else 0.9)
     nvml.clock.now_ns = 50_000_000
     nvml.wall_error_us = (STARTED_NS - WALL_OFFSET_NS) // 1000
-    found = told(nvml, seconds=0.75)[0][counters.DRIVER_BUSY]
+    found = drained(nvml, seconds=0.75)[0][counters.DRIVER_BUSY]
 
     assert [(round(start, 6), round(at, 6), value) for at, value, start in found] == [
         (0.0, 0.2, 0.3), (0.2, 0.4, 0.3), (0.4, 0.6, 0.9), (0.6, 0.8, 0.9),
@@ -184,11 +186,11 @@ def test_times_that_are_not_of_this_machines_clock_are_not_believed():
     nvml = FakeNvml()
     nvml.wall_error_us = 3600 * 1_000_000
 
-    assert {start for _, _, start in told(nvml)[0][counters.DRIVER_BUSY]} == {-1}
+    assert {start for _, _, start in drained(nvml)[0][counters.DRIVER_BUSY]} == {-1}
 
 
 def test_gpm_is_sampled_at_most_every_200_ms_and_its_figures_are_of_the_time_between():
-    found = told(FakeNvml(), seconds=0.7)[0]
+    found = drained(FakeNvml(), seconds=0.7)[0]
 
     assert [(round(start, 3), round(at, 3)) for at, _, start in found[counters.GPM_FP32]] == [
         (0.0, 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.7),
@@ -202,7 +204,7 @@ def test_gpm_is_sampled_at_most_every_200_ms_and_its_figures_are_of_the_time_bet
 
 
 def test_gpm_is_not_read_beside_cuptis_own_sampling_of_the_hardware():
-    found, missing = told(FakeNvml(), "sampled")
+    found, missing = drained(FakeNvml(), "sampled")
 
     assert not any(name.startswith("gpm") for name in found)
     assert "device.gpm" not in missing
@@ -259,22 +261,24 @@ def test_what_is_filled_in_for_gpm_fits_pynvmls_own_structures():
 
 
 def test_a_gpm_figure_the_driver_does_not_have_is_left_out():
-    found = told(FakeNvml(gpm={1: 60.0, 12: float("nan")}))[0]
+    found = drained(FakeNvml(gpm={1: 60.0, 12: float("nan")}))[0]
 
     assert counters.GPM_BUSY in found
     assert not {counters.GPM_FP32, counters.GPM_TENSOR} & found.keys()
 
 
 def test_a_driver_that_refuses_every_gpm_figure_is_a_reason():
-    found, missing = told(FakeNvml(gpm={}))
+    found, missing = drained(FakeNvml(gpm={}))
 
     assert not any(name.startswith("gpm") for name in found)
     assert missing["device.gpm"] == "the driver gives no GPM figures: Not Supported"
-    assert told(FakeNvml(gpm=dict.fromkeys((1, 2, 3, 5, 10, 12), float("nan"))))[1]["device.gpm"].endswith("no numbers")
+    assert drained(FakeNvml(gpm=dict.fromkeys((1, 2, 3, 5, 10, 12), float("nan"))))[1]["device.gpm"].endswith(
+        "no numbers"
+    )
 
 
 def test_an_instance_has_its_own_gpm_figures_and_memory_but_no_energy():
-    found, missing = told(FakeNvml(instance=7))
+    found, missing = drained(FakeNvml(instance=7))
 
     assert found[counters.GPM_FP32][0][1] == 0.1
     assert found[counters.DEVICE_USED][0][1] == 300
@@ -284,21 +288,21 @@ def test_an_instance_has_its_own_gpm_figures_and_memory_but_no_energy():
     assert missing["device.driver_busy"] == "the driver refuses: Not Supported"
 
 
-def test_memory_is_told_with_what_the_driver_keeps_apart_where_it_says_so():
-    found = told(FakeNvml())[0]
-    older = told(FakeNvml(lacks=frozenset({"nvmlDeviceGetMemoryInfo"})))
+def test_memory_is_reported_with_what_the_driver_keeps_apart_where_it_says_so():
+    found = drained(FakeNvml())[0]
+    older = drained(FakeNvml(lacks=frozenset({"nvmlDeviceGetMemoryInfo"})))
     without = FakeNvml()
     without.__class__ = type("Old", (FakeNvml,), {"nvmlMemory_v2": property(lambda self: self.missing)})
 
     names = (counters.DEVICE_TOTAL, counters.DEVICE_USED, counters.DEVICE_RESERVED)
     assert [found[name][0][1] for name in names] == [1000, 300, 50]
     assert "nvidia-ml-py cannot ask this driver" in older[1]["memory.device_used"]
-    found = told(without)[0]
+    found = drained(without)[0]
     assert (found[counters.DEVICE_USED][0][1], counters.DEVICE_RESERVED in found) == (350, False)
 
 
-def test_memory_by_process_is_told_where_this_process_is_listed():
-    found, missing = told(FakeNvml(processes={os.getpid(): 100, 1: 70, 2: 30}))
+def test_memory_by_process_is_reported_where_this_process_is_listed():
+    found, missing = drained(FakeNvml(processes={os.getpid(): 100, 1: 70, 2: 30}))
 
     assert found[counters.PROCESS_USED][0][1] == 100
     assert found[counters.OTHERS_USED][0][1] == 100
@@ -309,12 +313,12 @@ def test_memory_by_process_is_told_where_this_process_is_listed():
     ("processes", "reason"),
     [
         ({1: 70, 2: 30}, "lists 2 processes on the device, and none under this one's number"),
-        ({os.getpid(): None}, "does not tell how much memory each process uses"),
-        ({os.getpid(): 100, 1: None}, "does not tell how much memory each process uses"),
+        ({os.getpid(): None}, "does not report how much memory each process uses"),
+        ({os.getpid(): 100, 1: None}, "does not report how much memory each process uses"),
     ],
 )
 def test_memory_by_process_is_missing_with_the_reason_and_never_0(processes: Mapping[int, int | None], reason: str):
-    found, missing = told(FakeNvml(processes=processes))
+    found, missing = drained(FakeNvml(processes=processes))
 
     assert reason in missing["memory.process_used"]
     assert not {counters.PROCESS_USED, counters.OTHERS_USED} & found.keys()
@@ -344,7 +348,7 @@ def test_a_refusal_leaves_the_rest_and_is_asked_no_more_after_three(function: st
     }
     refused = dict.fromkeys(filter(None, [function, before.get(function)]), error)
     nvml = FakeNvml(refuses=refused, processes={os.getpid(): 1})
-    found, missing = told(nvml, seconds=5)
+    found, missing = drained(nvml, seconds=5)
 
     assert counter not in found
     assert missing[name]
@@ -404,7 +408,7 @@ def test_the_sampler_asks_in_a_thread_of_its_own_and_its_rows_name_the_framework
     assert (nvml.opened, nvml.shut, len(nvml.freed)) == (1, 1, 2)
 
 
-def test_a_driver_that_is_not_there_is_told_once_and_not_asked_again():
+def test_a_driver_that_is_not_there_is_reported_once_and_not_asked_again():
     nvml = FakeNvml(refuses={"nvmlInit": LIBRARY_NOT_FOUND})
     collector = sampler(nvml)
 
@@ -555,7 +559,7 @@ def test_a_gpu_is_sampled_by_one_collector_in_all_windows_and_a_cpu_by_none(
     assert not any(isinstance(each, NvmlSampler) for several in on_cpu.values() for each in several)
 
 
-def test_the_time_between_two_samples_of_power_is_told_on_the_command_line(monkeypatch: pytest.MonkeyPatch):
+def test_the_time_between_two_samples_of_power_is_set_on_the_command_line(monkeypatch: pytest.MonkeyPatch):
     requests: list[RunRequest] = []
 
     def stop(request: RunRequest, *others: object) -> None:

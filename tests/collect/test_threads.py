@@ -1,4 +1,4 @@
-"""A thread's number, told in part or as a hash, is the one Python has for it."""
+"""A thread's number, reported in part or as a hash, is the one Python has for it."""
 
 import threading
 from pathlib import Path
@@ -31,11 +31,11 @@ def test_what_fits_no_place_or_several_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_hash_is_the_one_mxnets_profiler_wrote() -> None:
-    # As MXNet 1.9.1 told of an operator that Python's own thread ran (its engine of one thread).
+    # As MXNet 1.9.1 reported an operator that Python's own thread ran (its engine of one thread).
     assert threads.hashed(139654421117824) == 8153202884320643903
 
 
 def test_a_hash_beyond_63_bits_is_negative() -> None:
-    told = [threads.hashed(139654421117824 + 4096 * place) for place in range(64)]
-    assert min(told) < 0 < max(told)
-    assert all(-(1 << 63) <= each < 1 << 63 for each in told)
+    hashes = [threads.hashed(139654421117824 + 4096 * place) for place in range(64)]
+    assert min(hashes) < 0 < max(hashes)
+    assert all(-(1 << 63) <= each < 1 << 63 for each in hashes)

@@ -1,4 +1,4 @@
-"""The doctor tells what is so, and says why it does not know the rest."""
+"""The doctor reports what is so, and says why it does not know the rest."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def test_every_framework_with_a_hook_has_a_probe() -> None:
     assert all(about(name).probe and about(name).title for name in FRAMEWORKS)
 
 
-def test_a_framework_that_imports_tells_version_and_gpus() -> None:
+def test_a_framework_that_imports_reports_version_and_gpus() -> None:
     found = checks.framework("json", "print('a log line'); print('1.2.3', 2)")
 
     assert found == checks.Framework("json", "1.2.3", 2)
@@ -33,7 +33,7 @@ def test_a_framework_that_is_not_there_comes_with_the_command() -> None:
     assert found.gpus is None
 
 
-def test_a_failing_import_is_told_by_its_last_line() -> None:
+def test_a_failing_import_is_reported_by_its_last_line() -> None:
     found = checks.framework("json", "raise ImportError('it needs a friend')")
 
     assert found.reason == "ImportError: it needs a friend"

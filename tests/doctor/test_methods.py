@@ -153,8 +153,8 @@ def test_without_nsight_compute_the_highest_is_raised_by_it(cupti: FakeCupti) ->
     assert str(found.raised_by).startswith("install Nsight Compute")
 
 
-def test_what_is_not_told_is_neither_yes_nor_no() -> None:
-    level = methods.counted(lambda: NCU, Counters(None, "the driver's parameters do not tell (RmProfilingAdminOnly)"))
+def test_what_is_not_reported_is_neither_yes_nor_no() -> None:
+    level = methods.counted(lambda: NCU, Counters(None, "the driver's parameters do not say (RmProfilingAdminOnly)"))
     assert level.works is None
     assert methods.judged((level,)).highest is None
 
@@ -177,7 +177,7 @@ def test_a_number_of_the_frameworks_stands_for_a_device_that_nvidia_smi_may_numb
     assert nvml.opened == nvml.shut == 1
 
 
-def test_what_the_driver_does_not_tell_of_a_device_is_not_made_up() -> None:
+def test_what_the_driver_does_not_report_of_a_device_is_not_made_up() -> None:
     refusing = FakeNvml(refuses={"nvmlDeviceGetIndex": NO_PERMISSION})
     assert methods.subject(0, refusing, FakeCuda()) == Subject("cuda:0", "NVIDIA H200", None, 2)
     assert refusing.opened == refusing.shut == 1

@@ -72,7 +72,7 @@ def test_an_open_window_is_named_as_lost(tmp_path: Path):
     assert not again.run.complete
 
 
-def test_a_column_this_version_does_not_know_is_passed_over_and_one_it_misses_reads_as_not_told(
+def test_a_column_this_version_does_not_know_is_passed_over_and_one_it_misses_reads_as_not_known(
     tmp_path: Path,
 ):
     path = tmp_path / "a.tbd"
@@ -213,18 +213,18 @@ def test_what_a_step_consumed_is_there_again_after_reading(tmp_path: Path):
     assert summarize(kept).lengths == summarize(prof.recording).lengths
 
 
-def test_a_file_from_before_some_facts_were_told_reads_as_without_them(tmp_path: Path):
+def test_a_file_from_before_some_facts_were_recorded_reads_as_without_them(tmp_path: Path):
     save(sample_recording(), tmp_path / "a.tbd")
     with closing(sqlite3.connect(tmp_path / "a.tbd")) as connection, connection:
         connection.execute("UPDATE run SET value = json_remove(value, '$.vector_flops_per_s') WHERE key = 'peaks'")
         connection.execute("DELETE FROM run WHERE key = 'runs_ahead'")
         assert connection.total_changes == 2
 
-    told = load(tmp_path / "a.tbd").run
+    loaded = load(tmp_path / "a.tbd").run
 
-    assert told.peaks is not None
-    assert told.peaks.of("bf16", product=False) == told.peaks.of("bf16", product=True) == 4e12
-    assert not told.runs_ahead
+    assert loaded.peaks is not None
+    assert loaded.peaks.of("bf16", product=False) == loaded.peaks.of("bf16", product=True) == 4e12
+    assert not loaded.runs_ahead
 
 
 def test_a_run_that_was_going_on_when_its_process_died_was_killed(tmp_path: Path):

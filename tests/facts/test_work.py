@@ -20,7 +20,7 @@ def test_a_text_stands_for_the_work_it_was_made_of() -> None:
     assert work.parse(work.text(Work(Operation.COPY))) == Work(Operation.COPY)
 
 
-def test_one_work_has_one_text_in_whatever_order_its_sizes_were_told() -> None:
+def test_one_work_has_one_text_in_whatever_order_its_sizes_were_given() -> None:
     turned = Work(Operation.POOLING, {"window": 9, "elements": 5}, name="max_pool")
 
     assert work.text(turned) == work.text(Work(Operation.POOLING, {"elements": 5, "window": 9}, name="max_pool"))
@@ -41,6 +41,6 @@ def test_works_that_differ_in_anything_have_different_texts() -> None:
 
 
 def test_the_work_of_a_text_is_made_once() -> None:
-    told = work.text(DENSE)
+    text = work.text(DENSE)
 
-    assert work.parse(told) is work.parse(told)
+    assert work.parse(text) is work.parse(text)

@@ -94,7 +94,7 @@ def test_an_operator_that_cannot_be_run_is_passed_over() -> None:
     assert rate == 1000 / 100e-9
 
 
-def test_where_nothing_can_be_run_the_reason_is_told() -> None:
+def test_where_nothing_can_be_run_the_reason_is_reported() -> None:
     assert probing.best([failing("no bf16\nhere")], 1) == (None, "not measured: no bf16 here")
     assert probing.best([], 1) == (None, "not measured: there is no operator for it")
 
@@ -136,12 +136,12 @@ def test_the_last_level_cache_is_the_largest_one(tmp_path: Path) -> None:
     assert probing._cache_remark(tmp_path / "none") == ""
 
 
-def test_load_of_others_is_told_where_it_may_have_held_the_probe_back() -> None:
+def test_load_of_others_is_reported_where_it_may_have_held_the_probe_back() -> None:
     assert probing._load_remark(0.8, 2) == " (other processes took 40.0 % of the cores meanwhile)"
     assert probing._load_remark(0.1, 2) == ""
 
 
-def test_a_gpu_is_looked_up_by_what_its_driver_tells() -> None:
+def test_a_gpu_is_looked_up_by_what_its_driver_reports() -> None:
     class Driver:
         def cuInit(self, flags: int) -> int:  # noqa: N802
             return 0
@@ -164,16 +164,16 @@ def test_a_gpu_is_looked_up_by_what_its_driver_tells() -> None:
     assert found.bytes_per_s == pytest.approx(4.9e12, rel=0.01)
 
 
-def test_a_process_of_its_own_is_told_what_to_measure_and_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_of_its_own_is_given_what_to_measure_and_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    told = {"flops_per_s": {"fp32": 1e9}, "bytes_per_s": None, "sources": {}, "clock_hz": None}
-    monkeypatch.setattr(fresh, "ask", lambda *order: asked.append(order) or told)
+    answer = {"flops_per_s": {"fp32": 1e9}, "bytes_per_s": None, "sources": {}, "clock_hz": None}
+    monkeypatch.setattr(fresh, "ask", lambda *order: asked.append(order) or answer)
 
     assert probing.apart("mxnet", ("fp32",), 3).flops_per_s == {"fp32": 1e9}
     assert asked == [("tbdprof.hooks.probing", ["mxnet", ["fp32"], 3], probing.LIMIT_S)]
 
 
-def test_where_that_process_fails_or_tells_something_else_the_peak_is_not_known(
+def test_where_that_process_fails_or_prints_something_else_the_peak_is_not_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def failing(*_order: object) -> None:

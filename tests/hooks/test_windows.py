@@ -54,7 +54,7 @@ def test_without_an_open_window_nothing_is_marked_and_nothing_ends_twice() -> No
     assert (window.steps, window.stops) == (0, 1)
 
 
-def test_an_unknown_name_is_refused_and_the_known_ones_are_told() -> None:
+def test_an_unknown_name_is_refused_and_the_known_ones_are_listed() -> None:
     with pytest.raises(UsageError, match=r"unknown window 'kernel': choose memory or kernels"):
         Windows().begin("kernel", {"memory": Counted, "kernels": Counted})
 

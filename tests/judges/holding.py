@@ -7,9 +7,9 @@ from judges.process import Json, Outcome
 ITEM = 4  # bytes of a float32
 
 
-def trained_bytes(told: Json) -> int:
+def trained_bytes(facts: Json) -> int:
     """Return the bytes of the parameters."""
-    return sum(ITEM * math.prod(shape) for shape in told["parameters"])
+    return sum(ITEM * math.prod(shape) for shape in facts["parameters"])
 
 
 def assert_adds_up(memory: Json) -> None:
@@ -28,11 +28,11 @@ def assert_sizes(outcome: Outcome, *, arrays: int, counter_bytes: int = 0) -> No
 
     The optimizer keeps so many arrays of a parameter's size, and a counter of some bytes for each.
     """
-    memory, trained = outcome.memory, trained_bytes(outcome.told)
-    state = arrays * trained + counter_bytes * len(outcome.told["parameters"])
+    memory, trained = outcome.memory, trained_bytes(outcome.facts)
+    state = arrays * trained + counter_bytes * len(outcome.facts["parameters"])
     for roles in (memory["roles_at_peak"], memory["roles_max"], memory["at_optimizer_step"]):
         assert roles["weight"] == trained
-        assert roles["buffer"] == outcome.told["buffer_bytes"]
+        assert roles["buffer"] == outcome.facts["buffer_bytes"]
         assert roles["optimizer_state"] == state
     assert memory["at_optimizer_step"]["gradient"] == trained
     assert outcome.report["run"]["parameters"] * ITEM == trained

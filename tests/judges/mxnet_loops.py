@@ -13,8 +13,8 @@ KEPT_FLOATS = 1000
 Loss = gluon.loss.SoftmaxCrossEntropyLoss
 
 
-def told_of(*nets: gluon.Block, **more: Any) -> Json:
-    """Return the shapes of the parameters and the bytes of the running statistics, as Gluon alone tells them."""
+def facts_of(*nets: gluon.Block, **more: Any) -> Json:
+    """Return the shapes of the parameters and the bytes of the running statistics, as Gluon alone reports them."""
     parameters = [parameter for net in nets for parameter in net.collect_params().values()]
     trained = [list(each.shape) for each in parameters if each.grad_req != "null"]
     buffers = [each.shape for each in parameters if each.grad_req == "null"]
@@ -60,7 +60,7 @@ def train(
             trainer.step(BATCH)
             after()
             prof.step(BATCH)
-    return told_of(net)
+    return facts_of(net)
 
 
 def hybridized(profile: Profile) -> Json:
@@ -121,7 +121,7 @@ def gan(profile: Profile) -> Json:
             loss.backward()
             trainers[0].step(1)
             prof.step(BATCH)
-    return told_of(generator, critic)
+    return facts_of(generator, critic)
 
 
 def found(profile: Profile) -> Json:
@@ -149,4 +149,4 @@ def profiled_twice(profile: Profile) -> Json:
                 loss.backward()
                 trainer.step(BATCH)
                 prof.step(BATCH)
-    return told_of(net)
+    return facts_of(net)

@@ -1,4 +1,4 @@
-"""Training loops in MXNet whose steps are taken by several threads; the main thread tells of each update."""
+"""Training loops in MXNet whose steps are taken by several threads; the main thread reports each update."""
 
 import queue
 import threading
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import mxnet as mx
-from judges.mxnet_loops import CLASSES, told_of
+from judges.mxnet_loops import CLASSES, facts_of
 from judges.process import Json, Profile
 from mxnet import autograd, gluon
 
@@ -53,7 +53,7 @@ def two_free(profile: Profile) -> Json:
                 updates.get(timeout=0.01)
             except queue.Empty:
                 continue
-    return told_of(*nets)
+    return facts_of(*nets)
 
 
 def lengthened(profiler: Any) -> Any:

@@ -29,8 +29,8 @@ class Library:
 
     def chips(self) -> list[str]:
         """Return the chips it knows: "GH100"."""
-        told = self._call("NVPW_GetSupportedChipNames", names=ctypes.POINTER(_Text)(), count=_Size())
-        return [told.names[place].decode() for place in range(told.count)]
+        params = self._call("NVPW_GetSupportedChipNames", names=ctypes.POINTER(_Text)(), count=_Size())
+        return [params.names[place].decode() for place in range(params.count)]
 
     def has(self, chip: str, metric: str) -> bool:
         """Return whether a chip has a metric, its suffix included."""

@@ -29,7 +29,7 @@ class Outcome:
 
     reports: list[Json]
     text: str
-    told: Json
+    facts: Json
     recording: Path
 
     @property
@@ -76,10 +76,10 @@ def main(module: str, loop: str, recording: str) -> None:
         return profilers[-1]
 
     tbdprof.prepare(module.partition("_")[0])
-    told = getattr(importlib.import_module(f"judges.{module}"), loop)(profile)
+    facts = getattr(importlib.import_module(f"judges.{module}"), loop)(profile)
     profilers[-1].save(recording)
     reports = [document(profiler.summary) for profiler in profilers]
-    print(json.dumps({"reports": reports, "text": str(profilers[-1]), "told": told}))
+    print(json.dumps({"reports": reports, "text": str(profilers[-1]), "told": facts}))
 
 
 if __name__ == "__main__":

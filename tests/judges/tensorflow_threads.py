@@ -1,4 +1,4 @@
-"""Training loops in TensorFlow whose steps are taken by several threads; the main thread tells of each update."""
+"""Training loops in TensorFlow whose steps are taken by several threads; the main thread reports each update."""
 
 import queue
 import threading

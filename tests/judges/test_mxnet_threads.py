@@ -9,7 +9,7 @@ BATCH, WIDTH = 6, 40  # as in judges.mxnet_threads, which imports MXNet
 
 def test_what_two_threads_allocate_adds_up_to_mxnets_own_counter(run: Run) -> None:
     outcome = run("mxnet_threads", "two_free")
-    memory, trained = outcome.memory, trained_bytes(outcome.told)
+    memory, trained = outcome.memory, trained_bytes(outcome.facts)
     assert outcome.report["run"]["complete"]
     assert_adds_up(memory)
     assert memory["independent_peak_bytes"] == memory["allocator_peak_bytes"]

@@ -114,13 +114,13 @@ def test_an_owner_larger_than_its_block_is_seen(recording: Recording) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "mistaken"),
+    ("role", "mistaken"),
     [(Role.GRADIENT, Role.WEIGHT), (Role.OPTIMIZER_STATE, Role.WEIGHT), (Role.WEIGHT, Role.BUFFER)],
 )
-def test_a_block_under_the_wrong_role_is_seen(recording: Recording, told: Role, mistaken: Role) -> None:
+def test_a_block_under_the_wrong_role_is_seen(recording: Recording, role: Role, mistaken: Role) -> None:
     def mislabel(rows: Table, window: Window) -> Table:
-        address = rows["address"][last_owner(rows, told)]
-        rows["role"][(rows["address"] == address) & (rows["role"] == told)] = mistaken
+        address = rows["address"][last_owner(rows, role)]
+        rows["role"][(rows["address"] == address) & (rows["role"] == role)] = mistaken
         return rows
 
     assert tampered(recording, "owner", mislabel).mismatches > 0

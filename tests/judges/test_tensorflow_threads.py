@@ -7,7 +7,7 @@ from judges.process import Run
 
 def test_what_two_threads_allocate_adds_up_to_tensorflows_own_total(run: Run) -> None:
     outcome = run("tensorflow_threads", "two_free")
-    memory, trained = outcome.memory, trained_bytes(outcome.told)
+    memory, trained = outcome.memory, trained_bytes(outcome.facts)
     assert outcome.report["run"]["complete"]
     assert memory["mismatches"] == 0, memory["violations"]
     assert memory["roles_max"]["unknown"] == 0

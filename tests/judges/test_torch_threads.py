@@ -19,7 +19,7 @@ PLANTED = {4 * 1000, 4 * 3000}
 
 def assert_holds(outcome: Outcome) -> None:
     """Assert what holds of several threads: each has weights, gradients and momentum, and all add up."""
-    memory, trained = outcome.memory, trained_bytes(outcome.told)
+    memory, trained = outcome.memory, trained_bytes(outcome.facts)
     assert_adds_up(memory)
     assert memory["independent_peak_bytes"] == memory["allocator_peak_bytes"]
     for roles in (memory["roles_at_peak"], memory["roles_max"], memory["at_optimizer_step"]):
@@ -28,7 +28,7 @@ def assert_holds(outcome: Outcome) -> None:
     assert trained <= memory["at_optimizer_step"]["gradient"] <= 2 * trained
 
 
-def test_what_two_threads_hold_at_once_is_told_of_both(run: Run) -> None:
+def test_what_two_threads_hold_at_once_is_reported_of_both(run: Run) -> None:
     """Between the passes each holds inputs and labels, what linear and ReLU made, logarithms and the loss's weight."""
     maps = sum(6 * hidden + 6 * hidden + 2 * 6 * 10 + 2 for hidden in (32, 48)) * ITEM
     roles = run("torch_threads", "together").memory["roles_max"]
@@ -110,21 +110,21 @@ def test_planted_tensors_are_their_threads_and_kept(run: Run) -> None:
 def test_threads_that_never_pause_lose_no_update(run: Run) -> None:
     outcome = run("torch_threads", "many")
     assert outcome.report["run"]["complete"]
-    assert sum(outcome.report["run"]["steps"].values()) == outcome.told["updates"] > 300
+    assert sum(outcome.report["run"]["steps"].values()) == outcome.facts["updates"] > 300
     assert outcome.memory["mismatches"] == 0
     assert outcome.memory["independent_peak_bytes"] == outcome.memory["allocator_peak_bytes"]
 
 
 def test_weights_that_threads_share_count_once(run: Run) -> None:
-    memory, told = run("torch_threads", "shared").memory, run("torch_threads", "shared").told
+    memory, facts = run("torch_threads", "shared").memory, run("torch_threads", "shared").facts
     assert_adds_up(memory)
-    assert memory["roles_max"]["weight"] == trained_bytes(told) // 3
-    assert memory["roles_max"]["optimizer_state"] == trained_bytes(told)
+    assert memory["roles_max"]["weight"] == trained_bytes(facts) // 3
+    assert memory["roles_max"]["optimizer_state"] == trained_bytes(facts)
 
 
 def test_an_interrupt_passes_through_and_what_was_recorded_is_kept(run: Run) -> None:
     outcome = run("torch_threads", "interrupted")
-    assert outcome.told["caught"] == outcome.report["run"]["ended_by"] == "KeyboardInterrupt"
+    assert outcome.facts["caught"] == outcome.report["run"]["ended_by"] == "KeyboardInterrupt"
     assert outcome.report["run"]["steps"]["memory"] >= 10
     assert_adds_up(outcome.memory)
 

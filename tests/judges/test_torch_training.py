@@ -42,13 +42,13 @@ def test_batches_of_a_workers_shared_memory_are_in_neither_blocks_nor_totals(run
 def test_gradients_that_are_kept_are_all_there_at_the_peak(run: Run) -> None:
     outcome = run("torch_loops", "gradients_kept")
     assert_holds(outcome, **ADAM)
-    assert outcome.memory["roles_at_peak"]["gradient"] == trained_bytes(outcome.told)
+    assert outcome.memory["roles_at_peak"]["gradient"] == trained_bytes(outcome.facts)
 
 
 def test_accumulation_keeps_gradients_and_one_micro_batchs_maps(run: Run) -> None:
     outcome, alone = run("torch_loops", "accumulation"), run("torch_loops", "convnet")
     assert_holds(outcome, **MOMENTUM)
-    assert outcome.memory["roles_at_peak"]["gradient"] == trained_bytes(outcome.told)
+    assert outcome.memory["roles_at_peak"]["gradient"] == trained_bytes(outcome.facts)
     assert outcome.memory["roles_max"]["feature_map"] == alone.memory["roles_max"]["feature_map"]
 
 
@@ -80,7 +80,7 @@ def test_checkpointed_maps_are_recomputed_and_not_kept(run: Run, loop: str) -> N
 def test_autocast_copies_of_weights_are_weights(run: Run) -> None:
     outcome = run("torch_loops", "autocast")
     assert_holds(outcome, **ADAM)
-    assert outcome.memory["roles_max"]["cast"] == trained_bytes(outcome.told) // 2
+    assert outcome.memory["roles_max"]["cast"] == trained_bytes(outcome.facts) // 2
 
 
 def test_a_gans_two_models_and_two_optimizers_add_up(run: Run) -> None:
@@ -114,6 +114,6 @@ def test_evaluation_skipped_updates_and_an_early_end_still_add_up(run: Run) -> N
 def test_a_loop_that_raises_keeps_what_was_recorded(run: Run) -> None:
     outcome = run("torch_loops", "raising_loop")
     assert_holds(outcome, complete=False, **MOMENTUM)
-    assert "to have 3 channels, but got 2" in outcome.told["caught"]
+    assert "to have 3 channels, but got 2" in outcome.facts["caught"]
     assert outcome.report["run"]["ended_by"] == "RuntimeError"
     assert outcome.report["run"]["steps"]["memory"] == 3

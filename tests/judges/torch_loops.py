@@ -17,8 +17,8 @@ BATCH, SIDE, CLASSES = 4, 16, 10
 WORDS, WIDTH, LENGTH = 64, 32, 12
 
 
-def told_of(*models: nn.Module, **more: Any) -> Json:
-    """Return the shapes of the parameters and the bytes of the buffers, as torch alone tells them."""
+def facts_of(*models: nn.Module, **more: Any) -> Json:
+    """Return the shapes of the parameters and the bytes of the buffers, as torch alone reports them."""
     parameters = [parameter for model in models for parameter in model.parameters()]
     buffers = [buffer for model in models for buffer in model.buffers()]
     assert all(parameter.dtype == torch.float32 for parameter in parameters)
@@ -74,7 +74,7 @@ def convnet(profile: Profile) -> Json:
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     images, labels = image_batch()
     train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels))
-    return told_of(model)
+    return facts_of(model)
 
 
 def fresh_batches(profile: Profile) -> Json:
@@ -88,7 +88,7 @@ def fresh_batches(profile: Profile) -> Json:
             loss.backward()
             optimizer.step()
             prof.step(len(images))
-    return told_of(model)
+    return facts_of(model)
 
 
 def loaded(profile: Profile, workers: int) -> Json:
@@ -104,7 +104,7 @@ def loaded(profile: Profile, workers: int) -> Json:
             prof.step(len(images))
             if not prof.active:
                 break
-    return told_of(model)
+    return facts_of(model)
 
 
 def loaded_by_a_worker(profile: Profile) -> Json:
@@ -120,7 +120,7 @@ def gradients_kept(profile: Profile) -> Json:
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
     images, labels = image_batch()
     train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), set_to_none=False)
-    return told_of(model)
+    return facts_of(model)
 
 
 def flat_weights(profile: Profile) -> Json:
@@ -134,7 +134,7 @@ def flat_weights(profile: Profile) -> Json:
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     images, labels = image_batch()
     train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels))
-    return told_of(model)
+    return facts_of(model)
 
 
 def accumulation(profile: Profile) -> Json:
@@ -148,7 +148,7 @@ def accumulation(profile: Profile) -> Json:
                 (functional.cross_entropy(model(images), labels) / 3).backward()
             optimizer.step()
             prof.step(3 * BATCH)
-    return told_of(model)
+    return facts_of(model)
 
 
 class Tied(nn.Module):
@@ -170,7 +170,7 @@ def language_model(profile: Profile, model: nn.Module) -> Json:
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     tokens = torch.randint(WORDS, (BATCH, LENGTH))
     train(profile, model, optimizer, lambda: functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()))
-    return told_of(model)
+    return facts_of(model)
 
 
 def tied_transformer(profile: Profile) -> Json:
@@ -203,7 +203,7 @@ def checkpointed(profile: Profile, *, reentrant: bool) -> Json:
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     images, labels = image_batch()
     train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels))
-    return told_of(model)
+    return facts_of(model)
 
 
 def checkpointed_reentrant(profile: Profile) -> Json:
@@ -224,7 +224,7 @@ def autocast(profile: Profile) -> Json:
             return functional.cross_entropy(model(images), labels)
 
     train(profile, model, optimizer, loss_of)
-    return told_of(model)
+    return facts_of(model)
 
 
 def gan(profile: Profile) -> Json:
@@ -241,7 +241,7 @@ def gan(profile: Profile) -> Json:
             (-critic(generator(noise)).mean()).backward()
             optimizers[0].step()
             prof.step(BATCH)
-    return told_of(generator, critic)
+    return facts_of(generator, critic)
 
 
 def lstm_found(profile: Profile) -> Json:
@@ -255,7 +255,7 @@ def lstm_found(profile: Profile) -> Json:
             functional.cross_entropy(head(lstm(words)[0][:, -1]), labels).backward()
             optimizer.step()
             prof.step(BATCH)
-    return told_of(lstm, head)
+    return facts_of(lstm, head)
 
 
 def profiled_twice(profile: Profile) -> Json:
@@ -264,7 +264,7 @@ def profiled_twice(profile: Profile) -> Json:
     images, labels = image_batch()
     for _ in range(2):
         train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels))
-    return told_of(model)
+    return facts_of(model)
 
 
 def odd_loop(profile: Profile) -> Json:
@@ -285,7 +285,7 @@ def odd_loop(profile: Profile) -> Json:
                     functional.cross_entropy(model(torch.randn(3 * BATCH, 3, SIDE, SIDE)), labels.repeat(3))
                 model.train()
             prof.step(BATCH)
-    return told_of(model)
+    return facts_of(model)
 
 
 def raising_loop(profile: Profile) -> Json:
@@ -302,7 +302,7 @@ def raising_loop(profile: Profile) -> Json:
         train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), after=fail)
     except RuntimeError as error:
         caught = str(error)
-    return told_of(model, caught=caught)
+    return facts_of(model, caught=caught)
 
 
 def resnet50(profile: Profile) -> Json:
@@ -311,4 +311,4 @@ def resnet50(profile: Profile) -> Json:
     with profile(workload.model, workload.optimizer) as prof:
         while prof.active:
             prof.step(workload.step())
-    return told_of(workload.model)
+    return facts_of(workload.model)

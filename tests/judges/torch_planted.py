@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from judges.process import Json, Profile
-from judges.torch_loops import image_batch, small_convnet, told_of, train
+from judges.torch_loops import facts_of, image_batch, small_convnet, train
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -28,7 +28,7 @@ def kept_tensors(profile: Profile, made: Callable[[], Tensor]) -> Json:
         lambda: functional.cross_entropy(model(images), labels),
         after=lambda _: cache.append(made()),
     )
-    return told_of(model)
+    return facts_of(model)
 
 
 def cache(profile: Profile) -> Json:
@@ -48,7 +48,7 @@ def in_a_thread(profile: Profile) -> Json:
             thread.join()
 
     train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), after=after)
-    return told_of(model)
+    return facts_of(model)
 
 
 def in_a_thread_that_cannot_join(profile: Profile) -> Json:
@@ -67,7 +67,7 @@ def losses(profile: Profile) -> Json:
         return losses[-1]
 
     train(profile, model, optimizer, loss_of)
-    return told_of(model)
+    return facts_of(model)
 
 
 def average(profile: Profile) -> Json:
@@ -83,7 +83,7 @@ def average(profile: Profile) -> Json:
                 mean.lerp_(weight, 0.1)
 
     train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), after=after)
-    return told_of(model)
+    return facts_of(model)
 
 
 def renewed_average(profile: Profile) -> Json:
@@ -99,7 +99,7 @@ def renewed_average(profile: Profile) -> Json:
         ]
 
     train(profile, model, optimizer, lambda: functional.cross_entropy(model(images), labels), after=after)
-    return told_of(model)
+    return facts_of(model)
 
 
 class Scratch(torch.autograd.Function):
@@ -120,7 +120,7 @@ def scratch(profile: Profile) -> Json:
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     images, labels = image_batch()
     train(profile, model, optimizer, lambda: functional.cross_entropy(Scratch.apply(model(images)), labels))
-    return told_of(model)
+    return facts_of(model)
 
 
 def columns(profile: Profile) -> Json:

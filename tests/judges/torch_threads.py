@@ -1,4 +1,4 @@
-"""Training loops in torch whose steps are taken by several threads; the main thread tells of each update."""
+"""Training loops in torch whose steps are taken by several threads; the main thread reports each update."""
 
 import queue
 import signal
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from judges.process import Json, Profile
-from judges.torch_loops import CLASSES, told_of
+from judges.torch_loops import CLASSES, facts_of
 from torch import nn
 from torch.nn import functional
 
@@ -76,8 +76,8 @@ class Crew:
     """Several trainers, which can be paused between two updates of each."""
 
     def __init__(self, *widths: int, **options: Any) -> None:
-        self.updates: queue.Queue[RuntimeError | None] = queue.Queue(1)  # nobody runs ahead of what is told
-        self.early: list[RuntimeError | None] = []  # told of while the threads were to pause
+        self.updates: queue.Queue[RuntimeError | None] = queue.Queue(1)  # nobody runs ahead of what is reported
+        self.early: list[RuntimeError | None] = []  # reported while the threads were to pause
         self.pausing, self.going = threading.Event(), threading.Event()
         self.trainers = [Trainer(hidden, self.updates, self.pausing, self.going, **options) for hidden in widths]
 
@@ -138,12 +138,12 @@ def lengthened(profiler: Any, steps: int) -> Any:
 
 
 def train(profile: Profile, crew: Crew, steps: int = 12, **options: Any) -> Json:
-    """Profile a crew that runs free, from before it starts until all windows are told."""
+    """Profile a crew that runs free, from before it starts until all windows are over."""
     with crew.running(), lengthened(profile(crew.models, crew.optimizers, **options), steps) as prof:
         while prof.active:
             crew.wait()
             prof.step(BATCH)
-    return told_of(*crew.models)
+    return facts_of(*crew.models)
 
 
 def together(profile: Profile) -> Json:
@@ -179,7 +179,7 @@ def paused(profile: Profile) -> Json:
             prof.step(BATCH)
             crew.go()
             seen += 1
-    return told_of(*crew.models, seen=seen)
+    return facts_of(*crew.models, seen=seen)
 
 
 def edges_near(prof: Any) -> bool:
@@ -199,7 +199,7 @@ def stuck(profile: Profile) -> Json:
             prof.step(BATCH)
         ended.set()
         other.join(30)
-    return told_of(*crew.models)
+    return facts_of(*crew.models)
 
 
 def hold(prof: Any, ended: threading.Event) -> None:
@@ -225,7 +225,7 @@ def interrupted(profile: Profile) -> Json:
                     signal.raise_signal(signal.SIGINT)
     except KeyboardInterrupt:
         caught = "KeyboardInterrupt"
-    return told_of(*crew.models, caught=caught)
+    return facts_of(*crew.models, caught=caught)
 
 
 def many(profile: Profile) -> Json:
@@ -236,4 +236,4 @@ def many(profile: Profile) -> Json:
             crew.wait()
             prof.step(BATCH)
             updates += 1
-    return told_of(*crew.models, updates=updates)
+    return facts_of(*crew.models, updates=updates)

@@ -26,7 +26,7 @@ def test_cupti_records_kernels_for_mxnet_alone_of_the_frameworks(monkeypatch: py
     assert windows_with_activity("cpu", "mxnet") == set()
 
 
-def test_mxnets_threads_are_told_as_its_profiler_tells_them(monkeypatch: pytest.MonkeyPatch):
+def test_mxnets_threads_are_numbered_as_its_profiler_numbers_them(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(choose_instruments, "available", lambda device: "not here")
     (collector,) = [
         each for each in instruments_for("cuda:0", "mxnet").collectors["kernels"] if isinstance(each, ActivityCollector)
@@ -46,14 +46,14 @@ def test_the_host_is_counted_from_when_all_others_have_begun_until_one_of_them_e
     assert not any(isinstance(each, HostLoad) for each in others)
 
 
-def test_trying_the_counters_takes_seconds_and_is_told_before(monkeypatch: pytest.MonkeyPatch):
+def test_trying_the_counters_takes_seconds_and_is_reported_before(monkeypatch: pytest.MonkeyPatch):
     log, when_tried = ProgressLog(), list[str]()
     monkeypatch.setattr(
-        choose_instruments, "available", lambda device: when_tried.extend(phase for phase, *_ in log.told)
+        choose_instruments, "available", lambda device: when_tried.extend(phase for phase, *_ in log.reported)
     )
 
     instruments_for("cpu", "torch", progress=log)
     instruments_for("cuda:0", "torch", progress=log)
 
-    assert log.told == [("try the GPU's counters", 0, NO_STEPS)]
+    assert log.reported == [("try the GPU's counters", 0, NO_STEPS)]
     assert when_tried == ["try the GPU's counters"]

@@ -77,9 +77,9 @@ def add(path: Path, count: counted_step.Count, device: str = "cuda:1") -> Record
 def test_the_file_gets_the_counted_step_beside_what_it_had(tmp_path: Path) -> None:
     path = tmp_path / "run.tbd"
 
-    told = add(path, counting([]))
+    returned = add(path, counting([]))
 
-    for recording in (told, load(path)):
+    for recording in (returned, load(path)):
         assert [(window.name, window.state) for window in recording.windows] == [
             ("clean", "complete"),
             ("counted", "complete"),
@@ -94,7 +94,7 @@ def test_the_file_gets_the_counted_step_beside_what_it_had(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("gpu")
-def test_the_child_is_told_what_the_run_turned_out_to_be(tmp_path: Path) -> None:
+def test_the_child_is_given_what_the_run_turned_out_to_be(tmp_path: Path) -> None:
     asked: list[tuple[Sequence[str], Mapping[str, str]]] = []
 
     add(tmp_path / "run.tbd", counting(asked))
@@ -132,9 +132,9 @@ def test_a_machine_without_the_tool_says_so(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(counted_step.ncu, "find", lambda: None)
     path = tmp_path / "run.tbd"
 
-    told = counted_step.add(recorded(path), REQUEST, path)
+    returned = counted_step.add(recorded(path), REQUEST, path)
 
-    assert told.missing["counted"] == ncu.ABSENT
+    assert returned.missing["counted"] == ncu.ABSENT
 
 
 def test_counters_kept_for_root_are_not_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,10 +153,10 @@ def test_a_disk_that_fills_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch
     recording = recorded(path)
     before = path.read_bytes()
     monkeypatch.setattr(writing, "save", full)
-    told = counted_step.add(recording, REQUEST, path, count=counting([]), tool=Path("/ncu"))
+    returned = counted_step.add(recording, REQUEST, path, count=counting([]), tool=Path("/ncu"))
 
     assert path.read_bytes() == before
-    assert "no space left" in told.missing["file"]
+    assert "no space left" in returned.missing["file"]
     assert [item.name for item in tmp_path.iterdir()] == ["run.tbd"]
 
 

@@ -33,7 +33,7 @@ ROOM = 1000
 
 
 class Machine:
-    """Room for 1000 bytes; a batch takes 100 and 10 for each of its samples, or what else it is told to take."""
+    """Room for 1000 bytes; a batch takes 100 and 10 for each of its samples, or what else it is set to take."""
 
     def __init__(self, took: Callable[[int], float] = lambda size: 100 + 10 * size, seconds: float = 0.0) -> None:
         self.clock = FakeClock()
@@ -60,26 +60,26 @@ def test_the_largest_batch_on_the_line_below_the_room_less_a_margin_is_tried() -
     assert fit == Fit(87, {20: 300, 40: 500, 87: 970}, ROOM)
 
 
-def test_a_batch_that_does_not_fit_as_foretold_is_halved_and_the_middle_is_tried() -> None:
+def test_a_batch_that_does_not_fit_as_forecast_is_halved_and_the_middle_is_tried() -> None:
     machine = Machine(lambda size: 100 + 10 * size + (500 if size > 80 else 0))
 
     assert machine.search(160).batch_size == 65
     assert machine.tried == [20, 40, 87, 43, 65], "no more: each is a training in a process of its own"
 
 
-def test_where_small_batches_foretell_too_much_half_of_it_gives_the_next_line() -> None:
+def test_where_small_batches_forecast_too_much_half_of_it_gives_the_next_line() -> None:
     """What a sample takes is hidden in what any batch takes, until that is less."""
     machine = Machine(lambda size: max(300 + size, 14 * size))
 
-    # 16: 316 and 32: 448 foretell 32 + 522 / 8.25 = 95; half of it, 47: 658, foretells 47 + 312 / 14 = 69.
+    # 16: 316 and 32: 448 forecast 32 + 522 / 8.25 = 95; half of it, 47: 658, forecasts 47 + 312 / 14 = 69.
     assert machine.search(128) == Fit(69, {16: 316, 32: 448, 47: 658, 69: 966}, ROOM)
     assert machine.tried == [16, 32, 95, 47, 69]
 
 
-def test_a_line_that_foretells_what_failed_is_not_followed() -> None:
+def test_a_line_that_forecasts_what_failed_is_not_followed() -> None:
     machine = Machine(lambda size: max(300 + size, 65 * size))
 
-    # 2 and 4 foretell far more than the 16 that failed.
+    # 2 and 4 forecast far more than the 16 that failed.
     assert machine.search(16) == Fit(14, {2: 302, 4: 304, 8: 520, 12: 780, 14: 910}, ROOM)
     assert machine.tried == [2, 4, 8, 12, 14]
 
@@ -114,7 +114,7 @@ def test_nothing_fits_where_not_even_one_sample_does() -> None:
     assert machine.tried == [8, 2, 1]
 
 
-def test_what_does_not_grow_with_the_batch_foretells_nothing() -> None:
+def test_what_does_not_grow_with_the_batch_forecasts_nothing() -> None:
     """TensorFlow takes all of a GPU whatever it needs."""
     machine = Machine(lambda size: 900)
 
@@ -280,13 +280,13 @@ def test_what_lies_beneath_is_measured_before_a_run_where_there_is_a_driver(
     monkeypatch: pytest.MonkeyPatch, device: str, there: bool, asked: list[int]
 ) -> None:
     measured: list[int] = []
-    told = ProgressLog()
+    log = ProgressLog()
     monkeypatch.setattr(context, "has_driver", lambda: there)
     monkeypatch.setattr(context, "measure", lambda index, framework, module: measured.append(index) or context.Taken())
 
-    found = suite_run._beneath(RunRequest("toy", "torch", device=device), told)
+    found = suite_run._beneath(RunRequest("toy", "torch", device=device), log)
     assert (measured, found is None) == (asked, not asked)
-    assert told.told == [("measure what a context takes of the GPU", 0, NO_STEPS)] * len(asked)
+    assert log.reported == [("measure what a context takes of the GPU", 0, NO_STEPS)] * len(asked)
 
 
 def test_a_process_that_cannot_let_go_of_its_memory_makes_no_trial(tmp_path: Path) -> None:
@@ -295,6 +295,6 @@ def test_a_process_that_cannot_let_go_of_its_memory_makes_no_trial(tmp_path: Pat
     path = tmp_path / "a.tbd"
     save(Recording(Run("toy", "torch", asked_for="8 bytes")), path)
 
-    told = suite_run._with_a_batch(error, RunRequest("toy", "torch"), Config(64), path, silent)
-    assert str(told) == str(error)
+    returned = suite_run._with_a_batch(error, RunRequest("toy", "torch"), Config(64), path, silent)
+    assert str(returned) == str(error)
     assert load(path).missing["post_mortem.fitting_batch"] == "it keeps all"

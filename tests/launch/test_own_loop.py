@@ -1,4 +1,4 @@
-"""Profiling one's own loop: how the framework is told, and what is refused."""
+"""Profiling one's own loop: how the framework is recognized, and what is refused."""
 
 import sys
 from pathlib import Path
@@ -27,7 +27,7 @@ def without_frameworks(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
-def test_the_framework_is_told_by_the_base_classes_of_the_model(monkeypatch: pytest.MonkeyPatch):
+def test_the_framework_is_recognized_by_the_base_classes_of_the_model(monkeypatch: pytest.MonkeyPatch):
     without_frameworks(monkeypatch)
 
     prof = tbdprof.profile(OwnModel(), enabled=False)
@@ -43,7 +43,7 @@ def test_without_model_the_only_imported_framework_is_meant(monkeypatch: pytest.
     assert tbdprof.profile(enabled=False).recording.run.framework == "mxnet"
 
 
-def test_a_framework_that_cannot_be_told_is_asked_for(monkeypatch: pytest.MonkeyPatch):
+def test_a_framework_that_cannot_be_recognized_is_asked_for(monkeypatch: pytest.MonkeyPatch):
     without_frameworks(monkeypatch)
 
     with pytest.raises(UsageError, match=r"no framework imported.*framework=torch or mxnet"):

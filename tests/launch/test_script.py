@@ -138,7 +138,7 @@ def test_a_script_that_ends_early_keeps_what_there_is():
 @pytest.mark.parametrize(
     ("ending", "trains", "code"), [("", True, 1), ("print('hello')", False, 1), ("import sys; sys.exit(4)", False, 4)]
 )
-def test_a_script_that_never_trains_is_told_so(ending: str, trains: bool, code: int):
+def test_of_a_script_that_never_trains_that_is_reported(ending: str, trains: bool, code: int):
     done = run(*script(ending, trains=trains))
 
     assert done.returncode == code
@@ -147,7 +147,7 @@ def test_a_script_that_never_trains_is_told_so(ending: str, trains: bool, code: 
     assert not Path("a.tbd").exists()
 
 
-def test_of_a_script_that_dies_of_a_signal_that_is_told_first():
+def test_of_a_script_that_dies_of_a_signal_that_is_reported_first():
     done = run(*script("import os; os.kill(os.getpid(), 11)", trains=False))
 
     assert done.returncode == 128 + signal.SIGSEGV
@@ -161,7 +161,7 @@ def test_a_command_that_is_not_there_cannot_be_started():
     assert done.stderr == "tbdprof: cannot start no-such-command: No such file or directory\n"
 
 
-def test_a_script_given_without_its_python_is_told_what_to_type():
+def test_a_script_given_without_its_python_gets_the_command_to_type():
     script("")
     done = run("train.py")
 
@@ -181,8 +181,8 @@ def test_a_sitecustomize_of_the_users_own_is_honoured():
 
 
 def test_the_script_finds_its_path_its_environment_and_its_arguments_as_they_were():
-    tells = "print(sys.path, sys.argv, sorted(os.environ), [type(each).__name__ for each in sys.meta_path])"
-    command = [*script(f"train(20); {tells}"), "--epochs", "3"]
+    prints = "print(sys.path, sys.argv, sorted(os.environ), [type(each).__name__ for each in sys.meta_path])"
+    command = [*script(f"train(20); {prints}"), "--epochs", "3"]
     alone = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
     )
@@ -207,8 +207,8 @@ def test_what_a_launcher_starts_is_recorded_once_whichever_process_steps_first()
         "ranks = [subprocess.Popen([sys.executable, 'train.py', rank]) for rank in 'ab']\n"
         "sys.exit(max(rank.wait() for rank in ranks))"
     )
-    tells = "print(sys.argv[1], 'TBDPROF_ATTACH' in os.environ, 'startup' in os.environ.get('PYTHONPATH', ''))"
-    script(f"train(20); {tells}")
+    prints = "print(sys.argv[1], 'TBDPROF_ATTACH' in os.environ, 'startup' in os.environ.get('PYTHONPATH', ''))"
+    script(f"train(20); {prints}")
     done = run(sys.executable, "launch.py")
 
     assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")

@@ -52,8 +52,8 @@ def test_a_collector_is_on_in_its_windows_alone_and_closed_once():
     prof = profiled(collector)
 
     assert collector.calls == ["kernels", "stop", "sampled", "stop", "close"]
-    told = {window.name for window in prof.recording.windows if len(window.table("sample"))}
-    assert told == {"kernels", "sampled"}
+    sampled = {window.name for window in prof.recording.windows if len(window.table("sample"))}
+    assert sampled == {"kernels", "sampled"}
     assert prof.recording.missing["part"] == "not had"
     assert prof.recording.missing["else"] == "not here"
 

@@ -1,4 +1,4 @@
-"""What a profiler does around a loop, whatever its windows: begins, ends, keeps and tells."""
+"""What a profiler does around a loop, whatever its windows: begins, ends, keeps and reports."""
 
 import threading
 from pathlib import Path
@@ -162,13 +162,13 @@ def test_saving_afterwards_equals_recording_meanwhile(tmp_path: Path):
     assert str(load(tmp_path / "a.tbd").run) == str(load(tmp_path / "b.tbd").run)
 
 
-def test_the_search_for_the_peak_is_told_before_it_and_only_where_there_is_one():
+def test_the_search_for_the_peak_is_reported_before_it_and_only_where_there_is_one():
     hook, log = FakeHook(), ProgressLog()
     prof = LoopProfiler(hook, run(), Plan(), progress=log, clock=hook.clock)
     prof.find_peaks()
     prof.find_peaks()
 
-    assert log.told == [("find the device's peak", 0, NO_STEPS)]
+    assert log.reported == [("find the device's peak", 0, NO_STEPS)]
 
 
 def test_a_peak_that_could_not_be_found_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch):

@@ -47,7 +47,7 @@ def test_samples_are_kept_with_the_window_they_are_of():
     assert recording.run.complete
 
 
-def test_the_report_tells_how_many_steps_were_sampled():
+def test_the_report_says_how_many_steps_were_sampled():
     assert json_report.document(summarize(profiled("good").recording))["run"]["steps"]["sampled"] == 3
 
 
@@ -68,18 +68,18 @@ def test_without_samples_the_window_has_its_kernels_and_the_run_goes_on(mode: st
 
 
 class SilentWhenSampled(FakeHook):
-    """A framework that tells of no kernel while counters are sampled: in the second of its kernels windows."""
+    """A framework that reports no kernel while counters are sampled: in the second of its kernels windows."""
 
     def drain(self, strings: Strings) -> Drained:
-        told = super().drain(strings)
+        drained = super().drain(strings)
         silent = self.operators is not None and self.calls.count("start kernels") == 2
-        return replace(told, missing={"kernels": "no kernel was told", "else": "not here"}) if silent else told
+        return replace(drained, missing={"kernels": "no kernel reported", "else": "not here"}) if silent else drained
 
 
 def test_what_a_hook_lacks_in_the_sampled_window_is_not_said_of_the_kernels_window():
     prof = profiled("good", SilentWhenSampled(clock=FakeClock()))
 
-    assert prof.recording.missing["sampled"] == "no kernel was told"
+    assert prof.recording.missing["sampled"] == "no kernel reported"
     assert prof.recording.missing["else (sampled)"] == "not here"
     assert "kernels" not in prof.recording.missing
     assert "kernels" not in summarize(prof.recording).missing

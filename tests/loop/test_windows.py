@@ -138,19 +138,19 @@ def test_windows_can_be_repeated():
     assert prof.recording.run.complete
 
 
-def test_progress_is_told_phase_by_phase():
+def test_progress_is_reported_phase_by_phase():
     hook, log = FakeHook(), ProgressLog()
     prof = LoopProfiler(hook, run(), SHORT, progress=log, clock=hook.clock)
     with prof:
         train(prof, hook.clock, 13)
 
-    assert [phase for phase, step, _ in log.told if step == 0] == [
+    assert [phase for phase, step, _ in log.reported if step == 0] == [
         "warm-up",
         "clean",
         "memory",
         "clean",
     ]
-    assert ("memory", 2, 3) in log.told
+    assert ("memory", 2, 3) in log.reported
 
 
 def test_a_window_whose_marks_were_lost_keeps_its_steps(monkeypatch: pytest.MonkeyPatch):
@@ -187,12 +187,12 @@ def test_the_loops_own_threads_pause_at_the_edges_of_watched_windows_and_where_o
     with prof:
         train(prof, hook.clock, 30)
 
-    told = [call for call in hook.calls if call != "synchronize"]
+    calls = [call for call in hook.calls if call != "synchronize"]
     for name in ("memory", "kernels"):
-        begun = told.index(f"start {name}")
-        assert told[begun - 1] == "pause"
-        assert told[told.index("stop", begun) - 1] == "pause"
-    assert told.count("pause") == 4 + 3  # the edges of two windows, and the ends of the memory window's steps
+        begun = calls.index(f"start {name}")
+        assert calls[begun - 1] == "pause"
+        assert calls[calls.index("stop", begun) - 1] == "pause"
+    assert calls.count("pause") == 4 + 3  # the edges of two windows, and the ends of the memory window's steps
 
 
 def test_a_window_is_closed_where_a_thread_of_the_loop_failed():

@@ -1,6 +1,6 @@
 """Trains a small net of Gluon's for 14 steps, observed or not; prints what it left behind as JSON.
 
-python on_mxnet.py HOW THREADS: what HOW may be is told in on_torch.py.
+python on_mxnet.py HOW THREADS: what HOW may be is written in on_torch.py.
 """
 
 import json
@@ -159,7 +159,7 @@ def blocks(model: nn.HybridBlock) -> list[nn.HybridBlock]:
 
 
 def found_slots() -> tuple[jump_slots.Slot, ...]:
-    """Return the slots through which MXNet tells of its allocations."""
+    """Return the slots through which MXNet reports its allocations."""
     return jump_slots.find(mx.base._LIB, (layout.ON_ALLOC, layout.ON_FREE))
 
 

@@ -2,7 +2,7 @@
 
 python on_torch.py HOW THREADS, HOW being: unobserved, attached, prepared, found (nothing handed over), or attached with
 a mistake planted in the memory window (draws, nudges), or with a fork there: the child trains on and leaves at once
-(forks), goes on telling the profiler of its steps (forks_and_steps), or leaves as a script does (forks_and_exits).
+(forks), goes on reporting its steps to the profiler (forks_and_steps), or leaves as a script does (forks_and_exits).
 """
 
 import json

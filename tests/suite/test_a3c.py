@@ -373,16 +373,16 @@ class Guide:
 @pytest.mark.parametrize("knows", [True, False])
 def test_a_check_plays_held_out_episodes_and_passes_who_knows_the_game(knows: bool) -> None:
     built: list[Guide] = []
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
 
     def build(config: Config) -> Any:
         built.append(Guide(config, knows=knows))
         return built[-1]
 
-    learned = learning.run(build, Setting(seed=3, steps=learning.EVERY + 7), lambda *step: told.append(step))
+    learned = learning.run(build, Setting(seed=3, steps=learning.EVERY + 7), lambda *step: progress.append(step))
 
     assert [point.step for point in learned.curve] == [0, learning.EVERY, learning.EVERY + 7]
-    assert (built[0].steps, built[0].closed, len(told)) == (learning.EVERY + 7, True, learning.EVERY + 7)
+    assert (built[0].steps, built[0].closed, len(progress)) == (learning.EVERY + 7, True, learning.EVERY + 7)
     assert built[0].config.data == environments.CATCH
     assert learned.passed is knows
     assert learned.last.quality == pytest.approx(1.0 if knows else CHANCE, abs=0.0 if knows else 0.3)

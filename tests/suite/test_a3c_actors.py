@@ -1,4 +1,4 @@
-"""Actors run side by side: their updates are taken one at a time, they pause, they end, and what one raises is told."""
+"""Actors run side by side: their updates are taken one at a time, they pause, they end, and what one raises is seen."""
 
 import gc
 import signal
@@ -217,11 +217,11 @@ print(sum(actors.step() for _ in range(5)))
 
 
 def test_a_program_that_closes_nothing_ends(tmp_path: Path) -> None:
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", FORGOTTEN], capture_output=True, text=True, timeout=60, env={"PYTHONPATH": str(ROOT)}
     )
 
-    assert (told.returncode, told.stdout, told.stderr) == (0, "25.0\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "25.0\n", "")
 
 
 class Clock:

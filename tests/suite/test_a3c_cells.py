@@ -22,14 +22,14 @@ every_framework = pytest.mark.parametrize("framework", suite.frameworks("a3c"))
 
 @cache
 def observed(framework: str) -> dict[str, Any]:
-    """Return what a run with two actors tells."""
+    """Return what a run with two actors prints."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment = {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     words = [sys.executable, str(PROGRAM), "a3c", framework, "observed", json.dumps(OPTIONS)]
     ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240)
     assert ended.returncode == 0, ended.stderr
-    told: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    return told
+    facts: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return facts
 
 
 @every_framework
@@ -43,18 +43,18 @@ def test_memory_adds_up_with_two_actors(framework: str) -> None:
 
 @every_framework
 def test_there_are_weights_for_three_networks_gradients_for_two_and_state_for_one(framework: str) -> None:
-    told, network = observed(framework), 4 * PARAMETERS
-    memory = told["report"]["memory"]
+    facts, network = observed(framework), 4 * PARAMETERS
+    memory = facts["report"]["memory"]
 
-    assert told["held_bytes"] == (1 + ACTORS) * network
-    assert network <= told["state_at_the_end"] < 1.001 * network  # and the number of updates
+    assert facts["held_bytes"] == (1 + ACTORS) * network
+    assert network <= facts["state_at_the_end"] < 1.001 * network  # and the number of updates
     if framework != "tensorflow":  # which frees gradients one by one, and renews a variable that one reads meanwhile
         assert memory["at_optimizer_step"]["weight"] == (1 + ACTORS) * network
         assert memory["at_optimizer_step"]["gradient"] == ACTORS * network
 
 
 @every_framework
-def test_time_is_told_of_both_and_is_never_more_than_there_was(framework: str) -> None:
+def test_time_is_reported_of_both_and_is_never_more_than_there_was(framework: str) -> None:
     time = observed(framework)["report"]["time"]
 
     assert all(time["phases"][name]["busy_seconds"] > 0 for name in ("forward", "backward", "update"))

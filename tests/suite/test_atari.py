@@ -27,9 +27,9 @@ def test_without_the_extra_one_line_says_what_to_type(monkeypatch: pytest.Monkey
     found = importlib.util.find_spec
     monkeypatch.setattr(atari, "find_spec", lambda name: None if name in ("ale_py", "cv2") else found(name))
 
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as raised:
         datasets.look(SPEC, Path("atari"))
-    assert str(told.value) == "--data atari needs ale_py and cv2: pip install 'tbdprof[atari]'"
+    assert str(raised.value) == "--data atari needs ale_py and cv2: pip install 'tbdprof[atari]'"
 
 
 @with_the_emulator

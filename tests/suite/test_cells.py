@@ -36,7 +36,7 @@ CELLS = [(model, framework) for model in suite.names() for framework in suite.fr
 
 @cache
 def cell(model: str, framework: str, *hows: str) -> dict[str, Any]:
-    """Return what runs of a cell told, by how they were observed; they run side by side, one thread each."""
+    """Return what runs of a cell printed, by how they were observed; they run side by side, one thread each."""
     started = {how: _start(model, framework, how) for how in hows}
     ended = {how: (process.communicate(timeout=240), process.returncode) for how, process in started.items()}
     for (_, err), code in ended.values():
@@ -52,9 +52,9 @@ def _start(model: str, framework: str, how: str) -> subprocess.Popen[str]:
 
 
 def observed(model: str, framework: str) -> dict[str, Any]:
-    """Return what the observed run of a cell told."""
-    told: dict[str, Any] = cell(model, framework, "observed", "unobserved")["observed"]
-    return told
+    """Return what the observed run of a cell printed."""
+    facts: dict[str, Any] = cell(model, framework, "observed", "unobserved")["observed"]
+    return facts
 
 
 def different(ones: dict[str, str], others: dict[str, str]) -> Sequence[str]:
@@ -99,28 +99,28 @@ def test_memory_adds_up_to_the_allocators_own_total(model: str, framework: str) 
 
 @every_cell
 def test_weights_gradients_and_state_are_arithmetic(model: str, framework: str) -> None:
-    told = observed(model, framework)
-    memory, parameters = told["report"]["memory"], SMALLER.get(model, suite.find(model).parameters)
+    facts = observed(model, framework)
+    memory, parameters = facts["report"]["memory"], SMALLER.get(model, suite.find(model).parameters)
 
-    assert told["parameters"] == TRAINED_NETWORKS.get((model, framework), 1) * parameters
-    assert memory["at_optimizer_step"]["weight"] == told["held_bytes"]
-    assert told["state_at_the_end"] == told["state_bytes"]
+    assert facts["parameters"] == TRAINED_NETWORKS.get((model, framework), 1) * parameters
+    assert memory["at_optimizer_step"]["weight"] == facts["held_bytes"]
+    assert facts["state_at_the_end"] == facts["state_bytes"]
     if framework == "tensorflow":  # which frees gradients one by one, and makes 0.2 % of them in other maps' memory
-        assert 0.99 * 4 * parameters < told["gradients_of_a_step"] <= 4 * parameters
+        assert 0.99 * 4 * parameters < facts["gradients_of_a_step"] <= 4 * parameters
     elif model != "wgan":  # whose two optimizers take turns
-        assert memory["at_optimizer_step"]["optimizer_state"] == told["state_bytes"]
+        assert memory["at_optimizer_step"]["optimizer_state"] == facts["state_bytes"]
         assert memory["at_optimizer_step"]["gradient"] == 4 * parameters
 
 
 @pytest.mark.parametrize("framework", [framework for model, framework in CELLS if model == "a3c"])
 def test_an_actors_copy_is_weights_beside_the_shared_ones(framework: str) -> None:
-    told = observed("a3c", framework)
+    facts = observed("a3c", framework)
 
-    assert told["held_bytes"] == (1 + 1) * 4 * suite.find("a3c").parameters
+    assert facts["held_bytes"] == (1 + 1) * 4 * suite.find("a3c").parameters
 
 
 @every_cell
-def test_time_is_told_by_operator(model: str, framework: str) -> None:
+def test_time_is_reported_by_operator(model: str, framework: str) -> None:
     report = observed(model, framework)["report"]
 
     spec = suite.find(model)

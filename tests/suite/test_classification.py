@@ -32,13 +32,13 @@ def test_gratings_are_the_seeds_alone() -> None:
     assert first.images.tobytes() != other.images.tobytes()
 
 
-def test_the_direction_of_the_stripes_tells_the_class() -> None:
+def test_the_direction_of_the_stripes_shows_the_class() -> None:
     batch = gratings(LABELS, 48, 0)
 
     assert [directed(image) for image in batch.images] == LABELS.tolist()
 
 
-def test_the_color_tells_the_class() -> None:
+def test_the_color_shows_the_class() -> None:
     means = gratings(LABELS, 48, 0).images.mean(axis=(2, 3))
     hues = np.arctan2(means[:, 1] - means[:, 2], (2 * means[:, 0] - means[:, 1] - means[:, 2]) / np.sqrt(3))
 

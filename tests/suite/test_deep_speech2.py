@@ -83,15 +83,15 @@ def test_true_places_are_packed_by_time() -> None:
 
 
 @pytest.mark.parametrize("framework", trained.MODULES)
-def test_a_step_counts_seconds_and_utterances_and_tells_its_padding(framework: str) -> None:
+def test_a_step_counts_seconds_and_utterances_and_reports_its_padding(framework: str) -> None:
     batch = trained.utterances(40, 30)
     assert consumed(batch) == Consumed(
         pytest.approx(0.7), {"utterances": 2}, {"seconds of audio": pytest.approx(0.1)}, {"frames": 40}
     )
 
-    told = trained.build(framework, config(longest=1)).step()
+    taken = trained.build(framework, config(longest=1)).step()
 
-    assert told == consumed(next(utterances.batches(config(longest=1))))
+    assert taken == consumed(next(utterances.batches(config(longest=1))))
 
 
 def test_statistics_are_of_true_frames_alone() -> None:
@@ -125,13 +125,13 @@ def test_the_loss_by_its_definition_sums_over_all_paths() -> None:
     assert ctc.loss(scores, np.array([1, 1, 1], np.int32)) == np.inf
 
 
-def test_the_likeliest_transcript_is_found_where_no_place_alone_tells_it() -> None:
-    told = np.full((8, 29), -20.0)
-    told[np.arange(8), [2, 2, 0, 2, 3, 3, 0, 28]] = 0
+def test_the_likeliest_transcript_is_found_where_no_place_alone_shows_it() -> None:
+    scores = np.full((8, 29), -20.0)
+    scores[np.arange(8), [2, 2, 0, 2, 3, 3, 0, 28]] = 0
     torn = np.log(np.array([[0.6, 0.4], [0.6, 0.4]]))  # blank and blank 0.36; once at either place, or at both, 0.64
 
-    assert speech.text(ctc.searched(told)) == "AAB "
-    assert speech.text(ctc.searched(told[:2])) == "A"
+    assert speech.text(ctc.searched(scores)) == "AAB "
+    assert speech.text(ctc.searched(scores[:2])) == "A"
     assert ctc.searched(torn).tolist() == [1]
     assert ctc.loss(torn, np.array([1], np.int32)) == pytest.approx(-np.log(0.64))
 

@@ -35,7 +35,7 @@ KINDS = [("gru", "fused"), ("gru", "cell"), ("rnn", "fused"), ("rnn", "cell")]
 
 
 class Trained(NamedTuple):
-    """What two steps of training told."""
+    """What two steps of training came to."""
 
     scores: Array
     gradients: Weights  # clipped

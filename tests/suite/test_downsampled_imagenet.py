@@ -109,9 +109,9 @@ def test_a_file_that_may_not_be_read_is_named_once(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(reader.np, "load", refuse)
 
     for ask in (reader.look, lambda _: reader.read(file)):
-        with pytest.raises(DataError) as told:
+        with pytest.raises(DataError) as raised:
             ask(tmp_path)
-        assert str(told.value) == f"{file} cannot be read: Permission denied; make it readable, or remove it"
+        assert str(raised.value) == f"{file} cannot be read: Permission denied; make it readable, or remove it"
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,14 @@ def test_a_file_cut_short_or_without_data_is_named_at_the_first_look(tmp_path: P
     file = downsampled(tmp_path, [range(3), range(3)]) / "train_data_batch_2.npz"
     damage(file)
 
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as raised:
         reader.look(tmp_path)
 
-    assert str(told.value).startswith(f"{file} {reason}")
+    assert str(raised.value).startswith(f"{file} {reason}")
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "description"),
     [
         (np.zeros((2, 3072), np.uint8), "uint8, (2, 3072)"),
         (np.zeros((2, 12288)), "float64, (2, 12288)"),
@@ -145,17 +145,17 @@ def test_a_file_cut_short_or_without_data_is_named_at_the_first_look(tmp_path: P
         (np.zeros((0, 12288), np.uint8), "uint8, (0, 12288)"),
     ],
 )
-def test_data_of_another_kind_is_refused(tmp_path: Path, data: np.ndarray, told: str):
+def test_data_of_another_kind_is_refused(tmp_path: Path, data: np.ndarray, description: str):
     np.savez(tmp_path / FILE, data=data)
 
     with pytest.raises(DataError) as refused:
         next(reader.batches(tmp_path, 1, 0))
 
-    expected = f"{tmp_path / FILE} has data of {told}, and not of uint8, (pictures, 12288): restore it"
+    expected = f"{tmp_path / FILE} has data of {description}, and not of uint8, (pictures, 12288): restore it"
     assert str(refused.value) == expected
 
 
-def test_flipped_bytes_are_told_when_they_are_read(tmp_path: Path):
+def test_flipped_bytes_are_reported_when_they_are_read(tmp_path: Path):
     file = downsampled(tmp_path, [range(3)]) / FILE
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 255

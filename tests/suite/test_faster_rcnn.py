@@ -281,11 +281,11 @@ def _held_out() -> list[DetectionBatch]:
 
 @pytest.mark.parametrize(("needed", "passed"), [(6, True), (9, False)])
 def test_the_check_passes_who_finds_the_held_out_objects(needed: int, passed: bool) -> None:
-    told: list[int] = []
-    learned = learning.CHECK.run(lambda _: Oracle(needed), Setting(steps=8), lambda step, _: told.append(step))
+    steps: list[int] = []
+    learned = learning.CHECK.run(lambda _: Oracle(needed), Setting(steps=8), lambda step, _: steps.append(step))
 
     assert (learned.passed, learned.last.quality) == (passed, float(passed))
     assert [point.step for point in learned.curve] == [0, 2, 4, 6, 8]
     assert learned.last.loss == pytest.approx((1 / 7 + 1 / 8) / 2)
     assert 0 < learned.chance < 0.3
-    assert told == list(range(1, 9))
+    assert steps == list(range(1, 9))

@@ -297,6 +297,6 @@ def test_a_mistake_planted_in_the_update_is_caught(planted: on_torch.Workload) -
     planted.optimizer.param_groups[0].update(weight_decay=0.0, momentum=0.0)
     found = disagreements(train_torch(planted, next(planted.batches)), in_torch())
 
-    # The first step tells of the decay; only in the second is there a momentum to be missed.
+    # The first step shows the decay; only in the second is there a momentum to be missed.
     assert set(found) == {"weights", "later_weights"} or set(found) == {"weights", "later_weights", "later_loss"}
     assert found["weights"] < SECOND_UPDATE < found["later_weights"]

@@ -223,15 +223,15 @@ def test_a_broken_image_is_named_when_its_batch_is_asked_for(tmp_path: Path, dam
     damage(broken)
     batches = imagenet.batches(folder, 1, 8, 10, seed=0)
 
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as raised:
         list(islice(batches, 3))
 
-    line = str(told.value)
+    line = str(raised.value)
     assert line.startswith(f"{broken} ")
     assert reason in line
     assert line.endswith("restore it, or take it out of the data set")
     assert "\n" not in line
-    assert isinstance(told.value, TbdprofError)
+    assert isinstance(raised.value, TbdprofError)
 
 
 def test_the_whole_data_set_is_read_before_a_broken_image_comes_up(tmp_path: Path):

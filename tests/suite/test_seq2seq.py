@@ -181,14 +181,14 @@ def test_a_step_consumes_sentences_and_tokens_and_no_padding(framework: str) -> 
 
 
 @pytest.mark.parametrize("framework", BUILD)
-def test_what_is_told_of_a_batch_is_its_loss(framework: str) -> None:
-    """The sum over the tokens is what is trained on, over the sentences; `train` tells the mean of the tokens."""
+def test_what_is_predicted_of_a_batch_is_its_loss(framework: str) -> None:
+    """The sum over the tokens is what is trained on, over the sentences; `train` returns the mean of the tokens."""
     of = BUILD[framework](SPEC, config("fused", dropout="off"))
     counted = np.arange(BATCH.target.shape[1]) < BATCH.target_lengths[:, None]
-    told = of.predict(BATCH)[counted]
+    predicted = of.predict(BATCH)[counted]
 
-    assert told.shape == (sum(map(len, TARGETS)),)
-    assert of.train(BATCH) == pytest.approx(-told.mean(), rel=1e-5)
+    assert predicted.shape == (sum(map(len, TARGETS)),)
+    assert of.train(BATCH) == pytest.approx(-predicted.mean(), rel=1e-5)
 
 
 @pytest.mark.parametrize("framework", BUILD)
@@ -203,7 +203,7 @@ def test_dropout_is_of_training_alone(framework: str) -> None:
 
 @pytest.mark.parametrize(("framework", "rnn"), CELLS)
 def test_a_translation_is_the_likeliest_word_after_each(framework: str, rnn: str) -> None:
-    """What is told of the words that were chosen is as large as of any others at their place."""
+    """What is predicted of the words that were chosen is as large as of any others at their place."""
     of = workload(framework, rnn)
     found = np.asarray(of.translate(BATCH.source, BATCH.source_lengths, 4))
     lengths = np.full(len(SOURCES), found.shape[1], np.int32)

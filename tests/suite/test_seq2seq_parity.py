@@ -44,7 +44,7 @@ def config(rnn: str) -> Config:
 def differences(one: Trained, other: Trained) -> dict[str, tuple[float, float]]:
     """Return each figure's relative difference and what it may be."""
     return {
-        "told": (float(np.abs(one.told - other.told).max() / np.abs(other.told).max()), BEFORE),
+        "predicted": (float(np.abs(one.predicted - other.predicted).max() / np.abs(other.predicted).max()), BEFORE),
         "loss": (abs(one.loss - other.loss) / other.loss, BEFORE),
         "gradients": (max(distances(one.gradients, other.gradients)), BEFORE),
         "later loss": (abs(one.later_loss - other.later_loss) / other.later_loss, AFTER),
@@ -138,10 +138,10 @@ def clip_less(workload: on_torch.Workload) -> None:
 @pytest.mark.parametrize(
     ("plant", "seen_in"),
     [
-        (forget_less, {"told", "loss", "gradients"}),
-        (swap_the_first_states, {"told", "loss", "gradients"}),
-        (feed_nothing_back, {"told", "loss", "gradients"}),
-        (attend_to_padding, {"told", "loss", "gradients"}),
+        (forget_less, {"predicted", "loss", "gradients"}),
+        (swap_the_first_states, {"predicted", "loss", "gradients"}),
+        (feed_nothing_back, {"predicted", "loss", "gradients"}),
+        (attend_to_padding, {"predicted", "loss", "gradients"}),
         (clip_less, {"later loss"}),
     ],
 )

@@ -197,11 +197,11 @@ def test_a_step_consumes_the_tokens_of_both_sides_without_padding(
     workload = workload_in(framework, request)
     consumed: list[Consumed] = [workload.step() for _ in range(SPEC.period)]
 
-    for told, pairs in zip(consumed, batches(SMALL), strict=False):
+    for step, pairs in zip(consumed, batches(SMALL), strict=False):
         tokens = int(pairs.source_lengths.sum() + pairs.target_lengths.sum())
-        assert told.units == tokens
-        assert told.also == {"sentences": len(pairs.source)}
-        assert told.padding == {"tokens": pairs.source.size + pairs.target.size - tokens}
+        assert step.units == tokens
+        assert step.also == {"sentences": len(pairs.source)}
+        assert step.padding == {"tokens": pairs.source.size + pairs.target.size - tokens}
 
 
 @every_framework
@@ -215,7 +215,7 @@ def test_padding_changes_nothing(framework: str, request: pytest.FixtureRequest)
 
 
 @every_framework
-def test_what_is_told_are_logarithms_of_probabilities(framework: str, request: pytest.FixtureRequest) -> None:
+def test_what_is_predicted_are_logarithms_of_probabilities(framework: str, request: pytest.FixtureRequest) -> None:
     workload = workload_in(framework, request)
     every = [
         workload.predict(SentencePairs(np.array([[5]]), np.array([1]), np.array([[word]]), np.array([1])))
@@ -231,12 +231,12 @@ def test_a_translation_takes_the_likeliest_word_after_each(framework: str, reque
     made = workload.translate(PAIRS.source, PAIRS.source_lengths, 3)
     of_the_first = [word for word in made[0].tolist() if word != END] or [END]
 
-    def told(word: int) -> float:
+    def log_probability(word: int) -> float:
         pair = SentencePairs(PAIRS.source[:1], PAIRS.source_lengths[:1], np.array([[word]]), np.array([1]))
         return float(workload.predict(pair)[0, 0])
 
     assert made.shape == (2, 3)
-    assert max(range(SIZES.vocabulary), key=told) == of_the_first[0]
+    assert max(range(SIZES.vocabulary), key=log_probability) == of_the_first[0]
 
 
 def test_a_translation_ends_where_every_sentence_has() -> None:

@@ -41,7 +41,7 @@ VANISHING = "key.bias"
 def differences(one: Trained, other: Trained) -> dict[str, tuple[float, float]]:
     """Return each figure's relative difference and what it may be."""
     return {
-        "told": (float(np.abs(one.told - other.told).max() / np.abs(other.told).max()), BEFORE),
+        "predicted": (float(np.abs(one.predicted - other.predicted).max() / np.abs(other.predicted).max()), BEFORE),
         "loss": (relative(one.loss, other.loss), BEFORE),
         "gradients": (max(distances(one.gradients, other.gradients)), BEFORE),
         "later loss": (relative(one.later_loss, other.later_loss), AFTER),
@@ -160,11 +160,11 @@ def stay_at_the_first_rate(workload: on_torch.Workload, patch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("plant", "seen_in"),
     [
-        (forget_the_scale, {"told", "loss", "gradients"}),
-        (attend_to_padding, {"told", "loss", "gradients"}),
-        (look_ahead, {"told", "loss", "gradients"}),
-        (shift_the_positions, {"told", "loss", "gradients"}),
-        (widen_an_epsilon, {"told", "gradients"}),
+        (forget_the_scale, {"predicted", "loss", "gradients"}),
+        (attend_to_padding, {"predicted", "loss", "gradients"}),
+        (look_ahead, {"predicted", "loss", "gradients"}),
+        (shift_the_positions, {"predicted", "loss", "gradients"}),
+        (widen_an_epsilon, {"predicted", "gradients"}),
         (answer_padding, {"loss", "gradients"}),
         (smooth_more, {"loss", "gradients"}),
         (untie_the_scores, {"gradients"}),

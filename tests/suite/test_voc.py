@@ -133,10 +133,10 @@ def test_a_list_of_images_that_is_no_text_is_named(tmp_path: Path, put: Callable
     file.unlink()
     put(file)
 
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as raised:
         taken(tmp_path)
 
-    assert str(told.value).replace(str(file), "FILE") == line
+    assert str(raised.value).replace(str(file), "FILE") == line
 
 
 def test_files_that_may_not_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -196,11 +196,11 @@ def test_a_broken_annotation_is_named_before_training_begins(tmp_path: Path, dam
     file = folder / "Annotations" / "2.xml"
     damage(file)
 
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as raised:
         reader.batches(folder, 40, 1000, 0)
 
-    assert str(told.value).replace(str(file), "FILE").startswith(line)
-    assert "\n" not in str(told.value)
+    assert str(raised.value).replace(str(file), "FILE").startswith(line)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -215,10 +215,10 @@ def test_a_broken_image_is_named_when_it_is_asked_for(tmp_path: Path, damage, re
     file = folder / "JPEGImages" / "1.jpg"
     damage(file)
 
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as raised:
         taken(folder)
 
-    assert str(told.value).startswith(f"{file} {reason}")
+    assert str(raised.value).startswith(f"{file} {reason}")
 
 
 def test_an_image_of_another_size_than_annotated_is_refused(tmp_path: Path):
@@ -226,12 +226,12 @@ def test_an_image_of_another_size_than_annotated_is_refused(tmp_path: Path):
     file = folder / "Annotations" / "1.xml"
     replace("<width>50</width>", "<width>60</width>")(file)
 
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as raised:
         taken(folder)
 
     assert (
-        str(told.value)
-        == f"{file} tells of an image of 60×40, but {folder / 'JPEGImages/1.jpg'} is 50×40: restore both"
+        str(raised.value)
+        == f"{file} states an image size of 60×40, but {folder / 'JPEGImages/1.jpg'} is 50×40: restore both"
     )
 
 

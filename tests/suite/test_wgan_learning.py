@@ -30,7 +30,7 @@ def curve(*distances: float, quality: float = 0.1) -> list[Point]:
         (curve(0, 40, 50, 50, 48, 50), False),  # nothing is made that pleases the critic
         (curve(0, 0, 0, 0, 0, 0), False),  # the critic learns nothing
         (curve(50, 40, 30, 20, 10, 5), False),  # it knew from the first: it never rose
-        (curve(0, 40, 50, 30, -15, -10), False),  # it is beaten, and cannot tell any more
+        (curve(0, 40, 50, 30, -15, -10), False),  # it is beaten, and cannot judge any more
         (curve(0, 40, 50, 30, 15, 10, quality=0.31), False),  # it is pleased by what does not look like the data
         (curve(0, 40, 50, 30, 15, float("nan")), False),
     ],
@@ -85,16 +85,16 @@ class Forger:
 @pytest.mark.parametrize("forges", [True, False])
 def test_a_check_trains_on_a_batch_for_each_step_of_the_critic_and_judges_what_is_made(forges: bool) -> None:
     built: list[Forger] = []
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
 
     def build(config: Config) -> Learner:
         built.append(Forger(config, forges))
         return built[-1]  # type: ignore[return-value]
 
-    learned = learning.run(build, Setting(seed=3, steps=30), lambda step, steps: told.append((step, steps)))
+    learned = learning.run(build, Setting(seed=3, steps=30), lambda step, steps: progress.append((step, steps)))
 
     assert [len(batch.images) for batch in built[0].trained] == 30 * [5 * learning.CHECK.batch_size]
-    assert told == [(step, 30) for step in range(1, 31)]
+    assert progress == [(step, 30) for step in range(1, 31)]
     assert [point.step for point in learned.curve] == [0, 5, 10, 15, 20, 25, 30]
     assert learned.passed is forges
     assert (learned.last.quality < learned.chance) is forges

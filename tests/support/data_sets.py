@@ -29,7 +29,7 @@ def denied(path: object) -> PermissionError:
 
 
 def forbid(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
-    """Refuse to list a folder, as the system would anyone but root; return the line that is to tell of it."""
+    """Refuse to list a folder, as the system would anyone but root; return the line that is to report it."""
     iterdir, scandir = Path.iterdir, os.scandir
 
     def refuse(path: Path) -> None:
@@ -70,14 +70,14 @@ def voc(folder: Path, images: Mapping[str, Sequence[Object]], size: tuple[int, i
 
 def annotation(objects: Sequence[Object], size: tuple[int, int]) -> str:
     """Return an annotation as the development kit writes it."""
-    told = "".join(
+    written = "".join(
         f"<object><name>{name}</name><pose>Left</pose><truncated>0</truncated><difficult>{difficult:d}</difficult>"
         f"<bndbox><xmin>{left}</xmin><ymin>{top}</ymin><xmax>{right}</xmax><ymax>{bottom}</ymax></bndbox></object>"
         for name, (left, top, right, bottom), difficult in objects
     )
     width, height = size
     depth = f"<size><width>{width}</width><height>{height}</height><depth>3</depth></size>"
-    return f"<annotation><folder>VOC2007</folder>{depth}<segmented>0</segmented>{told}</annotation>"
+    return f"<annotation><folder>VOC2007</folder>{depth}<segmented>0</segmented>{written}</annotation>"
 
 
 def downsampled(folder: Path, files: Sequence[Sequence[int]]) -> Path:

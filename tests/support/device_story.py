@@ -1,4 +1,4 @@
-"""Recordings of a GPU's windows as a fake driver would have told them, at hand-made times."""
+"""Recordings of a GPU's windows as a fake driver would have reported them, at hand-made times."""
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -45,11 +45,11 @@ class DeviceStory:
 
     def _rows(self, counter: str, rows: list[tuple[float, float, float | None]]) -> "DeviceStory":
         name, device = self.strings.add(counter), self.strings.add(DEVICE)
-        told = [
+        samples = [
             (name, device, round(at * S), value, -1 if since is None else round(since * S)) for at, value, since in rows
         ]
         window = self.windows[-1]
-        window.tables["sample"] = np.concatenate([window.table("sample"), table("sample", told)])
+        window.tables["sample"] = np.concatenate([window.table("sample"), table("sample", samples)])
         return self
 
 

@@ -54,30 +54,30 @@ class DriverApiTraceCbid(enum.IntEnum):
     cuLaunchKernel = 307
 
 
-def _record(kind: int, correlation: int, start_ns: int, end_ns: int, **told: Any) -> SimpleNamespace:
+def _record(kind: int, correlation: int, start_ns: int, end_ns: int, **fields: Any) -> SimpleNamespace:
     times = {"start": WALL_NS + start_ns, "end": WALL_NS + end_ns}
-    return SimpleNamespace(kind=int(kind), correlation_id=correlation, **times, **told)
+    return SimpleNamespace(kind=int(kind), correlation_id=correlation, **times, **fields)
 
 
-def kernel(name: str, correlation: int, start_ns: int, end_ns: int, **told: Any) -> SimpleNamespace:
+def kernel(name: str, correlation: int, start_ns: int, end_ns: int, **fields: Any) -> SimpleNamespace:
     """Return the record of a kernel on stream 7 of device 0, of 2 blocks of 128 threads."""
     size = {"grid_x": 2, "grid_y": 1, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1}
     use = {"registers_per_thread": 32, "static_shared_memory": 1024, "dynamic_shared_memory": 512}
-    where = {"device_id": 0, "stream_id": 7, "graph_id": 0, **told}
+    where = {"device_id": 0, "stream_id": 7, "graph_id": 0, **fields}
     return _record(ActivityKind.CONCURRENT_KERNEL, correlation, start_ns, end_ns, name=name, **size, **use, **where)
 
 
-def moved(kind: ActivityKind, correlation: int, start_ns: int, end_ns: int, **told: Any) -> SimpleNamespace:
+def moved(kind: ActivityKind, correlation: int, start_ns: int, end_ns: int, **fields: Any) -> SimpleNamespace:
     """Return the record of a copy or a set of 4096 bytes on stream 13 of device 0."""
-    where = {"device_id": 0, "stream_id": 13, "graph_id": 0, "bytes": 4096, "copy_kind": 1, **told}
+    where = {"device_id": 0, "stream_id": 13, "graph_id": 0, "bytes": 4096, "copy_kind": 1, **fields}
     return _record(kind, correlation, start_ns, end_ns, **where)
 
 
 def call(number: int, correlation: int, start_ns: int, *, thread: int = 0, returned: int = 0) -> SimpleNamespace:
     """Return the record of a call, of the runtime or the driver by its number; a thread has 32 bits."""
     kind = ActivityKind.DRIVER if isinstance(number, DriverApiTraceCbid) else ActivityKind.RUNTIME
-    told = {"cbid": int(number), "thread_id": thread & 0xFFFFFFFF, "process_id": 1, "return_value": returned}
-    return _record(kind, correlation, start_ns, start_ns + 2_000, **told)
+    fields = {"cbid": int(number), "thread_id": thread & 0xFFFFFFFF, "process_id": 1, "return_value": returned}
+    return _record(kind, correlation, start_ns, start_ns + 2_000, **fields)
 
 
 class FakeCupti:
@@ -146,9 +146,9 @@ class FakeCupti:
         if self.hang is not None:
             self.hang.wait()
         self._may_fail("activity_flush_all")
-        told, self.told = self.told, []
+        records, self.told = self.told, []
         assert self._take is not None
-        self._take(told)
+        self._take(records)
 
     def activity_get_num_dropped_records(self, context: int, stream: int, into: int) -> None:
         assert self.is_subscribed

@@ -215,12 +215,12 @@ class FakeNvml:
             raise FakeNVMLError(NOT_SUPPORTED)
         newest = self.wall() // 1000 // self.busy_period_us
         times = [period * self.busy_period_us for period in range(newest - 99, newest + 1)]
-        told = [at for at in times if at + self.wall_error_us > last_us]
-        if not told:
+        newer = [at for at in times if at + self.wall_error_us > last_us]
+        if not newer:
             raise FakeNVMLError(NOT_FOUND)
         return UNSIGNED, [
             SimpleNamespace(timeStamp=at + self.wall_error_us, sampleValue=SimpleNamespace(uiVal=self._percent(at)))
-            for at in told
+            for at in newer
         ]
 
     def _percent(self, wall_us: int) -> int:

@@ -108,66 +108,66 @@ class FakeLibcupti:
             raise AttributeError(name)
 
         def call(reference: Any) -> int:
-            told = reference._obj
+            params = reference._obj
             self.calls.append(name)
             if name in self.fails:
                 return self.fails[name]
-            if hasattr(told, "structSize"):
-                self.sizes[name] = told.structSize
-            getattr(self, f"_{name}", lambda told: None)(told)
+            if hasattr(params, "structSize"):
+                self.sizes[name] = params.structSize
+            getattr(self, f"_{name}", lambda params: None)(params)
             return 0
 
         return call
 
-    def _cuptiGetVersion(self, told: Any) -> None:  # noqa: N802
-        told.value = 130000
+    def _cuptiGetVersion(self, params: Any) -> None:  # noqa: N802
+        params.value = 130000
 
-    def _cuptiGetTimestamp(self, told: Any) -> None:  # noqa: N802
-        told.value = 77
+    def _cuptiGetTimestamp(self, params: Any) -> None:  # noqa: N802
+        params.value = 77
 
-    def _cuptiDeviceGetChipName(self, told: Any) -> None:  # noqa: N802
-        told.chip = b"GH100"
+    def _cuptiDeviceGetChipName(self, params: Any) -> None:  # noqa: N802
+        params.chip = b"GH100"
 
-    def _cuptiPmSamplingEnable(self, told: Any) -> None:  # noqa: N802
-        told.sampling = 4711
+    def _cuptiPmSamplingEnable(self, params: Any) -> None:  # noqa: N802
+        params.sampling = 4711
 
-    def _cuptiPmSamplingGetCounterAvailability(self, told: Any) -> None:  # noqa: N802
-        if told.availability:
-            ctypes.memset(told.availability, 7, told.availability_bytes)
-        told.availability_bytes = 16
+    def _cuptiPmSamplingGetCounterAvailability(self, params: Any) -> None:  # noqa: N802
+        if params.availability:
+            ctypes.memset(params.availability, 7, params.availability_bytes)
+        params.availability_bytes = 16
 
-    def _cuptiProfilerHostInitialize(self, told: Any) -> None:  # noqa: N802
-        told.host = 42
+    def _cuptiProfilerHostInitialize(self, params: Any) -> None:  # noqa: N802
+        params.host = 42
 
-    def _cuptiProfilerHostConfigAddMetrics(self, told: Any) -> None:  # noqa: N802
-        self.names = list((ctypes.c_char_p * told.count).from_address(told.names))
+    def _cuptiProfilerHostConfigAddMetrics(self, params: Any) -> None:  # noqa: N802
+        self.names = list((ctypes.c_char_p * params.count).from_address(params.names))
 
-    def _cuptiProfilerHostGetConfigImageSize(self, told: Any) -> None:  # noqa: N802
-        told.config_bytes = 32
+    def _cuptiProfilerHostGetConfigImageSize(self, params: Any) -> None:  # noqa: N802
+        params.config_bytes = 32
 
-    def _cuptiProfilerHostGetNumOfPasses(self, told: Any) -> None:  # noqa: N802
-        told.passes = 1 if len(self.names) < 3 else 2
+    def _cuptiProfilerHostGetNumOfPasses(self, params: Any) -> None:  # noqa: N802
+        params.passes = 1 if len(self.names) < 3 else 2
 
-    def _cuptiPmSamplingSetConfig(self, told: Any) -> None:  # noqa: N802
+    def _cuptiPmSamplingSetConfig(self, params: Any) -> None:  # noqa: N802
         self.config = {
-            name: getattr(told, name) for name in ("sampling", "interval", "trigger", "append", "buffer_bytes")
+            name: getattr(params, name) for name in ("sampling", "interval", "trigger", "append", "buffer_bytes")
         }
 
-    def _cuptiPmSamplingGetCounterDataSize(self, told: Any) -> None:  # noqa: N802
-        told.image_bytes = 64 * told.slots
+    def _cuptiPmSamplingGetCounterDataSize(self, params: Any) -> None:  # noqa: N802
+        params.image_bytes = 64 * params.slots
 
-    def _cuptiPmSamplingDecodeData(self, told: Any) -> None:  # noqa: N802
-        told.stop_reason, told.overflow = 1, 0
+    def _cuptiPmSamplingDecodeData(self, params: Any) -> None:  # noqa: N802
+        params.stop_reason, params.overflow = 1, 0
 
-    def _cuptiPmSamplingGetCounterDataInfo(self, told: Any) -> None:  # noqa: N802
-        told.completed = 2
+    def _cuptiPmSamplingGetCounterDataInfo(self, params: Any) -> None:  # noqa: N802
+        params.completed = 2
 
-    def _cuptiPmSamplingCounterDataGetSampleInfo(self, told: Any) -> None:  # noqa: N802
-        told.start, told.end = 100 * told.index, 100 * told.index + 100
+    def _cuptiPmSamplingCounterDataGetSampleInfo(self, params: Any) -> None:  # noqa: N802
+        params.start, params.end = 100 * params.index, 100 * params.index + 100
 
-    def _cuptiProfilerHostEvaluateToGpuValues(self, told: Any) -> None:  # noqa: N802
-        values = (ctypes.c_double * told.count).from_address(told.values)
-        values[:] = [told.index + place / 10 for place in range(told.count)]
+    def _cuptiProfilerHostEvaluateToGpuValues(self, params: Any) -> None:  # noqa: N802
+        values = (ctypes.c_double * params.count).from_address(params.values)
+        values[:] = [params.index + place / 10 for place in range(params.count)]
 
 
 class FakeCollector:
@@ -232,9 +232,9 @@ def cupti_python(raises: dict[str, BaseException] | None = None) -> SimpleNamesp
         pointer.p_chip_name = "GH100"
 
     def params() -> SimpleNamespace:
-        told = SimpleNamespace()
-        told.ptr = told
-        return told
+        made = SimpleNamespace()
+        made.ptr = made
+        return made
 
     low = SimpleNamespace(
         cuptiError=FakeCuptiError,

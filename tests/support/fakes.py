@@ -136,10 +136,10 @@ class FakeHook:
 
 
 class ProgressLog:
-    """Keeps what it was told."""
+    """Keeps what was reported to it."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, int, int | None]] = []
+        self.reported: list[tuple[str, int, int | None]] = []
 
     def __call__(self, phase: str, step: int, of: int | None) -> None:
-        self.told.append((phase, step, of))
+        self.reported.append((phase, step, of))

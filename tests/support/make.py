@@ -1,4 +1,4 @@
-"""Builders of short recordings, told as the story of what a framework did."""
+"""Builders of short recordings, written as the story of what a framework did."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,7 +62,7 @@ class MemoryStory:
         self._row(AllocationKind.FREED, address, size, 1, self._next())
 
     def unseen(self, size: int) -> None:
-        """Let memory come (or go, below 0) that only the framework's total tells of."""
+        """Let memory come (or go, below 0) that only the framework's total shows."""
         self.total += size
 
     def own(self, address: int, role: Role, name: str = "", size: int | None = None) -> None:
@@ -135,7 +135,7 @@ class MemoryStory:
         return self.span(SpanKind.OPERATOR, name, phase, **more)  # type: ignore[arg-type]
 
     def window(self, ordinal: int = 0) -> Window:
-        """Return the window told so far."""
+        """Return the window written so far."""
         steps = [(index, index, index * 100, index * 100 + 100, 1.0, mark) for index, mark in enumerate(self.marks)]
         tables = {
             "allocation": table("allocation", self.allocations),
@@ -183,7 +183,7 @@ class MemoryStory:
 
 
 class KernelStory:
-    """A kernels window told in nanoseconds: steps, spans with their begin and end, and kernels of a GPU.
+    """A kernels window written in nanoseconds: steps, spans with their begin and end, and kernels of a GPU.
 
     Every step is a block of its own unless a block is given; the first block of a window settles, so that a story that
     wants all its steps counted begins with `settle`.
@@ -223,8 +223,8 @@ class KernelStory:
         """Report a span and return its id."""
         identity = len(self.spans)
         place = (identity, parent, kind, phase, operation, self.strings.add(name), thread, start, end, 0, 0)
-        told = -1 if work is None else self.strings.add(work_text(work))
-        self.spans.append((*place, forward, -1, 0, told))
+        work_index = -1 if work is None else self.strings.add(work_text(work))
+        self.spans.append((*place, forward, -1, 0, work_index))
         return identity
 
     def operator(self, name: str, phase: Phase, start: int, end: int, **more: object) -> int:
@@ -251,7 +251,7 @@ class KernelStory:
         launch: int = -1,
         thread: int = -1,
     ) -> None:
-        """Report a kernel of a GPU; grid and block as JSON, "" for not told."""
+        """Report a kernel of a GPU; grid and block as JSON, "" for not known."""
         where = self.strings.add(self.device if device is None else device)
         named = (self.strings.add(name), kind, where, stream, launch, start, end, span)
         geometry = (self.strings.add(each) if each else -1 for each in (grid, block))
@@ -262,7 +262,7 @@ class KernelStory:
         self.samples.append((self.strings.add(SYNCHRONIZING), self.strings.add(self.device), end, 1.0, start))
 
     def window(self, ordinal: int = 0) -> Window:
-        """Return the window told so far."""
+        """Return the window written so far."""
         tables = {
             "step": table("step", self.steps),
             "span": table("span", self.spans),

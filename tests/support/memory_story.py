@@ -1,4 +1,4 @@
-"""Steps of a training whose memory is told event by event: one layer of 100 bytes, its maps and its gradient."""
+"""Steps of a training whose memory is reported event by event: one layer of 100 bytes, its maps and its gradient."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -51,8 +51,8 @@ class PmStory:
         """Return the starts of samples and what each saw; their clock is so much ahead of the kernels'."""
         rng = np.random.default_rng(seed)
         edges = np.arange(0, int(self.end_ns.max()) + 1, interval_ns)
-        told = {PM_FP32: self.fp32[self.name], PM_FP32_LITE: self.fp32[self.name], PM_TENSOR: self.tensor[self.name]}
-        seen = {name: _sampled(self.start_ns, self.end_ns, use, edges) for name, use in told.items()}
+        uses = {PM_FP32: self.fp32[self.name], PM_FP32_LITE: self.fp32[self.name], PM_TENSOR: self.tensor[self.name]}
+        seen = {name: _sampled(self.start_ns, self.end_ns, use, edges) for name, use in uses.items()}
         reached = np.maximum.accumulate(self.end_ns)
         alone = np.maximum(self.start_ns, np.concatenate([[0], reached[:-1]]))
         kept = self.end_ns > alone
@@ -103,8 +103,8 @@ def _samples(strings: Strings, seen: tuple[np.ndarray, dict[str, np.ndarray]], i
         rows["counter"], rows["device"], rows["value"] = strings.add(name), strings.add(DEVICE), values
         rows["start_ns"], rows["time_ns"] = BEGIN_NS + start, BEGIN_NS + start + interval_ns
         pieces.append(rows)
-    told = ((PM_LOST, 3.0), (PM_RESIDUAL, 120.0))
-    own = [np.array([(strings.add(name), strings.add(DEVICE), BEGIN_NS, value, -1)], SAMPLE) for name, value in told]
+    figures = ((PM_LOST, 3.0), (PM_RESIDUAL, 120.0))
+    own = [np.array([(strings.add(name), strings.add(DEVICE), BEGIN_NS, value, -1)], SAMPLE) for name, value in figures]
     return np.concatenate([*pieces, *own])
 
 

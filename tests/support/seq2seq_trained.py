@@ -22,7 +22,7 @@ SCALE = "decoder.scale"
 class Trained:
     """What two steps on a batch came to."""
 
-    told: Array  # log-probabilities of the target's tokens, before
+    predicted: Array  # log-probabilities of the target's tokens, before
     loss: float
     gradients: dict[str, Array]  # before they are clipped
     later_loss: float
@@ -43,26 +43,26 @@ TARGETS = [[12, 9, END], [4, 30, 8, 6, 5, END], [21, END]]
 BATCH = pairs(SOURCES, TARGETS)
 
 
-def counted(told: Array, batch: SentencePairs) -> Array:
+def counted(predicted: Array, batch: SentencePairs) -> Array:
     """Return what stands at words, without padding."""
-    return told[np.arange(told.shape[1]) < batch.target_lengths[:, None]]
+    return predicted[np.arange(predicted.shape[1]) < batch.target_lengths[:, None]]
 
 
 def train_torch(workload: on_torch.Workload, given: SentencePairs = BATCH) -> Trained:
     """Train torch's."""
-    told = counted(workload.predict(given), given)
+    predicted = counted(workload.predict(given), given)
     batch = on_torch.on_device(given, workload.config)
     workload.optimizer.zero_grad()
     workload.loss(batch).backward()
     gradients = {name: joined([part.grad.numpy() for part in each]) for name, each in parts(workload.model).items()}
     gradients[SCALE] = workload.model.decoder.scale.grad.numpy().reshape(1)
     loss = workload.update(batch).item()
-    return Trained(told, loss, gradients, workload.update(batch).item())
+    return Trained(predicted, loss, gradients, workload.update(batch).item())
 
 
 def train_mxnet(workload: on_mxnet.Workload, given: SentencePairs = BATCH) -> Trained:
     """Train MXNet's."""
-    told = counted(workload.predict(given), given)
+    predicted = counted(workload.predict(given), given)
     batch = on_mxnet.on_device(given, workload.config)
     with autograd.record():
         workload.loss(batch).backward()
@@ -72,12 +72,12 @@ def train_mxnet(workload: on_mxnet.Workload, given: SentencePairs = BATCH) -> Tr
     loss = float(workload.update(batch).asscalar())
     later = float(workload.update(batch).asscalar())
     mx.nd.waitall()
-    return Trained(told, loss, gradients, later)
+    return Trained(predicted, loss, gradients, later)
 
 
 def train_tensorflow(workload: on_tensorflow.Workload, given: SentencePairs = BATCH) -> Trained:
     """Train TensorFlow's."""
-    told = counted(workload.predict(given), given)
+    predicted = counted(workload.predict(given), given)
     batch = on_tensorflow.on_device(given, workload.config)
     weights = workload.model.trainable_variables
 
@@ -95,7 +95,7 @@ def train_tensorflow(workload: on_tensorflow.Workload, given: SentencePairs = BA
     }
     gradients[SCALE] = by_path[workload.model.decoder.scale.path].reshape(1)
     loss, later = (float(workload.train_any(batch)) for _ in range(2))
-    return Trained(told, loss, gradients, later)
+    return Trained(predicted, loss, gradients, later)
 
 
 def joined(arrays: list[Array]) -> Array:

@@ -70,7 +70,7 @@ from tbdprof.suite.workload import Config
 SIGN = 1  # of the held-out labels
 
 
-def run(build, setting, told):
+def run(build, setting, progress):
     draw = np.random.default_rng(setting.seed)
     points = draw.normal(size=(200, 2))
     labels = (points.sum(axis=1) > 0).astype(float)
@@ -85,7 +85,7 @@ def run(build, setting, told):
 
     judge(0)
     for step in range(steps):
-        told(step, steps)
+        progress(step, steps)
         learner.train((points[:100], labels[:100]))
     judge(steps)
     passed = curve[-1].quality > 0.8
@@ -99,9 +99,9 @@ CHECK = Check(run, {}, 100, 20)
 @contextmanager
 def toy(folder: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> Iterator[None]:
     """Add the model to the suite, with files of its own in place of these or beside them."""
-    told = {"__init__": FACTS, "on_torch": LEAF, "on_torch_layers": "", "shapes": "", "learning": LEARNING, **files}
+    texts = {"__init__": FACTS, "on_torch": LEAF, "on_torch_layers": "", "shapes": "", "learning": LEARNING, **files}
     (folder / "toy").mkdir(parents=True)
-    for name, text in told.items():
+    for name, text in texts.items():
         (folder / "toy" / f"{name}.py").write_text(text)
     monkeypatch.setattr(suite, "__path__", [*suite.__path__, str(folder)])
     try:

@@ -25,7 +25,7 @@ TIED = "scores.weight"  # another name of MXNet's for the embedding's weight
 class Trained:
     """What a network did in two steps; gradients and updates by torch's names and in its layout."""
 
-    told: Array  # the logarithm of the probability of each target word, at padding too
+    predicted: Array  # the logarithm of the probability of each target word, at padding too
     loss: float
     gradients: dict[str, Array]
     updates: dict[str, Array]
@@ -44,14 +44,14 @@ def pairs(config: Config) -> SentencePairs:
 def train_torch(workload: on_torch.Workload) -> Trained:
     batch = on_torch.on_device(pairs(workload.config), workload.config)
     named = dict(workload.model.named_parameters())
-    told, loss = workload.predict(pairs(workload.config)), workload.loss(batch)
+    predicted, loss = workload.predict(pairs(workload.config)), workload.loss(batch)
     found = torch.autograd.grad(loss, list(named.values()))
 
     def weights() -> dict[str, Array]:
         return {name: parameter.detach().numpy().copy() for name, parameter in named.items()}
 
     return trained(
-        told,
+        predicted,
         loss.item(),
         {name: gradient.numpy() for name, gradient in zip(named, found, strict=True)},
         lambda: workload.train_step(batch),
@@ -67,12 +67,12 @@ def train_mxnet(workload: on_mxnet.Workload) -> Trained:
         for name, parameter in workload.model._collect_params_with_prefix().items()
         if parameter.grad_req != "null" and name != TIED
     }
-    told = workload.predict(pairs(workload.config))
+    predicted = workload.predict(pairs(workload.config))
     with mx.autograd.record():
         loss = workload.loss(batch)
     loss.backward()
     return trained(
-        told,
+        predicted,
         float(loss.asscalar()),
         {name: parameter.grad().asnumpy() for name, parameter in named.items()},
         lambda: workload.train_step(batch),
@@ -89,13 +89,13 @@ def train_tensorflow(workload: on_tensorflow.Workload) -> Trained:
         scores = workload.model(*batch.network, training=True)
         return on_tensorflow.loss_of(scores, batch.target, batch.asked)
 
-    told = workload.predict(pairs(workload.config))
+    predicted = workload.predict(pairs(workload.config))
     with tf.GradientTape() as tape:
         loss = loss_now()
     found = tape.gradient(loss, variables)
     assert all(isinstance(each, tf.Tensor) for each in found)  # and no rows of one
     return trained(
-        told,
+        predicted,
         float(loss),
         dict(to_torch(*each) for each in zip(variables, found, strict=True)),
         lambda: workload.train_step(*batch.all),
@@ -105,7 +105,7 @@ def train_tensorflow(workload: on_tensorflow.Workload) -> Trained:
 
 
 def trained(
-    told: Array,
+    predicted: Array,
     loss: float,
     gradients: dict[str, Array],
     train: Callable[[], object],
@@ -122,7 +122,7 @@ def trained(
     updates, later_updates = (
         {name: after[name] - before[name] for name in before} for before, after in pairwise(history)
     )
-    return Trained(told, loss, gradients, updates, later_loss, later_updates)
+    return Trained(predicted, loss, gradients, updates, later_loss, later_updates)
 
 
 def torch_name(name: str) -> str:

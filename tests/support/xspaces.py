@@ -23,9 +23,9 @@ class Plane:
             offset_ps=start_ns * 1000,
             duration_ps=length_ns * 1000,
         )
-        self.tell(made.stats, stats)
+        self.add_stats(made.stats, stats)
 
-    def tell(self, into: Any, stats: dict[str, Any]) -> None:
+    def add_stats(self, into: Any, stats: dict[str, Any]) -> None:
         for name, value in stats.items():
             stat = into.add(metadata_id=self.id_of(self.plane.stat_metadata, name))
             if isinstance(value, str):

@@ -23,7 +23,7 @@ from tbdprof.hooks.on_mxnet.watch.phases import Interval
 
 _UNALIGNED = "MXNet changed {} of {} graphs before it ran them: their operators have no layer"
 _IN_BULK = "MXNet runs operators of static shape in bulk: they have no layer and no FLOP count"
-_AMBIGUOUS = "{} of {} graph operators cannot be told apart from fused operators: they have no layer"
+_AMBIGUOUS = "{} of {} graph operators cannot be distinguished from fused operators: they have no layer"
 _UNFOLLOWED = "{} of {} operators of the backward pass could not be followed to the layer they are of"
 _UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
 
@@ -31,7 +31,7 @@ Row = tuple[object, ...]
 
 
 @dataclass(slots=True)
-class Told:
+class Facts:
     """What is known of an operator; `source` is the number of its forward operator if it is a gradient."""
 
     phase: Phase
@@ -49,15 +49,15 @@ class Operators:
     ran: Sequence[Ran]
     layers: Layers
     missing: dict[str, str] = field(default_factory=dict)
-    _told: dict[int, Told] = field(default_factory=dict)
-    _untold: int = 0  # operators of graphs whose nodes are not known
+    _facts: dict[int, Facts] = field(default_factory=dict)
+    _without_nodes: int = 0  # operators of graphs whose nodes are not known
 
     def rows(self, intervals: Sequence[Interval], strings: Strings) -> list[Row]:
         """Return a row for each operator; if the operator has a layer, put the row inside a row for that layer.
 
         MXNet frees arrays within operators, by operators of its own.
         """
-        self._tell()
+        self._find_facts()
         rows, first = list[Row](), len(intervals)
         open_on: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by thread: end and row of each open operator
         for each in sorted(self.ran, key=lambda ran: (ran.start_ns, -ran.end_ns)):
@@ -69,22 +69,22 @@ class Operators:
             around.append((each.end_ns, first + len(rows) - 1))
         return rows
 
-    def _known(self, ran: Ran) -> Told:
-        told = self._told.get(ran.number)
-        if told is not None:
-            return told
+    def _known(self, ran: Ran) -> Facts:
+        facts = self._facts.get(ran.number)
+        if facts is not None:
+            return facts
         self.missing["layers of kernels"] = _IN_BULK
-        return Told(Phase.BACKWARD if ran.name.startswith("_backward_") else Phase.FORWARD)
+        return Facts(Phase.BACKWARD if ran.name.startswith("_backward_") else Phase.FORWARD)
 
-    def _tell(self) -> None:
-        self._told = {push.number: Told(note.phase or Phase.OUTSIDE) for push, note in _noted(self.pushes)}
+    def _find_facts(self) -> None:
+        self._facts = {push.number: Facts(note.phase or Phase.OUTSIDE) for push, note in _noted(self.pushes)}
         self._follow_threads()
         self._name_graphs()
         self._name_others()
         self._follow_backward()
-        for told in self._told.values():
-            if told.work is None and told.computed is not None:
-                told.work = works.forward(told.computed)
+        for facts in self._facts.values():
+            if facts.work is None and facts.computed is not None:
+                facts.work = works.forward(facts.computed)
         self._count_uncounted()
 
     def _follow_threads(self) -> None:
@@ -92,11 +92,11 @@ class Operators:
         own = {push.number for push, note in _noted(self.pushes) if note.phase is None}
         last: dict[int, Phase] = {}
         for each in sorted(self.ran, key=lambda ran: ran.start_ns):
-            told = self._told.get(each.number)
-            if told is not None and each.number in own:
-                told.phase = last.get(each.thread, Phase.OUTSIDE)
-            elif told is not None:
-                last[each.thread] = told.phase
+            facts = self._facts.get(each.number)
+            if facts is not None and each.number in own:
+                facts.phase = last.get(each.thread, Phase.OUTSIDE)
+            elif facts is not None:
+                last[each.thread] = facts.phase
 
     def _name_graphs(self) -> None:
         known, calls = graphs.Graphs(), defaultdict[int, list[tuple[Push, GraphCall]]](list)
@@ -104,8 +104,8 @@ class Operators:
             if isinstance(note.asked, GraphCall) and push.name not in gradient_sources.LIBRARY:
                 calls[id(note.asked)].append((push, note.asked))
         unaligned = sum(not self._name_graph(known, asked) for asked in calls.values())
-        if self._untold:
-            self.missing["layers of kernels"] = _AMBIGUOUS.format(self._untold, sum(map(len, calls.values())))
+        if self._without_nodes:
+            self.missing["layers of kernels"] = _AMBIGUOUS.format(self._without_nodes, sum(map(len, calls.values())))
         if unaligned:
             self.missing["layers of kernels"] = _UNALIGNED.format(unaligned, len(calls))
 
@@ -121,52 +121,52 @@ class Operators:
         if any(contradicts(push, nodes, variables) for (push, _), nodes in zip(asked, placed, strict=True)):
             return False
         for (push, _), nodes in zip(asked, placed, strict=True):
-            told = self._told[push.number]
-            told.layer = self.layers.of_nodes(call.block, nodes)
-            told.computed = nodes[0] if len(nodes) == 1 and nodes[0].operator == push.name else None
-            self._untold += not nodes
+            facts = self._facts[push.number]
+            facts.layer = self.layers.of_nodes(call.block, nodes)
+            facts.computed = nodes[0] if len(nodes) == 1 and nodes[0].operator == push.name else None
+            self._without_nodes += not nodes
         return True
 
     def _name_others(self) -> None:
         for push, note in _noted(self.pushes):
-            told, asked = self._told[push.number], note.asked
+            facts, asked = self._facts[push.number], note.asked
             if isinstance(asked, GraphCall) or asked is None:
                 continue
             if asked.operator == push.name:
-                told.computed = asked
-            if told.phase is Phase.FORWARD:
-                told.layer = self.layers.of_block(note.block)
+                facts.computed = asked
+            if facts.phase is Phase.FORWARD:
+                facts.layer = self.layers.of_block(note.block)
 
     def _follow_backward(self) -> None:
-        told = self._told
+        facts = self._facts
         found = gradient_sources.sources(
             self.pushes,
-            lambda push: told[push.number].phase is Phase.BACKWARD,
-            lambda push: push.name not in gradient_sources.LIBRARY and _may_have_gradient(told[push.number]),
-            lambda one, other: _same(told[one.number], told[other.number]),
+            lambda push: facts[push.number].phase is Phase.BACKWARD,
+            lambda push: push.name not in gradient_sources.LIBRARY and _may_have_gradient(facts[push.number]),
+            lambda one, other: _same(facts[one.number], facts[other.number]),
         )
         for number, source in found.items():
-            told[number].source = source
+            facts[number].source = source
         for push in self.pushes:
-            source = told[push.number].source
-            computed = told[source].computed if source >= 0 else None
+            source = facts[push.number].source
+            computed = facts[source].computed if source >= 0 else None
             if computed is not None and gradient_sources.is_named_for(push.name, computed.operator):
-                told[push.number].work = works.backward(computed, push.name)
+                facts[push.number].work = works.backward(computed, push.name)
         self._count_lost()
 
     def _count_lost(self) -> None:
         """Report how many gradients have no known source, among operators of which some are in a layer."""
-        told = self._told
-        inside = {push.name for push in self.pushes if told[push.number].layer is not None}
+        facts = self._facts
+        inside = {push.name for push in self.pushes if facts[push.number].layer is not None}
         asked = [push for push in self.pushes if any(gradient_sources.is_gradient(push.name, name) for name in inside)]
-        lost = sum(told[push.number].source < 0 for push in asked)
+        lost = sum(facts[push.number].source < 0 for push in asked)
         if lost:
             self.missing.setdefault("layers of kernels", _UNFOLLOWED.format(lost, len(asked)))
 
     def _count_uncounted(self) -> None:
         """Report how many matmuls, convolutions and recurrent layers have no known sizes."""
         products = [push.number for push in self.pushes if works.is_product(push.name)]
-        lost = sum(self._told[number].work is None for number in products)
+        lost = sum(self._facts[number].work is None for number in products)
         if lost:
             self.missing["counts of kernels"] = _UNCOUNTED.format(lost, len(products))
 
@@ -181,14 +181,14 @@ def contradicts(push: Push, nodes: Iterable[Node], variables: Mapping[str, int])
     return any(variables.get(name, 0) not in touched for node in nodes for name in node.parameters)
 
 
-def _may_have_gradient(told: Told) -> bool:
+def _may_have_gradient(facts: Facts) -> bool:
     """Return whether a backward pass may hold an operator's gradient, as far as its inputs are known."""
-    if told.phase in (Phase.BACKWARD, Phase.UPDATE):
+    if facts.phase in (Phase.BACKWARD, Phase.UPDATE):
         return False
-    return told.computed is None or any(array.wanted for array in told.computed.inputs)
+    return facts.computed is None or any(array.wanted for array in facts.computed.inputs)
 
 
-def _same(one: Told, other: Told) -> bool:
+def _same(one: Facts, other: Facts) -> bool:
     """Return whether it makes no difference which of two operators is a gradient's source."""
     if one is other:
         return True
@@ -196,18 +196,18 @@ def _same(one: Told, other: Told) -> bool:
     return one.layer == other.layer and sizes[0] == sizes[1]
 
 
-def _rows(ran: Ran, told: Told, first: int, parent: int, strings: Strings) -> list[Row]:
+def _rows(ran: Ran, facts: Facts, first: int, parent: int, strings: Strings) -> list[Row]:
     """Return an operator's row; if it has a layer, put the row inside a row for the layer."""
     times = (ran.thread, ran.start_ns, ran.end_ns, -1, -1)
-    forward = told.source if told.source >= 0 else ran.number if told.phase is Phase.FORWARD else -1
-    kind = works.operation(ran.name) if told.work is None else told.work.operation
-    shapes = -1 if told.computed is None else strings.add(_shapes(told.computed))
-    text = -1 if told.work is None else strings.add(work.text(told.work))
-    operator = (SpanKind.OPERATOR, told.phase, kind, strings.add(ran.name), *times, forward, shapes, 0, text)
-    if told.layer is None:
+    forward = facts.source if facts.source >= 0 else ran.number if facts.phase is Phase.FORWARD else -1
+    kind = works.operation(ran.name) if facts.work is None else facts.work.operation
+    shapes = -1 if facts.computed is None else strings.add(_shapes(facts.computed))
+    text = -1 if facts.work is None else strings.add(work.text(facts.work))
+    operator = (SpanKind.OPERATOR, facts.phase, kind, strings.add(ran.name), *times, forward, shapes, 0, text)
+    if facts.layer is None:
         return [(first, parent, *operator)]
-    name = strings.add(told.layer)
-    layer = (first, parent, SpanKind.LAYER, told.phase, 0, name, *times, -1, -1, 0, -1)
+    name = strings.add(facts.layer)
+    layer = (first, parent, SpanKind.LAYER, facts.phase, 0, name, *times, -1, -1, 0, -1)
     return [layer, (first + 1, first, *operator)]
 
 

@@ -17,7 +17,7 @@ from tbdprof.hooks.levels import Levels
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 from tbdprof.hooks.on_mxnet.session import layout
 
-_UNTOLD = "this MXNet build lays its memory pool out differently from 1.9.1, or the pool is of an unknown kind"
+_UNKNOWN_POOL = "this MXNet build lays its memory pool out differently from 1.9.1, or the pool is of an unknown kind"
 _UNSOUND = "MXNet's pool says that it holds {} bytes, less than the {} that are in use"
 
 
@@ -54,7 +54,7 @@ def held_bytes(allocator: Allocator, number: int) -> int:
     """
     in_use, pool = allocator.levels[number].now_bytes, allocator.pool(number)
     if pool is None:
-        raise UnavailableError(_UNTOLD)
+        raise UnavailableError(_UNKNOWN_POOL)
     held = pool.held_bytes()
     if held is not None and held < in_use:
         raise UnavailableError(_UNSOUND.format(held, in_use))

@@ -66,14 +66,14 @@ class Engine:
         try:
             get, push = layout.library()[_GET], layout.library()[_PUSH_ASYNC]
         except AttributeError as error:
-            raise UnavailableError("this build of MXNet hides its engine: operators cannot be told apart") from error
+            raise UnavailableError("this build of MXNet hides its engine: operators cannot be distinguished") from error
         get.restype, get.argtypes = _Word, []
         engine = get()
         table = _Word.from_address(engine).value
         function = ctypes.cast(push, ctypes.c_void_p).value or 0
         words = [_Word.from_address(table + 8 * place).value for place in range(-_HEAD, _PLACES)]
         if words.count(function) != 1:
-            raise UnavailableError("MXNet's engine is not one that runs on threads: operators cannot be told apart")
+            raise UnavailableError("MXNet's engine is not one that runs on threads: operators cannot be distinguished")
         replaced = self._callback(_PushAsync(function))
         words[words.index(function)] = ctypes.cast(replaced, ctypes.c_void_p).value or 0
         own = (_Word * len(words))(*words)

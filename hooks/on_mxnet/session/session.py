@@ -112,5 +112,5 @@ def _pairs(events: list[Mapping[str, object]], offset_ns: int) -> Iterator[Ran]:
 
 def _numbered(name: str) -> tuple[str, int]:
     """Return an operator's own name, and the number of its request to the engine, or -1 if it has none."""
-    known, told, number = name.rpartition(SEPARATOR)
-    return (known, int(number)) if told and number.isdecimal() else (name, -1)
+    known, separator, number = name.rpartition(SEPARATOR)
+    return (known, int(number)) if separator and number.isdecimal() else (name, -1)

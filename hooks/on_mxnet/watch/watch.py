@@ -101,7 +101,7 @@ class Watch:
         self.owned += [(sequence, row) for row in rows]
         return sequence
 
-    def _telling(self) -> Phases | None:
+    def _open_phases(self) -> Phases | None:
         """Return the phases to report to; None without a window, in a forked child, and on the engine's own threads.
 
         The engine's threads run custom operators. Such a thread would wait for itself if it waited for all work there.
@@ -116,7 +116,7 @@ class Watch:
                 self._found(block)
             self._here.calls += 1
             try:
-                if self._here.calls > 1 or (phases := self._telling()) is None:
+                if self._here.calls > 1 or (phases := self._open_phases()) is None:
                     return original(block, *arguments)
                 return self._forward(phases, arguments, lambda: original(block, *arguments))
             finally:
@@ -148,7 +148,7 @@ class Watch:
     def _around_enter(self, original: Replaced) -> Replaced:
         def enter(scope: Any) -> Any:
             self._here.scopes += scope._enter_is_record is True  # noqa: SLF001
-            phases = self._telling()
+            phases = self._open_phases()
             if phases is not None and not phases.waits and self._here.scopes and self._here.forward is None:
                 self._here.forward = phases.begin(Phase.FORWARD)
             return original(scope)
@@ -159,7 +159,7 @@ class Watch:
         def leave(scope: Any, *error: object) -> Any:
             result = original(scope, *error)
             self._here.scopes = max(0, self._here.scopes - (scope._enter_is_record is True))  # noqa: SLF001
-            phases = self._telling()
+            phases = self._open_phases()
             if phases is not None and not self._here.scopes:
                 self._end_forward(phases, wait=not any(error))
             return result
@@ -168,7 +168,7 @@ class Watch:
 
     def _around_backward(self, original: Replaced) -> Replaced:
         def backward(*arguments: Any) -> Any:
-            phases = self._telling()
+            phases = self._open_phases()
             if phases is None:
                 return original(*arguments)
             if not self._here.scopes:
@@ -208,7 +208,7 @@ class Watch:
                 self._patches.need("blocks", _MODELS)
 
     def _step(self, original: Callable[[], Any], trainer: Trainer) -> Any:
-        phases = self._telling()
+        phases = self._open_phases()
         if phases is None:
             return original()
         self._end_forward(phases)

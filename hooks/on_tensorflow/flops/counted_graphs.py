@@ -51,7 +51,7 @@ class CountedGraphs:
             return node
         place, ran = node.computing.place, node.computing.ran
         operator = self._sized.operator(place.reading, place.operator, self._sized.given_at(place, given))
-        kind, work = works.told(_computed(operator, ran, node.phase, node.computing.has_bias))
+        kind, work = works.kind_and_work(_computed(operator, ran, node.phase, node.computing.has_bias))
         return replace(node, operation=kind, work=work, shapes=_input_shapes(operator))
 
 

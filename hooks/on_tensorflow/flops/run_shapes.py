@@ -19,7 +19,7 @@ class RunShapes:
         self._made: defaultdict[int, list[MemoryEvent]] = defaultdict(list)
         for event in trace.memory:
             self._made[event.step].append(event)
-        self._given: dict[int, Given | int | None] = self._told(calls)
+        self._given: dict[int, Given | int | None] = self._shapes_of_runs(calls)
 
     def given(self, op: OpEvent) -> Given | int | None:
         """Return the argument shapes or the batch size of an operator's run, or None if they need not be known."""
@@ -30,16 +30,16 @@ class RunShapes:
             self._given[run] = self._batch(self._runs.named[run], self._made[run])
         return self._given[run]
 
-    def _told(self, calls: Mapping[str, Sequence[Given]]) -> dict[int, Given | int | None]:
+    def _shapes_of_runs(self, calls: Mapping[str, Sequence[Given]]) -> dict[int, Given | int | None]:
         """Return the argument shapes of each run of an open function: its k-th call started its k-th run."""
-        told = dict[int, Given | int | None]()
+        shapes = dict[int, Given | int | None]()
         runs = Counter(self._runs.named.values())
         counted = Counter[str]()
         for step, name in self._runs.named.items():
             if len(calls.get(name, ())) == runs[name] and self._is_open(name):
-                told[step] = calls[name][counted[name]]
+                shapes[step] = calls[name][counted[name]]
             counted[name] += 1
-        return told
+        return shapes
 
     def _is_open(self, function: str) -> bool:
         """Return whether a function was traced for arguments of any size, so that each run has its own shapes."""

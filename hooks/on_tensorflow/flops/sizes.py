@@ -52,11 +52,11 @@ def sized(graph: Any, given: Given | int) -> Any:
     """Return a copy of a graph with these argument shapes or this batch size, or None if they contradict it."""
     definition = graph.as_graph_def()
     batch = given if isinstance(given, int) else _UNKNOWN
-    told = {} if isinstance(given, int) else dict(zip((each.op.name for each in graph.inputs), given, strict=True))
+    shapes = {} if isinstance(given, int) else dict(zip((each.op.name for each in graph.inputs), given, strict=True))
     for node in definition.node:
         if node.op == "ReadVariableOp":  # the shape known from the variable's handle is not in the definition
             _give(node, graph.get_operation_by_name(node.name).outputs[0])
-        elif node.op == "Placeholder" and (shape := told.get(node.name)) is not None:
+        elif node.op == "Placeholder" and (shape := shapes.get(node.name)) is not None:
             node.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
         elif node.op == "Placeholder":
             _fill(node.attr["shape"].shape, batch)
@@ -85,14 +85,14 @@ def batch_of(events: Iterable[MemoryEvent], operator: Callable[[str], tuple[int,
     `operator` returns a node's operator and the operator's position in its function. The earliest position decides:
     later in the function, the first axis may combine several axes.
     """
-    told = list[tuple[int, int]]()
+    sizes = list[tuple[int, int]]()
     for event in events:
         found = operator(event.node) if event.region == _OUTPUT and event.shape else None
         if found is not None and len(found[1].outputs) == 1:
             size = _leading(found[1].outputs[0].shape, json.loads(event.shape))
             if size is not None:
-                told.append((found[0], size))
-    return min(told)[1] if told else None
+                sizes.append((found[0], size))
+    return min(sizes)[1] if sizes else None
 
 
 def _leading(shape: Any, made: list[int]) -> int | None:

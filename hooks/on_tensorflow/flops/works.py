@@ -23,7 +23,7 @@ _TIMES = {
 }
 
 
-def told(computed: Computed) -> tuple[Operation, Work | None]:
+def kind_and_work(computed: Computed) -> tuple[Operation, Work | None]:
     """Return an operator's kind and its `Work`; the `Work` is None if there is none or a needed shape is not known."""
     kind = operation(computed.type)
     try:

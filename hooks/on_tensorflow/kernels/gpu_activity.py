@@ -19,7 +19,7 @@ TOLERATED_NS = 10_000  # tolerated clock misalignment: about the length of a sho
 _LAUNCH = "cuLaunch"
 _LOST = "{} of {} records of kernels, copies and memsets were lost"
 _UNLAUNCHED = "{} of {} kernels, copies and memsets came without the call that launched them"
-_UNTOLD = "it did not find CUPTI, was not let use it, or nothing ran there"
+_UNKNOWN_REASON = "it did not find CUPTI, was not let use it, or nothing ran there"
 _ONE_BY_ONE = (
     "while TensorFlow's profiler is on, XLA launches one by one the kernels that it launches as CUDA graphs otherwise: "
     "gaps between them are longer than in clean steps"
@@ -71,8 +71,8 @@ def build(trace: Trace, spans: Table, strings: Strings) -> Device:
 
 def _silence(trace: Trace) -> str:
     """Say why nothing is reported of any GPU although TensorFlow has one."""
-    said = trace.errors[0].partition("\n")[0] if trace.errors else _UNTOLD
-    return f"TensorFlow's profiler told of no GPU: {said}"
+    said = trace.errors[0].partition("\n")[0] if trace.errors else _UNKNOWN_REASON
+    return f"TensorFlow's profiler reported no GPU: {said}"
 
 
 def _silent(trace: Trace) -> int:

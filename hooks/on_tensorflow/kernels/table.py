@@ -60,14 +60,14 @@ class _Operators:
 
     def ran(self) -> list[Ran]:
         """Return these operators; this also fills `missing`."""
-        told = [(op, self._node(op)) for op in self._trace.ops]
+        pairs = [(op, self._node(op)) for op in self._trace.ops]
         elsewhere = sum(op.is_eager and id(op) not in self._asked for op in self._trace.ops)
         if elsewhere:
-            self.missing.setdefault("layers of kernels", _ELSEWHERE.format(elsewhere, len(told)))
-        unknown = sum(node is None for _, node in told)
+            self.missing.setdefault("layers of kernels", _ELSEWHERE.format(elsewhere, len(pairs)))
+        unknown = sum(node is None for _, node in pairs)
         if unknown:
-            self.missing.setdefault("layers of kernels", _UNKNOWN.format(unknown, len(told)))
-        return [Ran(op.op, op.thread, op.start_ns, op.end_ns, node or UNKNOWN) for op, node in told]
+            self.missing.setdefault("layers of kernels", _UNKNOWN.format(unknown, len(pairs)))
+        return [Ran(op.op, op.thread, op.start_ns, op.end_ns, node or UNKNOWN) for op, node in pairs]
 
     def _node(self, op: OpEvent) -> Node | None:
         if op.op in LOADING:

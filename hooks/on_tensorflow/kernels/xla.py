@@ -63,8 +63,8 @@ class _Region:
 class Program:
     """A compiled region's instructions."""
 
-    def __init__(self, told: bytes) -> None:
-        self._module = hlo_pb2.HloProto.FromString(told).hlo_module
+    def __init__(self, proto: bytes) -> None:
+        self._module = hlo_pb2.HloProto.FromString(proto).hlo_module
         self._computations = {each.id: each for each in self._module.computations}
         self._by_id = {each.id: each for part in self._computations.values() for each in part.instructions}
         self._by_name = {each.name: each for each in self._by_id.values()}
@@ -141,7 +141,7 @@ class Program:
 
 def instructions(trace: Trace, graphs: CountedGraphs) -> Iterator[Ran]:
     """Yield the instructions that ran, with their purpose."""
-    programs = {name: Program(told) for name, told in trace.hlo_protos.items()}
+    programs = {name: Program(proto) for name, proto in trace.hlo_protos.items()}
     callers, known = _Callers(trace, graphs.graphs), dict[tuple[str, str, _Region | None], Node]()
     for event in trace.hlo_ops:
         key = event.module, event.name, callers.region(event)
@@ -219,5 +219,5 @@ def _product(program: Program, instruction: Any, found: Node, region: _Region | 
 
 def _precision(instruction: Any) -> str:
     names = instruction.shape.DESCRIPTOR.fields_by_name["element_type"].enum_type.values_by_number
-    told = str(names[instruction.shape.element_type].name)
-    return _PRECISIONS.get(told, told.lower())
+    element_type = str(names[instruction.shape.element_type].name)
+    return _PRECISIONS.get(element_type, element_type.lower())

@@ -35,7 +35,7 @@ def _information(device: str) -> Mapping[str, int]:
     kind, _, number = device.partition(":")
     place = f"{'GPU' if kind == 'cuda' else 'CPU'}:{number or 0}"
     try:
-        told: Mapping[str, int] = tf.config.experimental.get_memory_info(place)
+        reported: Mapping[str, int] = tf.config.experimental.get_memory_info(place)
     except ValueError:  # the device's allocator does not count
         return {}
-    return told if told.get("peak") else {}
+    return reported if reported.get("peak") else {}

@@ -59,16 +59,16 @@ def existing(
     first: dict[int, MemoryEvent] = {}
     for event in events:
         first.setdefault(event.address, event)
-    told = [_freed(event, followed, seen) for event in first.values() if event.kind == AllocationKind.FREED]
+    freed = [_freed(event, followed, seen) for event in first.values() if event.kind == AllocationKind.FREED]
     made = [_block(event) for event in first.values() if event.kind == AllocationKind.ALLOCATED]
     believed = [block for block in followed.values() if _agrees(block, seen)]
-    starts = {block.address for block in (*told, *believed)}
+    starts = {block.address for block in (*freed, *believed)}
     moved = [_least(row) for row in seen.values() if row.address not in starts and row.name]
-    moved = _apart(moved, [*told, *made])
-    kept = _apart(believed, [*told, *made, *moved])
+    moved = _apart(moved, [*freed, *made])
+    kept = _apart(believed, [*freed, *made, *moved])
     others = [_least(row) for row in seen.values() if row.address not in starts and not row.name]
-    others = _apart(others, [*told, *made, *kept, *moved])
-    sure = [*told, *moved, *(block for block in kept if block.address in seen)]
+    others = _apart(others, [*freed, *made, *kept, *moved])
+    sure = [*freed, *moved, *(block for block in kept if block.address in seen)]
     unseen = [block for block in kept if block.address not in seen]
     left = None if total_bytes is None else total_bytes - sum(block.allocated_bytes for block in sure)
     return [*sure, *_fitting([*unseen, *others], left)]
@@ -84,8 +84,8 @@ def held(
     first: dict[int, MemoryEvent] = {}
     for event in events:
         first.setdefault(event.address, event)
-    told = [_freed(event, followed, seen) for event in first.values() if event.kind == AllocationKind.FREED]
-    return [*told, *(_known(block, followed, seen) for block in blocks.values() if block.address not in first)]
+    freed = [_freed(event, followed, seen) for event in first.values() if event.kind == AllocationKind.FREED]
+    return [*freed, *(_known(block, followed, seen) for block in blocks.values() if block.address not in first)]
 
 
 def _freed(event: MemoryEvent, followed: Mapping[int, Block], seen: Mapping[int, Owned]) -> Block:
@@ -119,8 +119,8 @@ class _Ranges:
     """The address ranges of blocks, to find overlaps."""
 
     def __init__(self, blocks: Iterable[Block]) -> None:
-        told = [(block.address, block.address + block.allocated_bytes) for block in blocks]
-        self._first, self._last = np.array(told, np.uint64).reshape(-1, 2).T
+        ranges = [(block.address, block.address + block.allocated_bytes) for block in blocks]
+        self._first, self._last = np.array(ranges, np.uint64).reshape(-1, 2).T
 
     def overlap(self, block: Block) -> bool:
         """Return whether a block overlaps one of these."""

@@ -116,16 +116,16 @@ def _dump(library: ctypes.CDLL, allocator: int) -> bytes:
     dump = ctypes.create_string_buffer(_ROOM)
     record(dump, ctypes.c_void_p(allocator))
     try:
-        told = ctypes.create_string_buffer(size(dump))
-        if not write(dump, told, len(told)):
+        written = ctypes.create_string_buffer(size(dump))
+        if not write(dump, written, len(written)):
             raise ValueError("the allocator's dump could not be written")
-        return told.raw
+        return written.raw
     finally:
         destroy(dump)
 
 
-def _read(told: bytes) -> Snapshot:
-    dump = MemoryDump.FromString(told)
+def _read(written: bytes) -> Snapshot:
+    dump = MemoryDump.FromString(written)
     blocks = {
         chunk.address: Block(chunk.address, chunk.requested_size, chunk.size, "", is_tensor=False)
         for chunk in dump.chunk

@@ -21,10 +21,10 @@ from tbdprof.hooks.on_tensorflow.watch.variables import Named
 BEGIN = "memory"
 LOADED = "tf.data"  # owner of a batch while it is loaded
 NEVER = 1 << 62  # later than anything in the order
-SMALLEST_TOLD = 256 << 10  # smallest block that TensorFlow's default CPU allocator reports
+SMALLEST_REPORTED = 256 << 10  # smallest block that TensorFlow's default CPU allocator reports
 PLAIN = "mklcpu"
 EARLIER = 'run with `tbdprof run`, or `tbdprof.prepare("tensorflow")` comes before TensorFlow is imported'
-_LARGE_ONLY = "TensorFlow began with an allocator that tells of CPU blocks of 256 KiB or more alone"
+_LARGE_ONLY = "TensorFlow began with an allocator that reports only CPU blocks of 256 KiB or more"
 _UNKNOWN = "of {} executions of {} operators the phase was taken from their names ({}, …)"
 
 
@@ -87,10 +87,10 @@ class _Rows:
 
     def exist(self) -> None:
         """Enter what existed before the window."""
-        told = [event for event in self._recorded.trace.memory if device_of(event.allocator) == self._recorded.device]
-        names = [event.allocator for event in told]
+        events = [event for event in self._recorded.trace.memory if device_of(event.allocator) == self._recorded.device]
+        names = [event.allocator for event in events]
         followed = self._recorded.followed.get(names[0], {}) if names else {}
-        for block, is_tensor in self._before(told, names, followed):
+        for block, is_tensor in self._before(events, names, followed):
             self._ahead += [] if block.is_tensor else [block]
             sizes = (block.requested_bytes, block.allocated_bytes)
             self._enter(
@@ -98,16 +98,16 @@ class _Rows:
             )
 
     def _before(
-        self, told: Sequence[MemoryEvent], names: Sequence[str], followed: Mapping[int, Block]
+        self, events: Sequence[MemoryEvent], names: Sequence[str], followed: Mapping[int, Block]
     ) -> list[tuple[Block, bool]]:
         """Return the blocks that existed before all events, and whether each is a tensor."""
         whole = self._recorded.held
         if whole is None or whole.allocator not in names:
-            total_bytes = _total_before(told[0]) if told else self._recorded.total_bytes
-            blocks = existing(told, followed, self._visible(names), total_bytes)
+            total_bytes = _total_before(events[0]) if events else self._recorded.total_bytes
+            blocks = existing(events, followed, self._visible(names), total_bytes)
             return [(block, block.is_tensor) for block in blocks]
         # All work was waited for, so none of them is an operator's workspace.
-        return [(block, True) for block in held(told, followed, self._visible(names), whole.blocks)]
+        return [(block, True) for block in held(events, followed, self._visible(names), whole.blocks)]
 
     def happen(self, sequence: int, event: MemoryEvent) -> None:
         """Enter an allocation or a free, and its owner if the operator shows it."""
@@ -125,7 +125,7 @@ class _Rows:
             device_of(event.allocator),
         )
         if event.kind == AllocationKind.ALLOCATED:
-            self._told_by_operator(sequence, event)
+            self._own_by_operator(sequence, event)
 
     def read(self, sequence: int, mark: MarkEvent) -> None:
         """Enter the owners read at a marker."""
@@ -169,11 +169,11 @@ class _Rows:
 
     def _visible(self, allocators: Sequence[str]) -> Mapping[int, Owned]:
         """Return what Python saw of the allocator's blocks; the plain allocator does not report small ones."""
-        least = SMALLEST_TOLD if PLAIN in allocators else 0
+        least = SMALLEST_REPORTED if PLAIN in allocators else 0
         seen = self._recorded.seen.items()
         return {key: row for key, row in seen if row.bytes >= least and key not in self._recorded.outside}
 
-    def _told_by_operator(self, sequence: int, event: MemoryEvent) -> None:
+    def _own_by_operator(self, sequence: int, event: MemoryEvent) -> None:
         if self._spans.phase(event) is Phase.DATA:
             self._loaded.add(event.requested_bytes)
             self._own(sequence, self._owned(event, Role.INPUT, LOADED, event.shape))
@@ -221,9 +221,9 @@ class _Rows:
     ) -> None:
         text = self._strings.add
         place = text(device or self._recorded.device)
-        told = text(shape) if shape else -1
+        shape_text = text(shape) if shape else -1
         self.allocations.append(
-            (sequence, kind, place, thread, address, *sizes, time_ns, span, int(was_tensor), told, total_bytes)
+            (sequence, kind, place, thread, address, *sizes, time_ns, span, int(was_tensor), shape_text, total_bytes)
         )
 
 
@@ -249,11 +249,11 @@ def _missing(trace: Trace, meanings: Meanings) -> dict[str, str]:
     if any(event.allocator == PLAIN for event in trace.memory):
         missing["allocations"] = _LARGE_ONLY
     if not trace.memory:
-        missing["memory"] = f"no block was told of: {_LARGE_ONLY}, unless it is {EARLIER}"
+        missing["memory"] = f"no block was reported: {_LARGE_ONLY}, unless it is {EARLIER}"
     if trace.errors:
         missing["trace"] = ERRORS.format(len(trace.errors))
     if meanings.unknown:
         often = [name for name, _ in Counter(meanings.unknown).most_common(3)]
-        told = _UNKNOWN.format(sum(meanings.unknown.values()), len(meanings.unknown), ", ".join(often))
-        missing["operators"] = told
+        reason = _UNKNOWN.format(sum(meanings.unknown.values()), len(meanings.unknown), ", ".join(often))
+        missing["operators"] = reason
     return missing

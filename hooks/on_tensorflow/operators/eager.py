@@ -19,9 +19,9 @@ from tbdprof.hooks.on_tensorflow.watch.layers import around
 from tbdprof.hooks.on_tensorflow.watch.tracing import Tracing
 
 _FUNCTION = "__"  # prefix of traced functions' names ("__inference_step_12"); these are not operators
-_DIFFERENT = "{} of {} operators of eager mode could not be told apart by their order: they are in no layer"
+_DIFFERENT = "{} of {} operators of eager mode could not be distinguished by their order: they are in no layer"
 
-Told = tuple[int, tuple[int, ...] | None, int]  # a tensor's number, shape and data type
+TensorFacts = tuple[int, tuple[int, ...] | None, int]  # a tensor's number, shape and data type
 
 
 @dataclass(slots=True)
@@ -31,8 +31,8 @@ class Asked:
     type: str
     phase: Phase
     layer: str | None
-    inputs: tuple[Told, ...]
-    outputs: tuple[Told, ...]
+    inputs: tuple[TensorFacts, ...]
+    outputs: tuple[TensorFacts, ...]
     attributes: tuple[Any, ...]  # names and values alternate
     reads: bool  # its first input is the value of a variable
 
@@ -67,8 +67,8 @@ class Log:
         if graph is not None or name.startswith(_FUNCTION):
             return
         here, place = self.tracing.here, len(self.asked)
-        taken = tuple(map(_told, inputs))
-        made = tuple(map(_told, outputs if isinstance(outputs, list | tuple) else [outputs]))
+        taken = tuple(map(_facts_of, inputs))
+        made = tuple(map(_facts_of, outputs if isinstance(outputs, list | tuple) else [outputs]))
         layer = self._summed(taken) if name == "AddN" and here.layer is None else here.layer
         reads = bool(taken) and taken[0][0] in self._made and self.asked[self._made[taken[0][0]]].type == _READ
         self.asked.append(Asked(name, here.phase, layer, taken, made, tuple(attributes), reads))
@@ -81,12 +81,12 @@ class Log:
         for tensor in outputs:
             if _number(tensor) in self._made:
                 return self.asked[self._made[_number(tensor)]].layer
-        told = [self._taken.get(_number(tensor), []) for tensor in inputs if tensor is not None]
-        common = set.intersection(*map(set, told)) if told else set()
+        takers = [self._taken.get(_number(tensor), []) for tensor in inputs if tensor is not None]
+        common = set.intersection(*map(set, takers)) if takers else set()
         found = [place for place in common if self.asked[place].type == op_name]
         return self.asked[max(found)].layer if found else None
 
-    def _summed(self, taken: Sequence[Told]) -> str | None:
+    def _summed(self, taken: Sequence[TensorFacts]) -> str | None:
         """Return the layer around everything that a sum of gradients adds."""
         made = [self.asked[self._made[number]].layer for number, _, _ in taken if number in self._made]
         return around([layer for layer in made if layer is not None])
@@ -175,7 +175,7 @@ def _number(tensor: Any) -> int:
     return int(getattr(tensor, "_id", -1))
 
 
-def _told(tensor: Any) -> Told:
+def _facts_of(tensor: Any) -> TensorFacts:
     # Use the fastest ways: this runs for every tensor of every operator while operators are timed.
     try:
         return tensor._id, tensor._shape_tuple(), tensor._datatype_enum()  # noqa: SLF001

@@ -71,14 +71,14 @@ class Reading:
     @cached_property
     def scopes(self) -> Mapping[str, str]:
         """The layer of each noted forward operator, and of its name scope."""
-        told: dict[str, str] = {}
+        layers: dict[str, str] = {}
         for place, layer in self._noted_layers.items():
             name = self.operators[place].name
             if TAPE not in name:
-                told[name] = layer
+                layers[name] = layer
                 if "/" in name:
-                    told.setdefault(name.rpartition("/")[0], layer)
-        return told
+                    layers.setdefault(name.rpartition("/")[0], layer)
+        return layers
 
     @cached_property
     def leaves_batch_open(self) -> bool:
@@ -237,11 +237,11 @@ def summands(operator: Any) -> Iterator[Any]:
 
 def _spread(intervals: Iterable[Interval]) -> dict[int, Any]:
     """Return the value for each index, from the innermost interval around it."""
-    told: dict[int, Any] = {}
+    values: dict[int, Any] = {}
     by_length: defaultdict[int, list[Interval]] = defaultdict(list)
     for interval in intervals:
         by_length[interval.last - interval.first].append(interval)
     for length in sorted(by_length, reverse=True):
         for interval in by_length[length]:
-            told.update(dict.fromkeys(range(interval.first, interval.last), interval.told))
-    return told
+            values.update(dict.fromkeys(range(interval.first, interval.last), interval.value))
+    return values

@@ -14,7 +14,7 @@ from typing import Any
 
 from tbdprof.facts.records import KernelKind
 from tbdprof.hooks.on_tensorflow.session.events import CallEvent, DeviceEvent
-from tbdprof.hooks.on_tensorflow.session.stats import Told
+from tbdprof.hooks.on_tensorflow.session.stats import StatReader
 
 _DEVICE = "/device:GPU:"
 _CALLS = ("/host:CPU", "/host:CUPTI")
@@ -33,10 +33,10 @@ _DROPPED = re.compile(r"(\d+) events dropped")
 
 def activities(planes: Mapping[str, Any], begin_ns: int) -> list[DeviceEvent]:
     """Return the GPUs' activity; `begin_ns` is the start of the session on this process's clock."""
-    told = ((name.removeprefix(_DEVICE), plane) for name, plane in planes.items() if name.startswith(_DEVICE))
+    devices = ((name.removeprefix(_DEVICE), plane) for name, plane in planes.items() if name.startswith(_DEVICE))
     found = (
         event
-        for number, plane in told
+        for number, plane in devices
         if number.isdecimal()
         for line in plane.lines
         for event in _of_stream(f"cuda:{number}", plane, line, begin_ns)
@@ -57,13 +57,13 @@ def dropped(warnings: Any) -> int:
 def _of_stream(device: str, plane: Any, line: Any, begin_ns: int) -> Iterator[DeviceEvent]:
     number = _STREAM.match(line.name)
     stream = int(number[1]) if number else line.id
-    reader = Told(plane)
+    reader = StatReader(plane)
     for event in line.events:
-        told = reader.read(event.stats)
-        named = next((name for name in _KINDS if name in told), None)
-        if named is None or CORRELATION not in told:
+        stats = reader.read(event.stats)
+        named = next((name for name in _KINDS if name in stats), None)
+        if named is None or CORRELATION not in stats:
             continue
-        details: dict[str, str] = dict(_DETAIL.findall(str(told[named])))
+        details: dict[str, str] = dict(_DETAIL.findall(str(stats[named])))
         yield DeviceEvent(
             kind=_KINDS[named],
             name=plane.event_metadata[event.metadata_id].name,
@@ -71,11 +71,11 @@ def _of_stream(device: str, plane: Any, line: Any, begin_ns: int) -> Iterator[De
             stream=stream,
             start_ns=begin_ns + line.timestamp_ns + event.offset_ps // 1000,
             end_ns=begin_ns + line.timestamp_ns + (event.offset_ps + event.duration_ps) // 1000,
-            correlation=int(told[CORRELATION]),
-            node=str(told.get("tf_op", "")).rpartition(":")[0],
-            hlo_op=str(told.get("hlo_op", "")),
-            hlo_module=str(told.get("hlo_module", "")),
-            graph=next((int(told[name]) for name in _GRAPHS if told.get(name)), -1),
+            correlation=int(stats[CORRELATION]),
+            node=str(stats.get("tf_op", "")).rpartition(":")[0],
+            hlo_op=str(stats.get("hlo_op", "")),
+            hlo_module=str(stats.get("hlo_module", "")),
+            graph=next((int(stats[name]) for name in _GRAPHS if stats.get(name)), -1),
             grid=_size(details.get("grid")),
             block=_size(details.get("block")),
             registers=int(details.get("regs", "-1")),
@@ -85,7 +85,7 @@ def _of_stream(device: str, plane: Any, line: Any, begin_ns: int) -> Iterator[De
 
 
 def _of_plane(plane: Any, begin_ns: int) -> Iterator[CallEvent]:
-    wanted, reader = {key for key, item in plane.stat_metadata.items() if item.name == CORRELATION}, Told(plane)
+    wanted, reader = {key for key, item in plane.stat_metadata.items() if item.name == CORRELATION}, StatReader(plane)
     for line in plane.lines if wanted else ():
         start_ns = begin_ns + line.timestamp_ns
         for event in line.events:
@@ -96,8 +96,8 @@ def _of_plane(plane: Any, begin_ns: int) -> Iterator[CallEvent]:
                 yield CallEvent(name, line.id, start_ns + event.offset_ps // 1000, start_ns + ends_ps // 1000, number)
 
 
-def _size(told: str | None) -> str:
-    return json.dumps([int(each) for each in told.split(",")]) if told else ""
+def _size(text: str | None) -> str:
+    return json.dumps([int(each) for each in text.split(",")]) if text else ""
 
 
 def _shared_bytes(details: Mapping[str, str]) -> int:

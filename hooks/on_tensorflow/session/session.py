@@ -48,7 +48,7 @@ class Session:
         except BaseException:
             shutil.rmtree(folder)
             raise
-        self._leaves_out = not _tell_of_cheap_operators()
+        self._leaves_out = not _trace_cheap_operators()
         self._folder, self._offset_ns = folder, wall_offset_ns()
 
     def mark(self, name: str) -> int:
@@ -70,7 +70,7 @@ class Session:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _tell_of_cheap_operators() -> bool:
+def _trace_cheap_operators() -> bool:
     """Make the open session trace every operator; return whether that is possible.
 
     The executor lowers its estimate of an operator's cost with each run. It traces operators that it considers cheap at
@@ -89,7 +89,7 @@ def _tell_of_cheap_operators() -> bool:
 def _read(folder: Path, offset_ns: int, of_memory_alone: bool) -> Trace:
     files = list(folder.glob("plugins/profile/*/*.xplane.pb"))
     with suppress(FileNotFoundError):
-        told = b"".join(file.read_bytes() for file in files)
-        if told:
-            return xplane.read(told, offset_ns, of_memory_alone=of_memory_alone)
+        data = b"".join(file.read_bytes() for file in files)
+        if data:
+            return xplane.read(data, offset_ns, of_memory_alone=of_memory_alone)
     raise UnavailableError("TensorFlow's profiler left no trace: it writes none over 2 GB")

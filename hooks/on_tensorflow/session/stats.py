@@ -3,7 +3,7 @@
 from typing import Any
 
 
-class Told:
+class StatReader:
     """Reads the values of a plane's events.
 
     There are hundreds of thousands of values, so each name is looked up once, and so is the field with a name's values.

@@ -24,7 +24,7 @@ from tbdprof.hooks.on_tensorflow.session.events import (
     OpEvent,
     Trace,
 )
-from tbdprof.hooks.on_tensorflow.session.stats import Told
+from tbdprof.hooks.on_tensorflow.session.stats import StatReader
 
 _HOST, _METADATA, _ENVIRONMENT = "/host:CPU", "/host:metadata", "Task Environment"
 _EAGER = "EagerLocalExecute: "
@@ -60,9 +60,9 @@ def read(serialized: bytes, offset_ns: int, *, of_memory_alone: bool = False) ->
             for key, item in host.event_metadata.items()
             if (taker := _taker(item)) is not None and (taker is _Line.memory or not of_memory_alone)
         }
-        told = Told(host)
+        reader = StatReader(host)
         for line in host.lines:
-            _Line(told, line, begin_ns, trace).read(wanted)
+            _Line(reader, line, begin_ns, trace).read(wanted)
     trace.activities = gpus.activities(planes, begin_ns)
     trace.calls = gpus.calls(planes, begin_ns) if trace.activities else {}
     for events in (trace.ops, trace.functions, trace.hlo_ops):
@@ -75,8 +75,8 @@ def read(serialized: bytes, offset_ns: int, *, of_memory_alone: bool = False) ->
 class _Line:
     """One thread's events."""
 
-    def __init__(self, told: Told, line: Any, begin_ns: int, trace: Trace) -> None:
-        self._told, self._line, self._trace = told, line, trace
+    def __init__(self, reader: StatReader, line: Any, begin_ns: int, trace: Trace) -> None:
+        self._reader, self._line, self._trace = reader, line, trace
         self._begin_ns = begin_ns + line.timestamp_ns
         self._runs: list[tuple[int, int, int]] = []  # runs of the executor: start, end, step
         self._calls: list[tuple[int, int, str]] = []  # calls of functions in eager mode: start, end, name
@@ -96,7 +96,7 @@ class _Line:
     def _take(self, wanted: _Wanted, event: Any) -> None:
         start_ns = self._begin_ns + event.offset_ps // 1000
         end_ns = self._begin_ns + (event.offset_ps + event.duration_ps) // 1000
-        stats = self._told.read(event.stats) if wanted.taker in _READING else {}
+        stats = self._reader.read(event.stats) if wanted.taker in _READING else {}
         wanted.taker(self, wanted.name, wanted.display, start_ns, end_ns, stats)
 
     def run(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
@@ -186,11 +186,11 @@ def _around(intervals: list[tuple[int, int, Any]], time_ns: int) -> tuple[int, i
 
 def _begin_ns(plane: Any) -> int:
     """Return the wall clock at the start of the session; the times of lines count from there."""
-    return int(Told(plane).read(plane.stats).get("profile_start_time", 0)) if plane is not None else 0
+    return int(StatReader(plane).read(plane.stats).get("profile_start_time", 0)) if plane is not None else 0
 
 
 def _hlo_protos(plane: Any) -> Iterator[tuple[str, bytes]]:
-    reader = Told(plane)
+    reader = StatReader(plane)
     for item in plane.event_metadata.values():
         stats = reader.read(item.stats)
         if "Hlo Proto" in stats:

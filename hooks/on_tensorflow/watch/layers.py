@@ -56,10 +56,10 @@ class Layers:
         for model in self.roots():
             for variable in getattr(model, "trainable_variables", ()):
                 value = getattr(variable, "value", variable)
-                told = variable if isinstance(variable, tf.Variable) else value
+                tf_variable = variable if isinstance(variable, tf.Variable) else value
                 name = variable_name(variable)
                 if name is not None:
-                    yield name, told
+                    yield name, tf_variable
 
     def of_scope(self, scope: str) -> str | None:
         """Return the layer of a name scope ("resnet50_1/layer1/0/conv1_2/convolution"), or None if it names none."""

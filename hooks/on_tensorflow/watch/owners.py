@@ -106,17 +106,17 @@ def trained_by(optimizer: Any) -> list[Any]:
 
 def slots(optimizer: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yield an optimizer's state as (slot name, trained variable, state); the variable is None for a shared state."""
-    trained, told = trained_by(optimizer), set[int]()
+    trained, yielded = trained_by(optimizer), set[int]()
     for attribute, value in vars(optimizer).items():
         if attribute in ("_variables", "_trainable_variables") or not isinstance(value, list):
             continue
         if trained and len(value) == len(trained) and all(isinstance(each, keras.Variable | None) for each in value):
             for variable, state in zip(trained, value, strict=True):
                 if state is not None:
-                    told.add(id(state))
+                    yielded.add(id(state))
                     yield _slot(variable, state) or attribute.strip("_"), variable, state
     for state in getattr(optimizer, "variables", ()):
-        if id(state) not in told:
+        if id(state) not in yielded:
             yield str(state.name), None, state
 
 

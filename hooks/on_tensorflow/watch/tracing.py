@@ -27,7 +27,7 @@ class Interval:
 
     first: int
     last: int
-    told: Any
+    value: Any
 
 
 @dataclass(slots=True)
@@ -217,9 +217,9 @@ class Tracing:
             here.layer = before
 
     @contextmanager
-    def _noted(self, kind: str, told: Any) -> Iterator[None]:
+    def _noted(self, kind: str, value: Any) -> Iterator[None]:
         """Note which operators are created meanwhile in the current graph; in eager mode there is none."""
-        if told is None or tf.executing_eagerly():
+        if value is None or tf.executing_eagerly():
             yield
             return
         graph = tf.compat.v1.get_default_graph()
@@ -229,13 +229,13 @@ class Tracing:
         finally:
             last = _size(graph)
             if last > first:
-                getattr(self._of(graph), kind).append(Interval(first, last, told))
+                getattr(self._of(graph), kind).append(Interval(first, last, value))
 
     def _note_results(self, sources: Any, result: Any) -> None:
         notes = self._of(tf.compat.v1.get_default_graph())
         pairs = zip(tf.nest.flatten(sources), _flat(result, len(tf.nest.flatten(sources))), strict=False)
-        told = [(value, variable_name(source)) for source, value in pairs if isinstance(value, tf.Tensor)]
-        notes.results += [(value, name) for value, name in told if name is not None]
+        named = [(value, variable_name(source)) for source, value in pairs if isinstance(value, tf.Tensor)]
+        notes.results += [(value, name) for value, name in named if name is not None]
 
     def _of(self, graph: Any) -> Notes:
         found: Notes = self._notes.setdefault(graph, Notes())
@@ -254,8 +254,8 @@ def _forward(op_name: str, inputs: Any, outputs: Any) -> str | None:
     for tensor in outputs or ():
         if tensor is not None and hasattr(tensor, "op"):
             return str(tensor.op.name)
-    told = [tensor for tensor in inputs or () if tensor is not None and hasattr(tensor, "op")]
-    takers = [{taker.name for taker in tensor.consumers() if taker.type == op_name} for tensor in told]
+    known = [tensor for tensor in inputs or () if tensor is not None and hasattr(tensor, "op")]
+    takers = [{taker.name for taker in tensor.consumers() if taker.type == op_name} for tensor in known]
     common = set.intersection(*takers) if takers else set()
     return next(iter(common)) if len(common) == 1 else None
 

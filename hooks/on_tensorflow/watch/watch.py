@@ -110,7 +110,7 @@ class Watch:
 
     def read(self, rows: Sequence[Owned | None]) -> None:
         """Keep the owners read at this place of the order."""
-        session = self._telling()
+        session = self._own_session()
         if session is not None:
             with self._numbering:
                 session.mark(f"{READ}{len(self.reads)}")
@@ -118,7 +118,7 @@ class Watch:
 
     def read_all(self) -> None:
         """Read all owners; if other threads may change them meanwhile, set a marker while each is held."""
-        session = self._telling()
+        session = self._own_session()
         if session is None:
             return
         if not are_others():
@@ -134,16 +134,16 @@ class Watch:
 
     def mark_step(self) -> None:
         """Set a step marker where a step ends."""
-        session = self._telling()
+        session = self._own_session()
         if session is not None:
             session.mark(STEP)
 
-    def _telling(self) -> Session | None:
+    def _own_session(self) -> Session | None:
         return self._session if os.getpid() == self._pid else None
 
     @contextmanager
     def _phase(self, phase: Phase) -> Iterator[None]:
-        session = self._telling() if tf.executing_eagerly() else None
+        session = self._own_session() if tf.executing_eagerly() else None
         if session is not None:
             session.mark(BEGIN + phase.name)
         try:
@@ -154,7 +154,7 @@ class Watch:
 
     def _around_enter(self, original: Replaced) -> Replaced:
         def enter(tape: Any) -> Any:
-            session = self._telling()
+            session = self._own_session()
             if session is not None and tf.executing_eagerly():
                 session.mark(BEGIN + Phase.FORWARD.name)
             return original(tape)
@@ -163,7 +163,7 @@ class Watch:
 
     def _around_exit(self, original: Replaced) -> Replaced:
         def leave(tape: Any, *error: Any) -> Any:
-            session = self._telling()
+            session = self._own_session()
             if session is not None and tf.executing_eagerly():
                 session.mark(END + Phase.FORWARD.name)
             return original(tape, *error)
@@ -194,14 +194,14 @@ class Watch:
         return gradient
 
     def _read_gradients(self, sources: Any, found: Any) -> None:
-        if self._telling() is None:
+        if self._own_session() is None:
             return
         names = {id(each.variable): each.name for each in self.watched.variables()}
         pairs = zip(tf.nest.flatten(sources), _flat(found), strict=False)
-        told = ((names.get(id(plain(source))), each) for source, each in pairs)
+        named = ((names.get(id(plain(source))), each) for source, each in pairs)
         rows = [
             owners.of_tensor(Role.GRADIENT, name, each)
-            for name, each in told
+            for name, each in named
             if name is not None and isinstance(each, EagerTensor)
         ]
         if rows:

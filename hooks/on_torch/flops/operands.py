@@ -94,11 +94,11 @@ def deciding(arguments: Sequence[Argument]) -> list[Operand]:
 def precision(arguments: Sequence[Argument], *, tf32: bool = False) -> str:
     """Return the precision in which an operator computes: that of its first deciding floating-point tensor."""
     dtypes = [each.dtype for each in deciding(arguments)]
-    told = next((_PRECISIONS[each] for each in dtypes if each in _PRECISIONS), dtypes[0] if dtypes else "fp32")
-    return "tf32" if tf32 and told == "fp32" else told
+    found = next((_PRECISIONS[each] for each in dtypes if each in _PRECISIONS), dtypes[0] if dtypes else "fp32")
+    return "tf32" if tf32 and found == "fp32" else found
 
 
-def told(
+def work_per_element(
     kind: Operation, name: str, elements: int, read: Arguments, written_bytes: int, *, backward: bool = False
 ) -> Work:
     """Return the `Work` of an operator that is counted per element, from what it reads and how much it writes."""

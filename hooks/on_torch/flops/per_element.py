@@ -18,8 +18,8 @@ from tbdprof.hooks.on_torch.flops.operands import (
     rule_for,
     tensor,
     tensors,
-    told,
     total_bytes,
+    work_per_element,
 )
 from tbdprof.hooks.on_torch.flops.pooling import POOLING
 
@@ -42,17 +42,17 @@ def _elementwise(
     if isinstance(arguments[0], tuple):
         first = arguments[:1]
         elements = sum(each.elements for each in tensors(first))
-        return told(kind, name, elements, arguments, total_bytes(first), backward=backward)
+        return work_per_element(kind, name, elements, arguments, total_bytes(first), backward=backward)
     elements = broadcast([each.shape for each in tensors(arguments)])
     item_bytes = item_bytes or max(each.item_bytes for each in deciding(arguments))
-    return told(kind, name, elements, arguments, elements * item_bytes, backward=backward)
+    return work_per_element(kind, name, elements, arguments, elements * item_bytes, backward=backward)
 
 
 def _normalization(arguments: Arguments, *, name: str, backward: bool = False, training: int | None = None) -> Work:
     """Write one tensor as large as the first; the flag at `training` says whether it uses the batch's statistics."""
     given = tensor(arguments[0])
     name = name if training is None or arguments[training] else f"{name}_inference"
-    return told(Operation.NORMALIZATION, name, given.elements, arguments, given.bytes, backward=backward)
+    return work_per_element(Operation.NORMALIZATION, name, given.elements, arguments, given.bytes, backward=backward)
 
 
 def _reduction(arguments: Arguments, *, name: str) -> Work:
@@ -61,7 +61,7 @@ def _reduction(arguments: Arguments, *, name: str) -> Work:
     named = arguments[1] if len(arguments) > 1 and isinstance(arguments[1], tuple) else ()
     over = {place % len(given.shape) for place in numbers(named)} if given.shape else set()
     left = math.prod(size for place, size in enumerate(given.shape) if over and place not in over)
-    return told(Operation.REDUCTION, name, given.elements, arguments[:1], left * given.item_bytes)
+    return work_per_element(Operation.REDUCTION, name, given.elements, arguments[:1], left * given.item_bytes)
 
 
 def _vector_norm(arguments: Arguments) -> Work:
@@ -73,20 +73,24 @@ def _norms(arguments: Arguments) -> Work:
     """Args: a list of tensors. Each one is read, and one number per tensor is written."""
     given = list(tensors(arguments[:1]))
     written = sum(each.item_bytes for each in given)
-    return told(Operation.REDUCTION, "norm", sum(each.elements for each in given), arguments[:1], written)
+    return work_per_element(Operation.REDUCTION, "norm", sum(each.elements for each in given), arguments[:1], written)
 
 
 def _samples(arguments: Arguments) -> Work:
     """Args: scores and targets. One score is picked for each target."""
     scores, targets = tensor(arguments[0]), tensor(arguments[1])
-    work = told(Operation.LOSS, "nll_loss", targets.elements, (targets,), targets.elements * scores.item_bytes)
+    work = work_per_element(
+        Operation.LOSS, "nll_loss", targets.elements, (targets,), targets.elements * scores.item_bytes
+    )
     return replace(work, precision=precision(arguments))
 
 
 def _samples_backward(arguments: Arguments) -> Work:
     """Args: gradient, scores, targets. A gradient of all scores is written."""
     scores, targets = tensor(arguments[1]), tensor(arguments[2])
-    work = told(Operation.LOSS, "nll_loss", targets.elements, (arguments[0], targets), scores.bytes, backward=True)
+    work = work_per_element(
+        Operation.LOSS, "nll_loss", targets.elements, (arguments[0], targets), scores.bytes, backward=True
+    )
     return replace(work, precision=precision(arguments))
 
 
@@ -94,7 +98,7 @@ def _embedding(arguments: Arguments) -> Work:
     """Args: weight, indices. As much of the weight is read as is written."""
     weight, indices = tensor(arguments[0]), tensor(arguments[1])
     elements = indices.elements * weight.shape[1]
-    work = told(Operation.EMBEDDING, "embedding", elements, (indices,), 2 * elements * weight.item_bytes)
+    work = work_per_element(Operation.EMBEDDING, "embedding", elements, (indices,), 2 * elements * weight.item_bytes)
     return replace(work, precision=precision(arguments))
 
 
@@ -102,7 +106,7 @@ def _embedding_backward(arguments: Arguments) -> Work:
     """Args: gradient, indices, rows of the weight. A gradient of the whole weight is written."""
     gradient = tensor(arguments[0])
     written = number(arguments[2]) * gradient.shape[-1] * gradient.item_bytes
-    return told(Operation.EMBEDDING, "embedding", gradient.elements, arguments[:2], written, backward=True)
+    return work_per_element(Operation.EMBEDDING, "embedding", gradient.elements, arguments[:2], written, backward=True)
 
 
 def _update(arguments: Arguments, *, name: str, with_state: str = "") -> Work:
@@ -111,31 +115,31 @@ def _update(arguments: Arguments, *, name: str, with_state: str = "") -> Work:
     written = total_bytes(lists) - total_bytes(lists[1:2])
     elements = sum(each.elements for each in tensors(lists[:1]))
     name = with_state if with_state and any(tensors(lists[2:])) else name
-    return told(Operation.OPTIMIZER, name, elements, lists, written)
+    return work_per_element(Operation.OPTIMIZER, name, elements, lists, written)
 
 
 def _filled(arguments: Arguments, *, name: str, kind: Operation) -> Work:
     """Args: a tensor, or a list of tensors, that is written without being read."""
-    return told(kind, name, sum(each.elements for each in tensors(arguments[:1])), arguments[:1], 0)
+    return work_per_element(kind, name, sum(each.elements for each in tensors(arguments[:1])), arguments[:1], 0)
 
 
 def _copy(arguments: Arguments) -> Work:
     """Args: target, source."""
     target, source = tensor(arguments[0]), tensor(arguments[1])
-    return told(Operation.COPY, "copy", target.elements, (source,), target.bytes)
+    return work_per_element(Operation.COPY, "copy", target.elements, (source,), target.bytes)
 
 
 def _copies(arguments: Arguments) -> Work:
     """Args: a tensor, or a list of tensors, to copy."""
     elements = sum(each.elements for each in tensors(arguments[:1]))
-    return told(Operation.COPY, "copy", elements, arguments[:1], total_bytes(arguments[:1]))
+    return work_per_element(Operation.COPY, "copy", elements, arguments[:1], total_bytes(arguments[:1]))
 
 
 def _cast(arguments: Arguments) -> Work:
     """Args: the tensor, and the number of the data type to copy it into."""
     given, number_of_type = tensor(arguments[0]), arguments[1]
     item_bytes = _ITEM_BYTES.get(number_of_type, 0) if isinstance(number_of_type, int) else given.item_bytes
-    return told(Operation.CAST, "cast", given.elements, arguments[:1], given.elements * item_bytes)
+    return work_per_element(Operation.CAST, "cast", given.elements, arguments[:1], given.elements * item_bytes)
 
 
 def _words(names: str) -> dict[str, str]:

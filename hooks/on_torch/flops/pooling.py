@@ -14,8 +14,8 @@ from tbdprof.hooks.on_torch.flops.operands import (
     numbers,
     rule_for,
     tensor,
-    told,
     window_places,
+    work_per_element,
 )
 
 
@@ -52,7 +52,7 @@ def _adaptive_backward(arguments: Arguments, *, name: str) -> Work:
 
 
 def _pooled(arguments: Arguments, name: str, elements: int, window: int, written_bytes: int) -> Work:
-    work = told(Operation.POOLING, name, elements, arguments, written_bytes)
+    work = work_per_element(Operation.POOLING, name, elements, arguments, written_bytes)
     return replace(work, sizes={"elements": elements, "window": window})
 
 

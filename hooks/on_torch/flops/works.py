@@ -54,7 +54,7 @@ _KINDS = {name: operation for name, (operation, _) in _RULES.items()} | {
 }
 
 
-def told(name: str, arguments: Arguments) -> tuple[Operation, Work | None]:
+def kind_and_work(name: str, arguments: Arguments) -> tuple[Operation, Work | None]:
     """Return an operator's kind and its `Work`; the `Work` is None if there is none or the arguments do not give it."""
     if not has_work(name):
         return operation_of(name), None
@@ -66,9 +66,9 @@ def told(name: str, arguments: Arguments) -> tuple[Operation, Work | None]:
 
 
 @lru_cache(maxsize=1 << 14)
-def told_as_text(name: str, arguments: Arguments, tf32: bool) -> tuple[Operation, str | None]:
+def kind_and_text(name: str, arguments: Arguments, tf32: bool) -> tuple[Operation, str | None]:
     """Return an operator's kind and its `Work` as text; `tf32`: float32 matmuls and convolutions may use TF32."""
-    operation, work = told(name, arguments)
+    operation, work = kind_and_work(name, arguments)
     if work is None:
         return operation, None
     if tf32 and operation in PRODUCTS and work.precision == "fp32":

@@ -26,7 +26,7 @@ _OVERHEAD = re.compile(
 )
 
 
-class Told(Protocol):
+class Event(Protocol):
     """The methods of an event that are used here."""
 
     def name(self) -> str:
@@ -39,13 +39,13 @@ class Told(Protocol):
         """Return whether it is a range named by a user, on the host or a GPU."""
 
 
-def kind_of(event: Told) -> str:
+def kind_of(event: Event) -> str:
     """Return Kineto's name of the kind of `event`, or `OTHER`."""
-    told = getattr(event, "activity_type", None)
-    return _inferred(event) if told is None else str(told())
+    activity_type = getattr(event, "activity_type", None)
+    return _inferred(event) if activity_type is None else str(activity_type())
 
 
-def _inferred(event: Told) -> str:
+def _inferred(event: Event) -> str:
     on_host = event.device_type() == DeviceType.CPU
     if event.is_user_annotation():
         return ANNOTATION if on_host else OTHER

@@ -18,7 +18,7 @@ from tbdprof.facts.records import KernelKind, Strings, Table, table
 from tbdprof.hooks.on_torch.kernels import event_kinds
 
 NO_KERNELS = (
-    "torch's profiler told of no kernel of the GPU: another client of CUPTI may hold it (Nsight, DCGM, a debugger, "
+    "torch's profiler reported no kernel of the GPU: another client of CUPTI may hold it (Nsight, DCGM, a debugger, "
     "another profiler), or the driver does not permit it"
 )
 LARGE_RESIDUAL_NS = 10_000
@@ -38,7 +38,7 @@ _WAIT = re.compile(r"cu(da)?(Device|Stream|Event|Ctx|Thread)Synchronize|cudaMemc
 _DETAIL = re.compile(r'"(registers per thread|shared memory|grid|block|bytes|graph id)":\s*(\[[^\]]*\]|\d+)')
 
 
-class KinetoEvent(event_kinds.Told, Protocol):
+class KinetoEvent(event_kinds.Event, Protocol):
     """The methods of a torch profiler event that are used here."""
 
     def device_index(self) -> int:
@@ -162,11 +162,11 @@ def tables(
         "records with impossible times": len(inside) - len(sound),
     }
     rows = [_row(each, calls.get(each.number), spans, strings) for each in sound]
-    told = {
+    found = {
         "kernel": table("kernel", rows),
         "sample": _samples(activity, begin_ns, end_ns, max(residual, 0), sum(lost.values()), strings),
     }
-    return told, _missing(sound, lost, residual) | _unlaunched(sound, calls)
+    return found, _missing(sound, lost, residual) | _unlaunched(sound, calls)
 
 
 def _by_number(calls: Iterable[Call]) -> dict[int, Call]:
@@ -234,13 +234,13 @@ def _row(each: Launched, call: Call | None, spans: Mapping[int, int], strings: S
     )
 
 
-def _geometry(told: str | None, strings: Strings) -> int:
-    return -1 if told is None else strings.add(_spaced(told))
+def _geometry(text: str | None, strings: Strings) -> int:
+    return -1 if text is None else strings.add(_spaced(text))
 
 
 @lru_cache(maxsize=1 << 12)
-def _spaced(told: str) -> str:
-    return json.dumps(json.loads(told))
+def _spaced(text: str) -> str:
+    return json.dumps(json.loads(text))
 
 
 def _graph(details: Mapping[str, str], call: Call | None) -> int:
@@ -265,9 +265,9 @@ def _samples(activity: Activity, begin_ns: int, end_ns: int, residual_ns: int, l
 
 def _missing(sound: Sequence[Launched], lost: Mapping[str, int], residual_ns: int) -> dict[str, str]:
     found = {} if sound else {"kernels": NO_KERNELS}
-    told = [f"{what} ({count})" for what, count in lost.items() if count]
-    if told and sound:
-        found["kernels lost"] = f"torch's profiler told of {', '.join(told)}: the times of kernels may fall short"
+    losses = [f"{what} ({count})" for what, count in lost.items() if count]
+    if losses and sound:
+        found["kernels lost"] = f"torch's profiler reported {', '.join(losses)}: the times of kernels may fall short"
     if residual_ns > LARGE_RESIDUAL_NS:
         found["clock of kernels"] = (
             f"kernels began up to {residual_ns / 1000:.0f} µs before the host asked for them: "
@@ -279,5 +279,5 @@ def _missing(sound: Sequence[Launched], lost: Mapping[str, int], residual_ns: in
 def _unlaunched(sound: Sequence[Launched], calls: Mapping[int, Call]) -> dict[str, str]:
     """Return how many records have no launching call, because the profiler does not follow it; no record is lost."""
     count = sum(each.number not in calls for each in sound)
-    told = f"{count} of {len(sound)} kernels, copies and memsets came without the call that launched them"
-    return {"launches of kernels": told} if count else {}
+    reason = f"{count} of {len(sound)} kernels, copies and memsets came without the call that launched them"
+    return {"launches of kernels": reason} if count else {}

@@ -49,17 +49,17 @@ def _work_of(node: _ProfilerEvent, fields: _ExtraFields_TorchOp, lists: _Lists) 
     """
     if not works.has_work(fields.name) or any(each.layout in _SPARSE for each in metadata(fields.inputs)):
         return works.operation_of(fields.name), None
-    told = lists.get(node.correlation_id, ())
-    values = [_argument(value, told[i] if i < len(told) else None) for i, value in enumerate(fields.inputs)]
-    return works.told_as_text(fields.name, tuple(values), _may_be_tf32(fields))
+    concrete = lists.get(node.correlation_id, ())
+    values = [_argument(value, concrete[i] if i < len(concrete) else None) for i, value in enumerate(fields.inputs)]
+    return works.kind_and_text(fields.name, tuple(values), _may_be_tf32(fields))
 
 
-def _argument(value: object, told: object) -> Argument:
+def _argument(value: object, concrete: object) -> Argument:
     if isinstance(value, _TensorMetadata):
         return Operand(tuple(value.sizes), str(value.dtype).removeprefix("torch."), value.dtype.itemsize)
     if isinstance(value, list):
         return tuple(_argument(each, None) for each in value)
-    return tuple(told) if isinstance(told, list) else told
+    return tuple(concrete) if isinstance(concrete, list) else concrete
 
 
 def _may_be_tf32(fields: _ExtraFields_TorchOp) -> bool:

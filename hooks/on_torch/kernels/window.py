@@ -9,10 +9,10 @@ from tbdprof.hooks.on_torch.kernels.operator_flops import describing
 from tbdprof.hooks.on_torch.kernels.table import build
 from tbdprof.hooks.on_torch.session.events import Mark, Point, Trace
 from tbdprof.hooks.on_torch.session.reading import read
-from tbdprof.hooks.on_torch.session.session import Session, tells_of_gpus
+from tbdprof.hooks.on_torch.session.session import Session, reports_gpus
 from tbdprof.hooks.on_torch.watch.watch import Watch
 
-_NO_CUPTI = "this build of torch cannot tell what a GPU does: it was made without CUPTI"
+_NO_CUPTI = "this build of torch cannot report what a GPU does: it was made without CUPTI"
 
 
 class KernelsWindow:
@@ -24,7 +24,7 @@ class KernelsWindow:
     def __init__(self, watch: Watch, device: str) -> None:
         self._watch = watch
         self._device = device
-        self._gpu = device if device != "cpu" and tells_of_gpus() else None
+        self._gpu = device if device != "cpu" and reports_gpus() else None
         self._trace: Trace | None = None
         self._activity: Activity | None = None
         self._missing: dict[str, str] = {}

@@ -30,8 +30,8 @@ _STATISTICS = {
     ALLOCATOR_FRAGMENTS: "inactive_split_bytes.all.current",
 }
 ROUNDING = (
-    "told of blocks that were there when the memory window began, and of owned ones: of others torch tells the rounded "
-    "block alone, and the rounding is within their category"
+    "known of blocks that were there when the memory window began, and of owned ones: of others torch reports only the "
+    "rounded block, and the rounding is within their category"
 )
 
 
@@ -65,7 +65,7 @@ def uncounted(existing: Sequence[Existing], device: str | None) -> dict[str, str
     return {"existing blocks": f"when the memory window began {'; '.join(wrong)}"} if wrong else {}
 
 
-def untold(device: str | None) -> dict[str, str]:
+def unfollowed(device: str | None) -> dict[str, str]:
     """Return why allocations are not reported, if they are not: the profiler follows only one of torch's allocators."""
     if device in (None, "cpu") or not cuda_is_on():
         return {}
@@ -81,8 +81,8 @@ def levels(device: str | None) -> Levels:
     """Return what the allocator holds of a device and what the driver has free; nothing if CUDA is off."""
     if device in (None, "cpu") or not cuda_is_on():
         return {}
-    told = torch.cuda.memory_stats(device)
-    found = {counter: int(told[name]) for counter, name in _STATISTICS.items() if name in told}
+    statistics = torch.cuda.memory_stats(device)
+    found = {counter: int(statistics[name]) for counter, name in _STATISTICS.items() if name in statistics}
     with suppress(RuntimeError):  # raised if the device no longer answers
         found[DEVICE_FREE] = int(torch.cuda.mem_get_info(device)[0])
     return found
@@ -95,19 +95,19 @@ def pools(device: str | None) -> tuple[Levels, dict[str, str]]:
     """
     if device in (None, "cpu") or not cuda_is_on():
         return {}, {}
-    told, mine = {"rounding": ROUNDING}, _segments_of(device)
+    remarks, mine = {"rounding": ROUNDING}, _segments_of(device)
     private = sum(each["total_size"] for each in mine if _is_private(each))
     expandable = sum(each["total_size"] for each in mine if each.get("is_expandable"))
     if private:
-        told["private pools"] = (
+        remarks["private pools"] = (
             f"{private} reserved bytes belong to captured graphs or other pools of their own: what a graph that is "
-            "replayed does in them is told by nobody"
+            "replayed does in them is not reported"
         )
     if expandable:
-        told["expandable segments"] = (
+        remarks["expandable segments"] = (
             f"{expandable} reserved bytes are in expandable segments: only mapped memory counts"
         )
-    return {ALLOCATOR_PRIVATE: private}, told
+    return {ALLOCATOR_PRIVATE: private}, remarks
 
 
 def _segments() -> Sequence[Mapping[str, Any]]:
@@ -115,10 +115,10 @@ def _segments() -> Sequence[Mapping[str, Any]]:
     if not cuda_is_on():
         return []
     try:
-        told: Sequence[Mapping[str, Any]] = torch.cuda.memory_snapshot(include_traces=False)  # type: ignore[no-untyped-call]
+        segments: Sequence[Mapping[str, Any]] = torch.cuda.memory_snapshot(include_traces=False)  # type: ignore[no-untyped-call]
     except RuntimeError:
         return []
-    return told
+    return segments
 
 
 def _segments_of(device: str | None) -> Sequence[Mapping[str, Any]]:

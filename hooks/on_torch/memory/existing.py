@@ -22,7 +22,7 @@ class Deaths:
         self._callback = callback
         self._refs: list[weakref.ref[torch.UntypedStorage]] = []
 
-    def tell(self, storage: torch.UntypedStorage, address: int) -> None:
+    def watch(self, storage: torch.UntypedStorage, address: int) -> None:
         """Call the callback when this storage is freed."""
         callback = self._callback
         self._refs.append(weakref.ref(storage, lambda _: callback("cpu", address)))
@@ -56,7 +56,7 @@ def _existing_on_cpu(watched: Watched, deaths: Deaths | None) -> list[Existing]:
             continue
         found[place[1]] = Existing(*place, tuple(local.shape))
         if deaths is not None:  # at once, while it is held here: another thread may release it
-            deaths.tell(local.untyped_storage(), place[1])
+            deaths.watch(local.untyped_storage(), place[1])
     return list(found.values())
 
 
@@ -75,11 +75,11 @@ def uncounted(watched: Watched) -> dict[str, str]:
     """Return how many bytes of weights and buffers lie in CPU memory that torch did not allocate, if there are any."""
     named = [*watched.parameters(), *watched.buffers()]
     rows = owned(Role.WEIGHT, [(name, each) for name, each in named if _is_foreign(each)])
-    told = (
+    reason = (
         f"{sum(row.bytes for row in rows)} bytes of weights and buffers lie in memory that torch did not allocate "
         "(shared, mapped or an array of numpy's): they are not counted"
     )
-    return {"foreign_memory": told} if rows else {}
+    return {"foreign_memory": reason} if rows else {}
 
 
 def _visible(watched: Watched) -> Iterator[torch.Tensor]:

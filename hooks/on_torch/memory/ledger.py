@@ -149,11 +149,11 @@ class Ledger:
 
     def missing(self) -> dict[str, str]:
         """Return what was left out, and where torch's events contradict each other."""
-        told = {}
+        reasons = {}
         if self._shared_peak_bytes:
-            told["shared_memory"] = _SHARED.format(self._shared_peak_bytes)
+            reasons["shared_memory"] = _SHARED.format(self._shared_peak_bytes)
         wrong = disagreements(self._other_size, self._still_in_use)
-        return told | ({"allocations": wrong} if wrong else {})
+        return reasons | ({"allocations": wrong} if wrong else {})
 
     def _is_shared(self, event: MemoryEvent) -> bool:
         """Return whether an event is of shared memory: its total is 0, which no allocation and few frees leave."""

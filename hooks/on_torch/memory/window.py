@@ -51,11 +51,11 @@ class MemoryWindow:
             # The event of an allocation carries torch's running total.
             watch.markers.place(Mark(Point.BEGIN), inside=lambda: torch.empty(1, device="cpu"))
             # Frees in a thread that is not followed yet are not reported.
-            tells = not counted_from_start or are_others()
-            self._deaths = existing.mark_deaths(watch.markers, self._members.check) if tells else None
+            marks_deaths = not counted_from_start or are_others()
+            self._deaths = existing.mark_deaths(watch.markers, self._members.check) if marks_deaths else None
             self._existing = existing.blocks(watch.watched, self._deaths)
             self._missing.update(
-                cuda_allocator.untold(self._device) or cuda_allocator.uncounted(self._existing, self._device)
+                cuda_allocator.unfollowed(self._device) or cuda_allocator.uncounted(self._existing, self._device)
             )
             watch.read_owners(Point.EXISTING, lambda: owners.everything(watch.watched))
             self._missing.update(existing.uncounted(watch.watched))

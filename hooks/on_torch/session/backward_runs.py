@@ -17,7 +17,7 @@ from tbdprof.hooks.on_torch.session.events import (
 _OF_CALLS = (Point.FORWARD, Point.FORWARD_END, Point.LAYER, Point.LAYER_END)
 
 
-def tell_last_runs(events: Sequence[Event]) -> None:
+def mark_last_runs(events: Sequence[Event]) -> None:
     """Let a thread's last backward run in a step end its forward phase, if the thread calls no module after it."""
     calls: set[int] = set()  # threads that call a module or run backward between here and the end of the step
     for event in reversed(events):
@@ -43,9 +43,9 @@ def relate(regions: Sequence[Region]) -> None:
         if region.is_engine_node:
             _join_run(region, before.run if before is not None else None)
         elif region.name == ACCUMULATE_GRAD and region.scope is Scope.BACKWARD:
-            _tell_runs_of_accumulation(region)
+            _mark_runs_of_accumulation(region)
         elif region.scope is Scope.FUNCTION:
-            _tell_node(region)
+            _mark_node(region)
 
 
 def _join_run(region: Region, run: BackwardRun | None) -> None:
@@ -55,14 +55,14 @@ def _join_run(region: Region, run: BackwardRun | None) -> None:
         around.holds_engine = True
 
 
-def _tell_runs_of_accumulation(region: Region) -> None:
+def _mark_runs_of_accumulation(region: Region) -> None:
     # The node alone proves nothing: torch.autograd.grad also opens it but does not run it.
     for around in surroundings(region):
         if around.run is not None:
             around.run.ends_forward = True
 
 
-def _tell_node(region: Region) -> None:
+def _mark_node(region: Region) -> None:
     node = next((around for around in surroundings(region) if around.scope is Scope.BACKWARD), None)
     if node is None:
         return

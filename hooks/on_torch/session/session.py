@@ -34,7 +34,7 @@ def is_profiler_active() -> bool:
     return Session.is_on or _profiler_type() != ActiveProfilerType.NONE
 
 
-def tells_of_gpus() -> bool:
+def reports_gpus() -> bool:
     """Return whether this build of torch can report GPU activity."""
     # Without CUPTI, torch would time operators by CUDA events, which are not kernels.
     return ProfilerActivity.CUDA in _supported_activities()
@@ -143,5 +143,7 @@ class Session:
                 if self._gpu is not None:
                     devices.synchronize(self._gpu)
         except RuntimeError as error:
-            told = str(error).partition("\n")[0]
-            raise UnavailableError(TAKEN if _NOT_RUNNING in told else f"torch's profiler failed: {told}") from error
+            message = str(error).partition("\n")[0]
+            raise UnavailableError(
+                TAKEN if _NOT_RUNNING in message else f"torch's profiler failed: {message}"
+            ) from error

@@ -40,7 +40,7 @@ class Handle(Protocol):
         """Remove the hook."""
 
 
-def tell_calls(before: Before, after: After) -> list[Handle]:
+def report_calls(before: Before, after: After) -> list[Handle]:
     """Report each module's call, when it begins and when it ends or raises, until the handles are removed.
 
     What a compiler or a script created counts as one module.

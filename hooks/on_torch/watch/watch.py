@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Owned, Point
 from tbdprof.hooks.on_torch.session.markers import Markers
 from tbdprof.hooks.on_torch.watch import owners
-from tbdprof.hooks.on_torch.watch.module_calls import Handle, between_steps, remove, tell_calls
+from tbdprof.hooks.on_torch.watch.module_calls import Handle, between_steps, remove, report_calls
 from tbdprof.hooks.on_torch.watch.watched import Watched
 from tbdprof.hooks.threads import are_others
 
@@ -78,7 +78,7 @@ class Watch:
         self.markers.on, self._reads_owners = True, reads_owners
         self._local = threading.local()
         self._name_modules()
-        self._tell_calls()
+        self._report_calls()
 
     def read_owners(
         self,
@@ -157,15 +157,15 @@ class Watch:
     def _reads(self, optimizer: torch.optim.Optimizer) -> bool:
         return self.markers.is_on() and self._reads_owners and self.watched.knows(optimizer)
 
-    def _tell_calls(self) -> None:
-        self._calls = tell_calls(self._call_begins, self._call_ends)
+    def _report_calls(self) -> None:
+        self._calls = report_calls(self._call_begins, self._call_ends)
 
     def _find_models(self) -> None:
         if not self._finding_models:
-            self._finding_models = tell_calls(self._call_found, self._call_ended)
+            self._finding_models = report_calls(self._call_found, self._call_ended)
             if self._calls:  # put them after the search: a model that is found gets its marker in the same call
                 remove(self._calls)
-                self._tell_calls()
+                self._report_calls()
 
     def _call_found(self, module: torch.nn.Module, *_: object) -> None:
         if torch.compiler.is_compiling() or _in_backward():

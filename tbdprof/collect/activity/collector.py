@@ -145,11 +145,11 @@ class ActivityCollector:
             return Collected({}, missing)
         line = clock_fit.fit(self._pairs)
         found = kernels(records, line, strings, self._number)
-        lost, told = found.lost + self._dropped, len(found.table)
+        lost, kept = found.lost + self._dropped, len(found.table)
         if lost:
-            missing["kernels lost"] = _LOST.format(lost, told + lost)
+            missing["kernels lost"] = _LOST.format(lost, kept + lost)
         if found.unlaunched:
-            missing["launches of kernels"] = _UNLAUNCHED.format(found.unlaunched, told)
+            missing["launches of kernels"] = _UNLAUNCHED.format(found.unlaunched, kept)
         off_ns = max(line.residual_ns, float(found.early_ns))
         if off_ns > TOLERATED_NS:
             missing["clock of kernels"] = _OFF.format(off_ns / 1e3)
@@ -207,13 +207,13 @@ def _subscribed(cupti: Any) -> Any:
         raise UnavailableError(f"another tool records what the device does: {_other(cupti)}") from error
 
 
-def _heard(*told: object) -> None:
+def _heard(*arguments: object) -> None:
     """Ignore the arguments: the subscription serves only to detect another client."""
 
 
 def _other(cupti: Any) -> str:
     """Return the name of the other subscriber."""
-    name, unknown = "", "its name is not told"
+    name, unknown = "", "its name is not known"
     try:
         asked = cupti.SubscriberParams()
         asked.struct_size = cupti.SUBSCRIBER_PARAMS_SIZE

@@ -95,33 +95,33 @@ class Records:
             except (AttributeError, TypeError, ValueError):  # a record of a kind that this binding cannot read
                 self.unread += 1
 
-    def _take_kernel(self, told: Any) -> None:
+    def _take_kernel(self, record: Any) -> None:
         self.activities.append(
             Activity(
                 KernelKind.KERNEL,
-                str(told.name),
-                *_where(told),
-                grid=(told.grid_x, told.grid_y, told.grid_z),
-                block=(told.block_x, told.block_y, told.block_z),
-                registers=told.registers_per_thread,
-                shared_bytes=told.static_shared_memory + told.dynamic_shared_memory,
+                str(record.name),
+                *_where(record),
+                grid=(record.grid_x, record.grid_y, record.grid_z),
+                block=(record.block_x, record.block_y, record.block_z),
+                registers=record.registers_per_thread,
+                shared_bytes=record.static_shared_memory + record.dynamic_shared_memory,
             )
         )
 
-    def _take_copy(self, told: Any) -> None:
-        name = f"Memcpy {_DIRECTIONS.get(int(told.copy_kind), 'PtoP')}"
-        self.activities.append(Activity(KernelKind.COPY, name, *_where(told), moved_bytes=told.bytes))
+    def _take_copy(self, record: Any) -> None:
+        name = f"Memcpy {_DIRECTIONS.get(int(record.copy_kind), 'PtoP')}"
+        self.activities.append(Activity(KernelKind.COPY, name, *_where(record), moved_bytes=record.bytes))
 
-    def _take_set(self, told: Any) -> None:
-        self.activities.append(Activity(KernelKind.SET, "Memset", *_where(told), moved_bytes=told.bytes))
+    def _take_set(self, record: Any) -> None:
+        self.activities.append(Activity(KernelKind.SET, "Memset", *_where(record), moved_bytes=record.bytes))
 
-    def _take_call(self, told: Any) -> None:
-        call = Launch(told.start, told.thread_id)
-        known = self.launches.setdefault(told.correlation_id, call)
+    def _take_call(self, record: Any) -> None:
+        call = Launch(record.start, record.thread_id)
+        known = self.launches.setdefault(record.correlation_id, call)
         if call.start < known.start:
-            self.launches[told.correlation_id] = call
-        if told.return_value == 0 and told.cbid in self._launching[int(told.kind)]:
-            self.launched.add(told.correlation_id)
+            self.launches[record.correlation_id] = call
+        if record.return_value == 0 and record.cbid in self._launching[int(record.kind)]:
+            self.launched.add(record.correlation_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,5 +168,5 @@ def _row(each: Activity, strings: Strings, name: int, when: tuple[int, int, int]
     return (name, each.kind, device, each.stream, *when, -1, grid, block, *size, thread, each.graph or -1)
 
 
-def _where(told: Any) -> tuple[int, int, int, int, int, int]:
-    return told.start, told.end, told.device_id, told.stream_id, told.correlation_id, told.graph_id
+def _where(record: Any) -> tuple[int, int, int, int, int, int]:
+    return record.start, record.end, record.device_id, record.stream_id, record.correlation_id, record.graph_id

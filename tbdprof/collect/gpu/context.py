@@ -46,7 +46,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Report:
     """A fresh process's report: memory used before and after, its own and others' share, its allocator's bytes."""
 
     total: int
@@ -77,26 +77,26 @@ def measure(index: int, framework: str, module: str | None, ask: Ask = fresh.ask
     """
     missing: dict[str, str] = {}
     try:
-        told = _told(ask, _DRIVER_ONLY, index)
-        context = told.own_bytes()
+        report = _report_of(ask, _DRIVER_ONLY, index)
+        context = report.own_bytes()
     except UnavailableError as error:
         return Taken(missing={CONTEXT: str(error), LIBRARIES: str(error)})
     if module is None:
         missing[LIBRARIES] = f"not measured for {framework}"
-        return Taken(told.total, told.before, told.others, context, None, missing)
+        return Taken(report.total, report.before, report.others, context, None, missing)
     libraries = None
     try:
-        libraries = max(0, _told(ask, module, index).own_bytes() - context)
+        libraries = max(0, _report_of(ask, module, index).own_bytes() - context)
     except UnavailableError as error:
         missing[LIBRARIES] = str(error)
-    return Taken(told.total, told.before, told.others, context, libraries, missing)
+    return Taken(report.total, report.before, report.others, context, libraries, missing)
 
 
-def _told(ask: Ask, module: str, index: int) -> _Told:
+def _report_of(ask: Ask, module: str, index: int) -> _Report:
     try:
-        return _Told(**ask(module, index, LIMIT_S))
+        return _Report(**ask(module, index, LIMIT_S))
     except TypeError as error:
-        raise UnavailableError(f"a process that was to measure it told something else: {error}") from error
+        raise UnavailableError(f"a process that was to measure it printed something else: {error}") from error
 
 
 def main(index: int) -> None:
@@ -116,10 +116,10 @@ def around(index: int, work: Callable[[], int], cuda: Any = None, nvml: Any = No
         after = dict(nvml_card.memory(card))
         listed = _by_process(card)
     except card.faults as error:
-        raise UnavailableError(f"the NVIDIA driver does not tell the device's memory: {error}") from error
+        raise UnavailableError(f"the NVIDIA driver does not report the device's memory: {error}") from error
     finally:
         nvml_card.shut(card.nvml)
-    told = _Told(
+    report = _Report(
         total=int(before[DEVICE_TOTAL]),
         before=int(before[DEVICE_USED]),
         after=int(after[DEVICE_USED]),
@@ -127,7 +127,7 @@ def around(index: int, work: Callable[[], int], cuda: Any = None, nvml: Any = No
         others=listed.get(OTHERS_USED),
         held=held,
     )
-    return json.dumps(asdict(told))
+    return json.dumps(asdict(report))
 
 
 def _by_process(card: nvml_card.Card) -> Mapping[str, int]:

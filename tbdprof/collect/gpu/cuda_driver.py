@@ -58,12 +58,12 @@ def limits(index: int, cuda: Any = None) -> Limits:
         cuda, device = _begun(index, cuda)
         name = ctypes.create_string_buffer(_NAME_BYTES)
         check(cuda.cuDeviceGetName(name, _NAME_BYTES, device))
-        told = {number: _attribute(cuda, number, device) for number in (_MAJOR, _MINOR, _MULTIPROCESSORS, _CLOCK)}
+        attributes = {number: _attribute(cuda, number, device) for number in (_MAJOR, _MINOR, _MULTIPROCESSORS, _CLOCK)}
         return Limits(
             name.value.decode(errors="replace"),
-            f"{told[_MAJOR]}.{told[_MINOR]}",
-            told[_MULTIPROCESSORS],
-            told[_CLOCK] * 1e3,
+            f"{attributes[_MAJOR]}.{attributes[_MINOR]}",
+            attributes[_MULTIPROCESSORS],
+            attributes[_CLOCK] * 1e3,
             _bandwidth(cuda, device),
         )
     except (OSError, AttributeError) as error:

@@ -24,7 +24,7 @@ _FULL = re.compile(
     r"|H100|H200|GH200|B200|GB200|B300|GB300|RTX PRO \d+|Orin)\b"
 )
 _HALVED = re.compile(r"GeForce RTX (?!5090 D)")
-_UNTOLD = "the rate of this board's tensor cores is not known"
+_UNKNOWN_RATE = "the rate of this board's tensor cores is not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +89,19 @@ def peaks(
         known = ", ".join(_CHIPS)
         raise UnavailableError(f"the peak of {name} is not known (compute capability {capability}): known are {known}")
     if multiprocessors < 1 or clock_hz <= 0:
-        raise UnavailableError(f"the peak of {name} is not known: its driver tells no multiprocessors or no clock")
+        raise UnavailableError(f"the peak of {name} is not known: its driver reports no multiprocessors or no clock")
     rates, vector = {**chip.every, **_of_class(chip, name)}, {**chip.every, **_VECTOR.get(capability, {})}
     beside = {f"vector {precision}": rate for precision, rate in vector.items() if rates.get(precision) != rate}
     sources = {
         precision: f"{multiprocessors} multiprocessors × {rate} FLOP a clock × {clock_hz / 1e6:.0f} MHz"
         for precision, rate in {**rates, **beside}.items()
     }
-    untold = {precision: _UNTOLD for precision in chip.full if precision not in rates}
-    memory = "its memory's clock × 2 × the width of its bus" if memory_bytes_per_s else "its driver does not tell it"
+    unknown = {precision: _UNKNOWN_RATE for precision in chip.full if precision not in rates}
+    memory = "its memory's clock × 2 × the width of its bus" if memory_bytes_per_s else "its driver does not report it"
     return Peaks(
         {precision: multiprocessors * rate * clock_hz for precision, rate in rates.items()},
         memory_bytes_per_s,
-        {**sources, **untold, "memory": memory},
+        {**sources, **unknown, "memory": memory},
         clock_hz,
         {precision: multiprocessors * rate * clock_hz for precision, rate in vector.items()},
     )

@@ -72,7 +72,7 @@ def counters(parameters: Path = PARAMETERS, *, user: int | None = None) -> Count
     settings = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
     restricted = settings.get("RmProfilingAdminOnly")
     if restricted not in ("0", "1"):
-        return Counters(None, "the driver's parameters do not tell (RmProfilingAdminOnly)")
+        return Counters(None, "the driver's parameters do not say (RmProfilingAdminOnly)")
     if restricted == "0" or (os.geteuid() if user is None else user) == 0:
         return Counters(True)
     return Counters(

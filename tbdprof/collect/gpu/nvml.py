@@ -110,9 +110,9 @@ class Reader:
         shut(self.card.nvml)
 
     def _answers(self, ask: Callable[[Card], Figures]) -> list[Row]:
-        told = list(ask(self.card))
+        figures = list(ask(self.card))
         now = self._clock()
-        return [(counter, now, value, INSTANT) for counter, value in told]
+        return [(counter, now, value, INSTANT) for counter, value in figures]
 
     def _watts(self) -> list[Row]:
         now = self._clock()
@@ -204,9 +204,9 @@ class NvmlSampler:
         """Return the window's samples."""
         if self._reader is None or self._process != os.getpid():
             return Collected(missing={} if self._refusal is None else {self.name: self._refusal})
-        told, missing = self._reader.take()
+        taken, missing = self._reader.take()
         device = strings.add(f"cuda:{self._index}")
-        rows = [(strings.add(counter), device, at, value, since) for counter, at, value, since in told]
+        rows = [(strings.add(counter), device, at, value, since) for counter, at, value, since in taken]
         return Collected({"sample": table("sample", rows)}, missing)
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ def open_card(index: int, nvml: Any = None, cuda: Any = None) -> Card:
         return _find(nvml, identity)
     except faults(nvml) as error:
         shut(nvml)
-        raise UnavailableError(f"the NVIDIA driver does not tell about this device: {error}") from error
+        raise UnavailableError(f"the NVIDIA driver does not report on this device: {error}") from error
     except UnavailableError:
         shut(nvml)
         raise
@@ -101,7 +101,7 @@ def _undivided(nvml: Any, handle: Any) -> Card:
     with suppress(*faults(nvml)):  # cards that cannot be divided refuse this call
         divided = bool(nvml.nvmlDeviceGetMigMode(handle)[0])
     if divided:
-        raise UnavailableError("the card is divided (MIG), and CUDA does not tell which instance this process has")
+        raise UnavailableError("the card is divided (MIG), and CUDA does not report which instance this process has")
     return Card(nvml, handle, handle)
 
 
@@ -149,12 +149,12 @@ def memory(card: Card) -> Figures:
     """Yield total and used memory, and what the driver reserves if it reports that separately."""
     nvml = card.nvml
     try:
-        told = nvml.nvmlDeviceGetMemoryInfo(card.instance, version=nvml.nvmlMemory_v2)
-        yield counters.DEVICE_RESERVED, float(told.reserved)
+        info = nvml.nvmlDeviceGetMemoryInfo(card.instance, version=nvml.nvmlMemory_v2)
+        yield counters.DEVICE_RESERVED, float(info.reserved)
     except (nvml.NVMLError, AttributeError):
-        told = nvml.nvmlDeviceGetMemoryInfo(card.instance)
-    yield counters.DEVICE_TOTAL, float(told.total)
-    yield counters.DEVICE_USED, float(told.used)
+        info = nvml.nvmlDeviceGetMemoryInfo(card.instance)
+    yield counters.DEVICE_TOTAL, float(info.total)
+    yield counters.DEVICE_USED, float(info.used)
 
 
 def processes(card: Card) -> Figures:
@@ -167,7 +167,7 @@ def processes(card: Card) -> Figures:
             "in a container they have others"
         )
     if None in used.values():
-        raise UnavailableError("the driver does not tell how much memory each process uses")
+        raise UnavailableError("the driver does not report how much memory each process uses")
     yield counters.PROCESS_USED, float(used.pop(own) or 0)
     yield counters.OTHERS_USED, float(sum(filter(None, used.values())))
 
@@ -189,16 +189,16 @@ class Power:
 
     def __init__(self, card: Card) -> None:
         self._card = card
-        self._tells_instant = True
+        self._reports_instant = True
         self._length_ns: int | None = None
 
     def read(self, now_ns: int) -> tuple[float, int]:
         """Return watts, and the start of the averaging time (-1 for the power of an instant)."""
-        if self._tells_instant:
+        if self._reports_instant:
             watts = self._instant()
             if watts is not None:
                 return watts, INSTANT
-            self._tells_instant = False
+            self._reports_instant = False
         watts = self._card.nvml.nvmlDeviceGetPowerUsage(self._card.whole) / 1e3
         length = self._averaged_ns()
         return watts, now_ns - length if length else INSTANT
@@ -206,12 +206,12 @@ class Power:
     def _instant(self) -> float | None:
         nvml = self._card.nvml
         try:
-            (told,) = nvml.nvmlDeviceGetFieldValues(self._card.whole, [nvml.NVML_FI_DEV_POWER_INSTANT])
+            (field,) = nvml.nvmlDeviceGetFieldValues(self._card.whole, [nvml.NVML_FI_DEV_POWER_INSTANT])
         except self._card.faults:
             return None
-        if told.nvmlReturn or not 0 <= told.valueType < len(VALUES):
+        if field.nvmlReturn or not 0 <= field.valueType < len(VALUES):
             return None
-        return float(getattr(told.value, VALUES[told.valueType])) / 1e3 or None
+        return float(getattr(field.value, VALUES[field.valueType])) / 1e3 or None
 
     def _averaged_ns(self) -> int:
         if self._length_ns is None:

@@ -53,11 +53,11 @@ class DriverBusy:
     def read(self) -> list[Row]:
         """Return what was sampled since the last call; without samples, the figure of the last period."""
         if self._has_samples:
-            before, told = self._last_us, self._drained()
-            times = [before, *(at_us for at_us, _ in told)]
+            before, drained = self._last_us, self._drained()
+            times = [before, *(at_us for at_us, _ in drained)]
             return [
                 (counters.DRIVER_BUSY, self._time_ns(at_us), value, self._time_ns(start) if start else INSTANT)
-                for start, (at_us, value) in zip(times, told, strict=False)
+                for start, (at_us, value) in zip(times, drained, strict=False)
             ]
         rates = self._card.nvml.nvmlDeviceGetUtilizationRates(self._card.whole)
         return [(counters.DRIVER_BUSY, self._clock(), rates.gpu / 100, INSTANT)]
@@ -70,13 +70,13 @@ class DriverBusy:
             if getattr(error, "value", None) != nvml.NVML_ERROR_NOT_FOUND:  # NOT_FOUND means nothing new
                 self._has_samples = False
             return []
-        told = sorted((int(each.timeStamp), each.sampleValue.uiVal / 100) for each in listed)
-        told = [(at_us, value) for at_us, value in told if at_us > self._last_us and value <= 1]
-        if told and not self._has_clock(told[-1][0]):
+        samples = sorted((int(each.timeStamp), each.sampleValue.uiVal / 100) for each in listed)
+        samples = [(at_us, value) for at_us, value in samples if at_us > self._last_us and value <= 1]
+        if samples and not self._has_clock(samples[-1][0]):
             self._has_samples = False
             return []
-        self._last_us = told[-1][0] if told else self._last_us
-        return told
+        self._last_us = samples[-1][0] if samples else self._last_us
+        return samples
 
     def _has_clock(self, newest_us: int) -> bool:
         """Choose the clock that puts the newest sample closest to now; return whether it is close enough."""
@@ -84,8 +84,8 @@ class DriverBusy:
         age_ns, self._offset_ns = min((abs(newest_us * 1000 + offset - now), offset) for offset in self._offsets_ns)
         return age_ns <= TRUSTED_NS
 
-    def _time_ns(self, told_us: int) -> int:
-        return told_us * 1000 + self._offset_ns
+    def _time_ns(self, driver_us: int) -> int:
+        return driver_us * 1000 + self._offset_ns
 
 
 class Gpm:
@@ -146,13 +146,13 @@ class Gpm:
         for place, name in enumerate(GPM.values()):
             asked.metrics[place].metricId = getattr(nvml, name)
         nvml.nvmlGpmMetricsGet(asked)
-        told = [asked.metrics[place] for place in range(len(GPM))]
+        answers = [asked.metrics[place] for place in range(len(GPM))]
         figures = [
             (counter, each.value / 100)
-            for counter, each in zip(GPM, told, strict=True)
+            for counter, each in zip(GPM, answers, strict=True)
             if each.nvmlReturn == 0 and math.isfinite(each.value) and each.value >= 0
         ]
         if not figures:
-            refusals = dict.fromkeys(str(nvml.NVMLError(each.nvmlReturn)) for each in told if each.nvmlReturn)
+            refusals = dict.fromkeys(str(nvml.NVMLError(each.nvmlReturn)) for each in answers if each.nvmlReturn)
             raise UnavailableError(f"the driver gives no GPM figures: {', '.join(refusals) or 'they are no numbers'}")
         return figures

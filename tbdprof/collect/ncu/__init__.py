@@ -241,8 +241,8 @@ def _judged(code: int, said: str, wanted: Mapping[str, str], unknown: Sequence[s
         remarks.append(f"not to be read on this device: {', '.join(denied)}")
     if len(found) >= MOST_LAUNCHES:
         remarks.append(f"the first {MOST_LAUNCHES} launches of the step were counted, and no others")
-    if told := [each for each in output.errors(said) if not output.unknown_metrics(f"==ERROR== {each}")]:
-        remarks.append(f"Nsight Compute said: {told[0]}")
+    if errors := [each for each in output.errors(said) if not output.unknown_metrics(f"==ERROR== {each}")]:
+        remarks.append(f"Nsight Compute said: {errors[0]}")
     return Counted(found, wanted, remarks)
 
 
@@ -252,11 +252,11 @@ def _reason(code: int, said: str) -> str:
         if sign in said:
             return reason
     own = [line.removeprefix("tbdprof: ") for line in said.splitlines() if line.startswith("tbdprof: ")]
-    told = output.errors(said)
+    errors = output.errors(said)
     if own:
         return f"the step to count could not be run: {own[-1]}"
-    if told:
-        return told[0] if told[0].startswith("Nsight Compute") else f"Nsight Compute failed: {told[0]}"
+    if errors:
+        return errors[0] if errors[0].startswith("Nsight Compute") else f"Nsight Compute failed: {errors[0]}"
     return NO_KERNEL if not code else f"Nsight Compute ended with {code}: {_last_line(said)}"
 
 
@@ -265,9 +265,9 @@ def _last_line(said: str) -> str:
     return lines[-1] if lines else "it said nothing"
 
 
-def _names(told: str, metric: str) -> bool:
+def _names(name: str, metric: str) -> bool:
     """Return whether a name in the tool's message, with or without suffix, is that of a metric."""
-    return metric == told or metric.startswith(f"{told}.")
+    return metric == name or metric.startswith(f"{name}.")
 
 
 def _by_counter(launch: Launch, counter_of: Mapping[str, str]) -> dict[str, float]:

@@ -83,14 +83,14 @@ def _launch(row: list[str], at: Mapping[str, int], scales: Mapping[str, float]) 
     found = {name: scale * _number(row[at[name]]) for name, scale in scales.items()}
     return Launch(
         demangled(row[at[NAME]]),
-        int(_told(row, at, STREAM) or -1),
-        _triple(_told(row, at, GRID)),
-        _triple(_told(row, at, BLOCK)),
+        int(_cell(row, at, STREAM) or -1),
+        _triple(_cell(row, at, GRID)),
+        _triple(_cell(row, at, BLOCK)),
         {name: value for name, value in found.items() if math.isfinite(value)},
     )
 
 
-def _told(row: list[str], at: Mapping[str, int], column: str) -> str:
+def _cell(row: list[str], at: Mapping[str, int], column: str) -> str:
     return row[at[column]] if column in at else ""
 
 

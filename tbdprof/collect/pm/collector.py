@@ -166,10 +166,10 @@ def _rows(columns: Mapping[str, NDArray[np.float64]], answer: process.Answer, st
     start, end = (columns[name] for name in TIMES)
     pieces = []
     for counter, values in columns.items():
-        told = np.isfinite(values) if counter not in TIMES else np.zeros(len(values), bool)
-        rows = np.zeros(int(told.sum()), SAMPLE)
-        rows["counter"], rows["device"], rows["value"] = strings.add(counter), device, values[told]
-        rows["start_ns"], rows["time_ns"] = start[told], end[told]
+        valid = np.isfinite(values) if counter not in TIMES else np.zeros(len(values), bool)
+        rows = np.zeros(int(valid.sum()), SAMPLE)
+        rows["counter"], rows["device"], rows["value"] = strings.add(counter), device, values[valid]
+        rows["start_ns"], rows["time_ns"] = start[valid], end[valid]
         pieces += [rows] if len(rows) else []
     last = int(end[-1]) if len(end) else 0
     for counter, value in ((PM_LOST, answer.get("lost")), (PM_RESIDUAL, answer.get("residual_ns"))):
@@ -182,8 +182,8 @@ def _losses(answer: process.Answer, samples: int) -> dict[str, str]:
     """Return how many samples are lost, and why."""
     if not samples:
         return {NAME: "the device gave no sample in the window"}
-    told = answer.get("losses") or {}
-    overflows, full = int(told.get("overflows", 0)), int(told.get("full", 0))
+    losses = answer.get("losses") or {}
+    overflows, full = int(losses.get("overflows", 0)), int(losses.get("full", 0))
     reasons = [
         f"the hardware's buffer overflowed {overflows} times" if overflows else "",
         f"more came than one reading took {full} times" if full else "",

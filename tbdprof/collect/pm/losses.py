@@ -28,7 +28,7 @@ class Losses:
         """Return how many samples are lost; the first one and those outside never belonged to the window."""
         return self.broken + self.missing
 
-    def told(self) -> dict[str, int]:
+    def figures(self) -> dict[str, int]:
         """Return the figures by name."""
         return asdict(self)
 

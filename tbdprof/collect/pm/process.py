@@ -71,8 +71,8 @@ class Sidecar:
             self._send(question)
         answer = _read(self._line(limit_s))
         if answer.get("state") == "error":
-            told = (answer.get(name) for name in ("call", "status", "text"))
-            call, status, text = told
+            parts = (answer.get(name) for name in ("call", "status", "text"))
+            call, status, text = parts
             number = status if isinstance(status, int) else statuses.UNKNOWN
             raise UnavailableError(statuses.sentence(str(call), number, str(text or "")))
         if answer.get("state") != state:

@@ -182,11 +182,11 @@ class Sampling:
     def _clock_of(self, samples: losses.Kept, begun: int, ended: int) -> tuple[str, Fit]:
         """Return the clock on which the samples lie within the sampling time."""
         lines = {name: fit(pairs) for name, pairs in self._pairs.items()}
-        told = samples.end[samples.start > 0]
-        if not len(told):
+        ends = samples.end[samples.start > 0]
+        if not len(ends):
             return next(iter(lines.items()))
         for name, line in lines.items():
-            times = line.convert(told)
+            times = line.convert(ends)
             if np.mean((times >= begun - _NEAR_NS) & (times <= ended + _NEAR_NS)) >= _MOSTLY:
                 return name, line
         raise CuptiError("decoding samples", statuses.UNKNOWN, "the times of samples are of no clock that is known")

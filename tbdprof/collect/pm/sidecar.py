@@ -115,7 +115,7 @@ def _stopped(samples: Samples, path: Path) -> dict[str, Any]:
         "clock": samples.clock,
         "residual_ns": samples.residual_ns,
         "lost": samples.lost.samples,
-        "losses": samples.lost.told(),
+        "losses": samples.lost.figures(),
     }
 
 

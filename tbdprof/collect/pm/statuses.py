@@ -69,6 +69,6 @@ def sentence(call: str, status: int, text: str = "") -> str:
     """Return a message about a failed call, with name and number of CUPTI's status if the failure is CUPTI's."""
     if status == SUCCESS:
         return text
-    told = f"{call}: {name_of(status)} ({status})"
+    failure = f"{call}: {name_of(status)} ({status})"
     why = _SENTENCES.get(status) or text
-    return f"{why} [{told}]" if why else told
+    return f"{why} [{failure}]" if why else failure

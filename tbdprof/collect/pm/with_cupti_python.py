@@ -137,11 +137,11 @@ def _of_text(text: str) -> int:
 
 
 def _chip(cupti: Any, device: int) -> str:
-    told = cupti.DeviceGetChipNameParams()
-    told.struct_size = cupti.DEVICE_GET_CHIP_NAME_PARAMS_STRUCT_SIZE
-    told.device_index = device
-    cupti.device_get_chip_name(told.ptr)
-    return str(told.p_chip_name)
+    params = cupti.DeviceGetChipNameParams()
+    params.struct_size = cupti.DEVICE_GET_CHIP_NAME_PARAMS_STRUCT_SIZE
+    params.device_index = device
+    cupti.device_get_chip_name(params.ptr)
+    return str(params.p_chip_name)
 
 
 def _loaded_version() -> str:

@@ -136,17 +136,17 @@ class LibcuptiSampler:
 
     def timestamp(self) -> int:
         """Return the time of CUPTI's clock in nanoseconds."""
-        told = ctypes.c_uint64()
-        _check("cuptiGetTimestamp", self._cupti.cuptiGetTimestamp(ctypes.byref(told)))
-        return told.value
+        timestamp = ctypes.c_uint64()
+        _check("cuptiGetTimestamp", self._cupti.cuptiGetTimestamp(ctypes.byref(timestamp)))
+        return timestamp.value
 
     def passes(self, metrics: Sequence[str], metric_set: str | None = None) -> int:
         """Return how many passes some metrics take together; raise CuptiError for a name that the chip lacks."""
         host = self._new_host(metric_set)
         try:
             config = self._configuration(host, _names(metrics), len(metrics))
-            told = self._call("cuptiProfilerHostGetNumOfPasses", config_bytes=len(config), config=_address(config))
-            return int(told.passes)
+            params = self._call("cuptiProfilerHostGetNumOfPasses", config_bytes=len(config), config=_address(config))
+            return int(params.passes)
         finally:
             self._call("cuptiProfilerHostDeinitialize", host=host)
 
@@ -169,10 +169,10 @@ class LibcuptiSampler:
             trigger=int(wanted.by_time),
             append=_KEEP_OLDEST,
         )
-        told = self._call(
+        params = self._call(
             "cuptiPmSamplingGetCounterDataSize", sampling=self._sampling, slots=wanted.slots, **self._named()
         )
-        self._image = (ctypes.c_uint8 * told.image_bytes)()
+        self._image = (ctypes.c_uint8 * params.image_bytes)()
 
     def start(self) -> None:
         """Begin to sample."""
@@ -190,8 +190,10 @@ class LibcuptiSampler:
         count = self._call("cuptiPmSamplingGetCounterDataInfo", **where).completed
         times, values = np.zeros((count, 2), "i8"), np.zeros((count, self._count))
         for index in range(count):
-            told = self._call("cuptiPmSamplingCounterDataGetSampleInfo", sampling=self._sampling, index=index, **where)
-            times[index] = min(told.start, _LATEST), min(told.end, _LATEST)
+            params = self._call(
+                "cuptiPmSamplingCounterDataGetSampleInfo", sampling=self._sampling, index=index, **where
+            )
+            times[index] = min(params.start, _LATEST), min(params.end, _LATEST)
             at = values[index:].ctypes.data
             self._call(
                 "cuptiProfilerHostEvaluateToGpuValues",
@@ -214,8 +216,8 @@ class LibcuptiSampler:
     def _available(self) -> Any:
         """Return the image of what this device's counters can do now, or None if it is not reported."""
         try:
-            told = self._call("cuptiPmSamplingGetCounterAvailability", device=self._device)
-            image = (ctypes.c_uint8 * told.availability_bytes)()
+            params = self._call("cuptiPmSamplingGetCounterAvailability", device=self._device)
+            image = (ctypes.c_uint8 * params.availability_bytes)()
             where = {"availability_bytes": len(image), "availability": _address(image)}
             self._call("cuptiPmSamplingGetCounterAvailability", device=self._device, **where)
         except CuptiError:
@@ -225,7 +227,7 @@ class LibcuptiSampler:
     def _new_host(self, metric_set: str | None) -> int:
         call, image = "cuptiProfilerHostInitialize", self._availability
         known = {} if metric_set else {"structSize": PARAMETERS[call].metric_set.offset}
-        told = self._call(
+        params = self._call(
             call,
             profiler=_PM_SAMPLING,
             chip=self.chip.encode(),
@@ -233,7 +235,7 @@ class LibcuptiSampler:
             metric_set=metric_set.encode() if metric_set else None,
             **known,
         )
-        return int(told.host or 0)
+        return int(params.host or 0)
 
     def _free_host(self) -> None:
         if self._host:

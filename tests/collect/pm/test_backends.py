@@ -71,23 +71,23 @@ def test_both_decode_the_samples_there_are(sampler: Sampler):
     sampler.configure(WANTED)
     sampler.start()
     sampler.stop()
-    told = sampler.decode()
+    decoded = sampler.decode()
 
     assert (sampler.chip, sampler.timestamp()) == ("GH100", 77)
-    assert told.start.tolist() == [0, 100]
-    assert told.end.tolist() == [100, 200]
-    assert told.values.shape == (2, 2)
-    assert told.full
+    assert decoded.start.tolist() == [0, 100]
+    assert decoded.end.tolist() == [100, 200]
+    assert decoded.values.shape == (2, 2)
+    assert decoded.full
     sampler.close()
 
 
 @pytest.mark.parametrize("sampler", [with_library(), with_python()])
-def test_both_tell_how_many_passes_metrics_take(sampler: Sampler):
+def test_both_report_how_many_passes_metrics_take(sampler: Sampler):
     assert sampler.passes(["a", "b"]) == 1
     assert sampler.passes(["a", "b", "c"]) == 2
 
 
-def test_a_library_is_told_of_fields_it_knows_alone():
+def test_a_library_is_given_only_fields_it_knows():
     library = FakeLibcupti()
     one = with_library(library)
     one.passes(["a"])
@@ -125,7 +125,7 @@ def test_a_library_that_refuses_has_given_everything_back():
     assert library.calls[-1] == "cuptiProfilerDeInitialize"
 
 
-def test_the_reason_of_a_refusal_is_told_though_giving_back_fails_too():
+def test_the_reason_of_a_refusal_is_reported_though_giving_back_fails_too():
     library = FakeLibcupti({"cuptiPmSamplingEnable": 35, "cuptiProfilerDeInitialize": 999})
 
     with pytest.raises(CuptiError) as refused:

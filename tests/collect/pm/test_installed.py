@@ -25,7 +25,7 @@ def test_a_collector_takes_what_it_is_given(modules: Modules):
     assert all(hasattr(collector, name) for name in ("enable", "start", "stop", "disable"))
 
 
-def test_a_host_tells_passes_of_a_list_of_metrics(modules: Modules):
+def test_a_host_counts_passes_of_a_list_of_metrics(modules: Modules):
     host = modules.profiler_host.ProfilerHost
 
     assert list(inspect.signature(host).parameters) == ["chip_name", "profiler_type", "single_pass_metric_set_name"]

@@ -46,17 +46,17 @@ def sorted_out(pieces: list[Decoded]) -> tuple[Kept, Losses]:
 
 
 def test_a_hopper_samples_the_counters_of_its_set():
-    told = chosen(FakeChip())
+    found = chosen(FakeChip())
 
-    assert list(told) == EVERY
-    assert told[PM_FP32] == ("TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime.avg.pct_of_peak_sustained_elapsed")
+    assert list(found) == EVERY
+    assert found[PM_FP32] == ("TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime.avg.pct_of_peak_sustained_elapsed")
 
 
 def test_a_blackwell_takes_the_second_name_where_it_has_not_the_first():
-    told = chosen(FakeChip("GB100", has=lambda name: "inst_executed_pipe_fma_" not in name and "dramc" not in name))
+    found = chosen(FakeChip("GB100", has=lambda name: "inst_executed_pipe_fma_" not in name and "dramc" not in name))
 
-    assert told[PM_FP32].startswith("TPC.TriageCompute.sm__pipe_fma_cycles_active_realtime.")
-    assert told[PM_DRAM].startswith("FBSP.TriageCompute.dram__throughput.")
+    assert found[PM_FP32].startswith("TPC.TriageCompute.sm__pipe_fma_cycles_active_realtime.")
+    assert found[PM_DRAM].startswith("FBSP.TriageCompute.dram__throughput.")
 
 
 def test_what_needs_a_second_pass_is_left_out_and_what_matters_stays():
@@ -70,12 +70,12 @@ def test_a_turing_is_sampled_by_cycles_and_without_what_takes_two_passes():
     assert device.calls[:2] == ["open", "configure None False"]
 
 
-def test_where_a_set_is_refused_its_name_is_told_and_then_plain_names_are_tried():
+def test_where_a_set_is_refused_its_name_is_reported_and_then_plain_names_are_tried():
     device = FakeChip(refuses=lambda wanted: statuses.NOT_SUPPORTED if "Triage" in wanted.metrics[0] else 0)
 
-    told = chosen(device)
+    found = chosen(device)
 
-    assert told[PM_FP32] == "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_elapsed"
+    assert found[PM_FP32] == "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_elapsed"
     assert [call for call in device.calls if call.startswith("configure")] == [
         "configure None True",
         "configure None False",
@@ -108,17 +108,17 @@ def test_a_cupti_that_cannot_read_metrics_at_all_gives_that_reason():
 def test_percent_become_fractions_and_other_units_stay():
     one = sampling(FakeChip())
     one.start()
-    told = one.finish()
+    samples = one.finish()
 
-    assert told.columns[PM_FP32][5] == pytest.approx(0.05)
-    assert told.columns[PM_CLOCK][5] == 5.0
-    assert told.interval_ns == pytest.approx(INTERVAL_NS, rel=1e-3)  # two clocks are read some microseconds apart
-    assert told.lost.samples == 0
+    assert samples.columns[PM_FP32][5] == pytest.approx(0.05)
+    assert samples.columns[PM_CLOCK][5] == 5.0
+    assert samples.interval_ns == pytest.approx(INTERVAL_NS, rel=1e-3)  # two clocks are read some microseconds apart
+    assert samples.lost.samples == 0
 
 
 @pytest.mark.parametrize(("other", "named"), [(1_000_000_000_000, "cupti"), (None, "realtime")])
 def test_times_are_converted_from_the_clock_they_are_of(other: int | None, named: str):
-    """`None`: the samples are of the wall clock, though CUPTI tells the time of another one."""
+    """`None`: the samples are of the wall clock, though CUPTI reports the time of another one."""
     clock = time.time_ns if other is None else (lambda: time.monotonic_ns() + other)
     device = FakeChip(other_clock=clock)
     one = sampling(device)
@@ -126,15 +126,15 @@ def test_times_are_converted_from_the_clock_they_are_of(other: int | None, named
         one.sampler.timestamp = lambda: 5  # type: ignore[method-assign]
     begun = time.monotonic_ns()
     one.start()
-    told = one.finish()
+    samples = one.finish()
 
-    assert told.clock == named
-    assert begun <= told.start_ns[0] + 1_000_000
-    assert told.start_ns[0] <= time.monotonic_ns()
-    assert np.diff(told.start_ns).tolist() == pytest.approx([INTERVAL_NS] * 9, abs=2000)
+    assert samples.clock == named
+    assert begun <= samples.start_ns[0] + 1_000_000
+    assert samples.start_ns[0] <= time.monotonic_ns()
+    assert np.diff(samples.start_ns).tolist() == pytest.approx([INTERVAL_NS] * 9, abs=2000)
 
 
-def test_a_cupti_that_does_not_tell_the_time_leaves_the_other_clocks():
+def test_a_cupti_that_does_not_report_the_time_leaves_the_other_clocks():
     device = FakeChip()
     one = sampling(device)
 
@@ -175,10 +175,10 @@ def test_an_overflow_at_the_end_costs_what_came_after_it_alone():
     one.start()
     one.poll()
     device.overflows = 1
-    told = one.finish()
+    samples = one.finish()
 
-    assert len(told.start_ns) == 10
-    assert told.lost.overflows == 1
+    assert len(samples.start_ns) == 10
+    assert samples.lost.overflows == 1
 
 
 def test_overflows_without_end_end_the_sampling():
@@ -217,10 +217,10 @@ def conversation(device: FakeChip, folder: Path, *commands: str) -> list[dict[st
     reads, writes = os.pipe()
     os.write(writes, "".join(f"{each}\n" for each in commands).encode())
     os.close(writes)
-    told: list[dict[str, Any]] = []
-    sidecar.serve(partial(FakeSampler, device), INTERVAL_NS, folder, told.append, sidecar.lines_of(reads))
+    answers: list[dict[str, Any]] = []
+    sidecar.serve(partial(FakeSampler, device), INTERVAL_NS, folder, answers.append, sidecar.lines_of(reads))
     os.close(reads)
-    return json.loads(json.dumps(told))  # as it goes over the pipe
+    return json.loads(json.dumps(answers))  # as it goes over the pipe
 
 
 def test_the_process_answers_each_command_and_writes_what_it_sampled(tmp_path: Path):
@@ -242,13 +242,15 @@ def test_the_process_ends_with_its_input_and_gives_the_device_back(tmp_path: Pat
     assert device.calls[-1] == "close"
 
 
-def test_the_reason_why_nothing_is_sampled_is_told_though_closing_fails_too(tmp_path: Path):
+def test_the_reason_why_nothing_is_sampled_is_reported_though_closing_fails_too(tmp_path: Path):
     device = FakeChip(refuses=lambda wanted: statuses.INSUFFICIENT_PRIVILEGES, closing=statuses.UNKNOWN)
 
-    assert [told["status"] for told in conversation(device, tmp_path, "start")] == [statuses.INSUFFICIENT_PRIVILEGES]
+    assert [answer["status"] for answer in conversation(device, tmp_path, "start")] == [
+        statuses.INSUFFICIENT_PRIVILEGES
+    ]
 
 
-def test_a_refusal_is_told_with_its_number(tmp_path: Path):
+def test_a_refusal_is_reported_with_its_number(tmp_path: Path):
     device = FakeChip(refuses=lambda wanted: statuses.INSUFFICIENT_PRIVILEGES)
 
     assert conversation(device, tmp_path, "start") == [

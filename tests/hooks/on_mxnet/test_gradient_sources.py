@@ -122,7 +122,7 @@ def test_what_one_fused_operator_was_made_of_is_what_is_left_of_its_part() -> No
     assert place(asked, graph) == [(graph[0],), (graph[1],), (graph[2],), (graph[3], graph[4]), (graph[6],)]
 
 
-def test_what_cannot_be_told_from_a_fused_operators_parts_is_left_open() -> None:
+def test_what_cannot_be_distinguished_from_a_fused_operators_parts_is_left_open() -> None:
     graph = nodes("Convolution", "tanh", "sigmoid", "tanh", "elemwise_mul", "Convolution")
 
     assert place(["Convolution", "tanh", FUSED, "Convolution"], graph) == [

@@ -146,7 +146,7 @@ def test_adam_keeps_two_arrays_a_parameter(result) -> None:
     assert {"4.bias/mean", "4.bias/variance"} <= states.keys()
 
 
-def test_facts_tell_parameters_and_optimizers(result) -> None:
+def test_facts_name_parameters_and_optimizers(result) -> None:
     facts = result.windows["sgd"].facts
     names = [p.name for p in facts.parameters]
 
@@ -402,7 +402,7 @@ def test_hooks_come_and_go_and_the_process_follows_forks_once() -> None:
     assert printed == "1\n0 2\n"
 
 
-def test_what_updates_a_told_model_is_found_and_what_does_not_is_not() -> None:
+def test_what_updates_a_given_model_is_found_and_what_does_not_is_not() -> None:
     printed = after_training(
         """
         other = scenarios.net()
@@ -416,7 +416,7 @@ def test_what_updates_a_told_model_is_found_and_what_does_not_is_not() -> None:
     assert printed == "['sgd'] 10\n"
 
 
-def test_a_told_trainers_model_is_found() -> None:
+def test_a_given_trainers_model_is_found() -> None:
     printed = after_training(
         """
         watched.watch([], [trainer])
@@ -441,11 +441,11 @@ def test_a_device_left_to_choose_is_where_the_parameters_are() -> None:
         first = second.facts().device
         step()
         second.watch([model], [trainer])
-        told = second.facts().device
+        given = second.facts().device
         del model, trainer, step
         import gc
         gc.collect()
-        print(first, told, second.facts().device, len(second.facts().parameters))
+        print(first, given, second.facts().device, len(second.facts().parameters))
         second.close()
         """
     )
@@ -510,7 +510,7 @@ def test_threads_and_environment_come_and_go() -> None:
     assert printed == "2 2\n1\n"
 
 
-def test_out_of_memory_is_told_in_mxnets_words() -> None:
+def test_out_of_memory_is_reported_in_mxnets_words() -> None:
     printed = after_training(
         """
         import resource
@@ -530,7 +530,7 @@ def test_out_of_memory_is_told_in_mxnets_words() -> None:
     assert second == "1 TiB None"
 
 
-def test_training_in_two_threads_is_told_and_ends() -> None:
+def test_training_in_two_threads_is_reported_and_ends() -> None:
     printed = after_training(
         """
         import threading
@@ -597,8 +597,8 @@ def test_a_block_inside_a_custom_operator_does_not_wait_for_itself() -> None:
 
 
 @pytest.mark.parametrize("frees", [((100, 60), (60, 0)), ((60, 0), (100, -100))])
-def test_a_block_made_where_another_ends_is_told_after_that_end(frees: tuple[tuple[int, int], ...]) -> None:
-    """A thread may tell of its free after another thread has got the same address, or has even given it back.
+def test_a_block_made_where_another_ends_is_reported_after_that_end(frees: tuple[tuple[int, int], ...]) -> None:
+    """A thread may report its free after another thread has got the same address, or has even given it back.
 
     Each free is its size and MXNet's counter without the block whose free is still to come.
     """
@@ -661,7 +661,7 @@ def test_garbage_that_is_collected_while_a_window_opens_may_free_blocks() -> Non
     ]
 
 
-def test_events_that_contradict_each_other_are_counted_and_told() -> None:
+def test_events_that_contradict_each_other_are_counted_and_reported() -> None:
     printed = run(
         """
         from tbdprof.hooks import Setting
@@ -727,7 +727,7 @@ def test_devices_are_chosen_or_refused_in_one_line(wanted: str, gpus: int, expec
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (ModuleNotFoundError("No module named 'mxnet'", name="mxnet"), "pip install 'tbdprof[mxnet]'"),
         (OSError("libgomp.so.1: cannot open shared object file"), "apt-get install -y libgomp1 libquadmath0"),
@@ -736,8 +736,8 @@ def test_devices_are_chosen_or_refused_in_one_line(wanted: str, gpus: int, expec
         (AttributeError("module 'numpy' has no\nattribute 'PZERO'"), "MXNet cannot be imported: module 'numpy' has no"),
     ],
 )
-def test_an_import_that_fails_says_what_to_do_in_one_line(error: Exception, told: str) -> None:
+def test_an_import_that_fails_says_what_to_do_in_one_line(error: Exception, expected: str) -> None:
     message = why_not(error)
 
-    assert told in message
+    assert expected in message
     assert "\n" not in message

@@ -206,7 +206,7 @@ def test_what_is_flattened_in_place_is_followed_to_its_pooling(result) -> None:
     assert window.missing == {}
 
 
-def test_numpys_products_are_counted_or_told(result) -> None:
+def test_numpys_products_are_counted_or_reported(result) -> None:
     """2 × 3 × 4 through 4 × 5, twice, forward and both gradients; 2 × 2 through 2 × 2, whose input wants none."""
     window = result.windows["numpy_products"]
     kinds = {window.strings[row["name"]]: Operation(row["operation"]) for row in operators(window)}

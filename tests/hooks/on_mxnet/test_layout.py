@@ -1,4 +1,4 @@
-"""Where MXNet 1.9.1 keeps what it does not tell, on objects laid out as its builds lay them out."""
+"""Where MXNet 1.9.1 keeps what it does not report, on objects laid out as its builds lay them out."""
 
 import ctypes
 import importlib.util

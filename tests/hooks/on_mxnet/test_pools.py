@@ -85,7 +85,7 @@ def test_the_pool_of_rounded_sizes_takes_powers_of_two_and_above_a_limit_whole_m
     assert found(manager(ROUNDED, 32, 34, 77, 12, 24), index=1).allocated_bytes(size) == taken
 
 
-def test_each_kind_of_pool_tells_what_it_holds(found: Callable[..., pools.Pool]) -> None:
+def test_each_kind_of_pool_shows_what_it_holds(found: Callable[..., pools.Pool]) -> None:
     assert found(manager(NAIVE, 77, 4096, 2 * MIB)).held_bytes() == 77
     assert found(manager(ROUNDED, 32, 34, 99, 12, 24)).held_bytes() == 99
     assert found(manager(UNPOOLED)).held_bytes() is None
@@ -116,9 +116,9 @@ class Watched:
         return self._pool
 
 
-@pytest.mark.parametrize(("held", "told"), [(500, 500), (300, 300), (None, 300)])
-def test_a_pool_holds_what_is_in_use_and_its_cache(held: int | None, told: int) -> None:
-    assert device_memory.held_bytes(Watched(300, held), GPU) == told
+@pytest.mark.parametrize(("held", "expected"), [(500, 500), (300, 300), (None, 300)])
+def test_a_pool_holds_what_is_in_use_and_its_cache(held: int | None, expected: int) -> None:
+    assert device_memory.held_bytes(Watched(300, held), GPU) == expected
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from tbdprof.hooks.on_mxnet import hook
 VARIABLE = "NVIDIA_TF32_OVERRIDE"
 
 
-@pytest.mark.parametrize(("wanted", "told"), [("fp32", "0"), ("fp64", None), (None, None)])
+@pytest.mark.parametrize(("wanted", "expected"), [("fp32", "0"), ("fp64", None), (None, None)])
 def test_float32_forbids_tf32_until_the_end(
-    monkeypatch: pytest.MonkeyPatch, wanted: str | None, told: str | None
+    monkeypatch: pytest.MonkeyPatch, wanted: str | None, expected: str | None
 ) -> None:
     monkeypatch.setitem(vars(np), "bool", bool)
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -23,4 +23,4 @@ def test_float32_forbids_tf32_until_the_end(
     during = os.environ.get(VARIABLE)
     watched.close()
 
-    assert (during, os.environ.get(VARIABLE)) == (told, None)
+    assert (during, os.environ.get(VARIABLE)) == (expected, None)

@@ -91,7 +91,7 @@ def test_the_random_generator_the_environment_and_autograd_are_as_before(seen: l
 
 
 def test_a_planted_slow_operator_does_not_win_and_the_amounts_are_those_of_the_sizes() -> None:
-    told = run(
+    printed = run(
         """
         import numpy, json
         from dataclasses import asdict
@@ -115,7 +115,7 @@ def test_a_planted_slow_operator_does_not_win_and_the_amounts_are_those_of_the_s
         print(json.dumps([names, asdict(probe.here(["fp32", "fp64"], 1))]))
         """
     )
-    names, peaks = json.loads(told.splitlines()[-1])
+    names, peaks = json.loads(printed.splitlines()[-1])
 
     assert names == {
         "matrix product 512×64×64": 2 * 512 * 64 * 64,
@@ -127,7 +127,7 @@ def test_a_planted_slow_operator_does_not_win_and_the_amounts_are_those_of_the_s
 
 
 def test_where_the_other_process_fails_the_peak_is_unavailable_with_the_reason() -> None:
-    told = run(
+    printed = run(
         """
         import numpy
         numpy.bool = bool
@@ -144,5 +144,5 @@ def test_where_the_other_process_fails_the_peak_is_unavailable_with_the_reason()
         """
     ).splitlines()
 
-    assert len(told) == 3
-    assert told[0] == "this CPU's peak is not known: a process that was to measure it failed: no such operator"
+    assert len(printed) == 3
+    assert printed[0] == "this CPU's peak is not known: a process that was to measure it failed: no such operator"

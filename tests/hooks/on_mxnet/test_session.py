@@ -47,7 +47,7 @@ RAN = """mx.profiler.set_config(profile_all=True, filename={file!r})
 
 
 def run(folder: Path, before: str = "", broken: str = "") -> str:
-    """Have the script do something, record a window of kernels, and return what that told."""
+    """Have the script do something, record a window of kernels, and return what that printed."""
     source = textwrap.dedent(PROGRAM.format(here=str(HERE), before=before, broken=broken))
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", source],
@@ -76,10 +76,10 @@ def test_events_are_read_with_or_without_their_frame(head: str, tail: str, liste
         RAN.format(file="own.json"),
     ],
 )
-def test_kernels_are_told_where_the_script_set_the_profiler_up_before(tmp_path: Path, before: str) -> None:
-    told, _, missing = run(tmp_path, before).partition(" ")
+def test_kernels_are_reported_where_the_script_set_the_profiler_up_before(tmp_path: Path, before: str) -> None:
+    count, _, missing = run(tmp_path, before).partition(" ")
 
-    assert int(told) > 0
+    assert int(count) > 0
     assert missing == "{}"
 
 

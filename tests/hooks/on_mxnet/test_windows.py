@@ -150,7 +150,7 @@ def test_an_engine_that_cannot_be_found_is_refused_in_one_line(tmp_path: Path) -
         watched.close()
     """
     assert run(program, tmp_path).splitlines() == [
-        "this build of MXNet hides its engine: operators cannot be told apart",
+        "this build of MXNet hides its engine: operators cannot be distinguished",
         "True",
     ]
 

@@ -72,15 +72,15 @@ def test_what_only_a_gpu_runs_has_a_kind(operator: str, kind: Operation) -> None
     assert works.operation(operator) is kind is not Operation.OTHER
 
 
-@pytest.mark.parametrize(("override", "told"), [("0", "0"), (None, "not set")])
-def test_what_decides_about_tf32_is_told_of_a_gpu(
-    override: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("override", "reported"), [("0", "0"), (None, "not set")])
+def test_what_decides_about_tf32_is_reported_of_a_gpu(
+    override: str | None, reported: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
     if override is not None:
         monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", override)
 
-    assert precision.flags("cuda:0")["NVIDIA_TF32_OVERRIDE"] == told
+    assert precision.flags("cuda:0")["NVIDIA_TF32_OVERRIDE"] == reported
     assert precision.flags("cpu") == {}
 
 
@@ -106,20 +106,20 @@ def test_the_shape_of_an_imported_models_parameter_is_that_of_its_data(tmp_path:
     assert {each.shape for each in facts.parameter_list(watched)} == {(3, 4), (3,)}
 
 
-def test_a_phase_is_told_while_another_begins() -> None:
+def test_a_phase_is_found_while_another_begins() -> None:
     """The collector lets arrays go wherever an object is made, and MXNet's engine is asked to."""
-    told = []
+    seen = []
 
     class Collecting:
         span = -1
 
         def tick(self) -> int:
-            told.append(phases.current(threading.get_ident()))
-            return len(told)
+            seen.append(phases.current(threading.get_ident()))
+            return len(seen)
 
     phases = Phases(Collecting(), waits=False)  # type: ignore[arg-type]
     thread = threading.Thread(target=lambda: phases.end(phases.begin(Phase.FORWARD)), daemon=True)
     thread.start()
     thread.join(10)
 
-    assert told == [Phase.OUTSIDE, Phase.FORWARD]
+    assert seen == [Phase.OUTSIDE, Phase.FORWARD]

@@ -68,7 +68,7 @@ def observe(
     prepared: bool,
     after: Callable[[], Callable[[], None]] | None = None,
 ) -> Json:
-    """Return what the profiler told of a loop; `make` returns the model, the optimizer, the step and kept inputs."""
+    """Return what the profiler found of a loop; `make` returns the model, the optimizer, the step and kept inputs."""
     hook = load("tensorflow")
     if prepared:
         hook.prepare(Setting("cpu", 2, "fp32", 0))
@@ -85,7 +85,7 @@ def observe(
                 done()
             profiler.step(BATCH)
     del loss
-    return {**told(profiler.recording), "parameters": sizes(model)}
+    return {**facts_of(profiler.recording), "parameters": sizes(model)}
 
 
 def sizes(model: Any) -> Json:
@@ -96,7 +96,7 @@ def count(variables: Any) -> int:
     return sum(variable.value.shape.num_elements() * variable.value.dtype.size for variable in variables)
 
 
-def told(recording: Recording) -> Json:
+def facts_of(recording: Recording) -> Json:
     memory = summarize(recording).memory
     assert memory is not None
     window = next(each for each in recording.windows if each.name == "memory")
@@ -150,7 +150,7 @@ def with_optimizer(make: Callable[[], Any], *, is_eager: bool = False, planted: 
 
 
 def fit() -> Json:
-    """Return what the callback told of a Keras loop with the profiler that encloses it."""
+    """Return what the callback reported of a Keras loop with the profiler that encloses it."""
     import keras
     import numpy as np
 
@@ -171,7 +171,7 @@ def fit() -> Json:
             verbose=0,
             callbacks=[tbdprof.keras.Callback(profiler)],
         )
-    return {**told(profiler.recording), "parameters": sizes(model)}
+    return {**facts_of(profiler.recording), "parameters": sizes(model)}
 
 
 def calls_a_function_late() -> Callable[[], None]:
@@ -254,7 +254,7 @@ def asked_of_layers() -> Json:
 
 
 def is_as_it_was() -> bool:
-    """Tell whether nothing of TensorFlow's or Keras's is replaced."""
+    """Return whether nothing of TensorFlow's or Keras's is replaced."""
     import keras
     import tensorflow as tf
     from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function

@@ -1,4 +1,4 @@
-"""Small nets trained in TensorFlow under kernels windows; run as a program it prints what the windows told, as JSON.
+"""Small nets trained in TensorFlow under kernels windows; run as a program it prints what the windows found, as JSON.
 
 One process for all of them: TensorFlow takes seconds to start, and cannot share one with other tests' settings.
 """
@@ -115,7 +115,7 @@ def trained(model: Any, optimizer: Any, inputs: Any, labels: Any, **options: Any
 
 
 def recorded(model: Any, optimizer: Any, step: Step, *, noted: bool = True, steps: int = 1) -> dict[str, Any]:
-    """What a kernels window tells of some steps; `noted`: the functions are traced while they are watched."""
+    """What a kernels window reports of some steps; `noted`: the functions are traced while they are watched."""
     graphs = Graphs()
     watch = Watch(graphs.watch)
     watch.watched.add_model(model)
@@ -142,7 +142,7 @@ def recorded(model: Any, optimizer: Any, step: Step, *, noted: bool = True, step
 
 def rows(spans: Any, strings: Strings) -> list[list[Any]]:
     """Name, phase, operation, layer, FLOPs of products and of all else, shapes, whether it lies within an operator."""
-    by_id, told = {int(row["id"]): row for row in spans}, []
+    by_id, found = {int(row["id"]): row for row in spans}, []
     for row in spans:
         if row["kind"] != SpanKind.OPERATOR:
             continue
@@ -154,8 +154,8 @@ def rows(spans: Any, strings: Strings) -> list[list[Any]]:
         name, shapes = strings[row["name"]], strings[row["shapes"]]
         counts = [None, None] if flops is None else [flops.model, flops.elementwise]
         phase, operation = Phase(row["phase"]).name, Operation(row["operation"]).name
-        told.append([name, phase, operation, layer, *counts, shapes, around is not None])
-    return told
+        found.append([name, phase, operation, layer, *counts, shapes, around is not None])
+    return found
 
 
 def in_a_function() -> Any:
@@ -316,14 +316,14 @@ def meanings(model: Any, step: Step, *, noted: bool = True) -> dict[str, Any]:
     session.start()
     step()
     trace = session.stop()
-    runs, counted, told = Runs(trace, graphs), CountedGraphs(graphs), dict[str, Any]()
+    runs, counted, nodes = Runs(trace, graphs), CountedGraphs(graphs), dict[str, Any]()
     for op in (each for each in trace.ops if not each.is_eager):
         node = counted.find(op.node, op.op, runs.function(op))
         assert node is not None, op
         flops = count(node.work) if node.work is not None else None
         products = 0 if flops is None else flops.model
-        told[op.node] = [node.phase.name, node.layer, list(node.gradients), node.adds_to, products]
-    return {"nodes": told, "parameters": [each.path for each in model.trainable_variables]}
+        nodes[op.node] = [node.phase.name, node.layer, list(node.gradients), node.adds_to, products]
+    return {"nodes": nodes, "parameters": [each.path for each in model.trainable_variables]}
 
 
 def put_back() -> dict[str, bool]:
@@ -366,7 +366,7 @@ def slope() -> Any:
 
 
 def planted() -> dict[str, Any]:
-    """An event nobody asked for among those of eager mode: nothing of its type may be told by order."""
+    """An event nobody asked for among those of eager mode: nothing of its type may be matched by order."""
     graphs = Graphs()
     log = eager.Log(graphs.tracing)
     tf.matmul(tf.ones((2, 3)), tf.ones((3, 4)))
@@ -381,7 +381,7 @@ def planted() -> dict[str, Any]:
 
 
 def on_a_gpu() -> list[list[Any]]:
-    """Kernels planted into the trace of a real step: launched within its products, or told by their nodes' names."""
+    """Kernels planted into the trace of a real step: launched within its products, or known by their nodes' names."""
     model, optimizer, step = net_step()
     graphs = Graphs()
     watch = Watch(graphs.watch)
@@ -401,14 +401,14 @@ def on_a_gpu() -> list[list[Any]]:
     strings = Strings()
     tables = window.drain(strings).tables
     spans = {int(row["id"]): row for row in tables["span"]}
-    told = []
+    found = []
     for row in tables["kernel"]:
         operator = spans[int(row["span"])]
         layer = spans[int(operator["parent"])]
         work = parse(strings[operator["work"]])
         texts = [strings[row["name"]], strings[operator["name"]], strings[layer["name"]]]
-        told.append([*texts, Phase(operator["phase"]).name, work is not None, int(row["launch_ns"]) >= 0])
-    return told
+        found.append([*texts, Phase(operator["phase"]).name, work is not None, int(row["launch_ns"]) >= 0])
+    return found
 
 
 def plant(trace: Trace) -> None:

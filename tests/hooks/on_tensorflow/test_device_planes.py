@@ -1,4 +1,4 @@
-"""What TensorFlow's profiler tells of a GPU becomes kernels in the operators that asked for them."""
+"""What TensorFlow's profiler reports of a GPU becomes kernels in the operators that asked for them."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class Story:
     def __init__(self) -> None:
         self.space = pb.XSpace()
         environment = Plane(self.space, "Task Environment")
-        environment.tell(environment.plane.stats, {"profile_start_time": BEGIN_NS})
+        environment.add_stats(environment.plane.stats, {"profile_start_time": BEGIN_NS})
         self.host, self.gpu = Plane(self.space, "/host:CPU"), Plane(self.space, "/device:GPU:0")
         self.threads = {number: self.host.plane.lines.add(id=number, name=f"tf_{number}") for number in (2, 3)}
         self.streams = {
@@ -43,8 +43,8 @@ class Story:
         self.host.event(self.threads[thread], name, start_ns, 5, correlation_id=correlation, device_id=0)
 
     def did(self, stream: int, name: str, start_ns: int, correlation: int, length_ns: int = 50, **stats: Any) -> None:
-        told = {"correlation_id": correlation, "context_id": "$$1", **stats}
-        self.gpu.event(self.streams[stream], name, start_ns, length_ns, **told)
+        every_stat = {"correlation_id": correlation, "context_id": "$$1", **stats}
+        self.gpu.event(self.streams[stream], name, start_ns, length_ns, **every_stat)
 
     def read(self) -> Trace:
         return xplane.read(self.space.SerializeToString(), OFFSET_NS)  # type: ignore[no-any-return]
@@ -160,10 +160,10 @@ def test_an_error_of_the_profiler_is_no_lost_event() -> None:
     assert (trace.dropped, trace.errors) == (0, ["CUPTI is busy"])
 
 
-def test_lost_records_are_counted_and_told() -> None:
+def test_lost_records_are_counted_and_reported() -> None:
     story = whole()
-    story.call(2, "cuLaunchKernel", 130, 50)  # told by the call's name
-    story.call(2, "void conv<float>(float*)", 140, 51)  # told by the kernel's
+    story.call(2, "cuLaunchKernel", 130, 50)  # known by the call's name
+    story.call(2, "void conv<float>(float*)", 140, 51)  # known by the kernel's
     story.call(2, "cuStreamSynchronize", 150, 52)  # launches nothing
     story.space.warnings.append(
         "Detected GPU events dropped on here: Profiler has collected 9 driver events and 3 device events. "
@@ -195,7 +195,7 @@ def test_a_wrong_correlation_puts_a_kernel_elsewhere() -> None:
     assert found.tables["kernel"]["span"].tolist() == [1]
 
 
-def test_instructions_of_xla_are_told_where_they_were_asked_for() -> None:
+def test_instructions_of_xla_are_reported_where_they_were_asked_for() -> None:
     story = Story()
     story.call(2, "cuLaunchKernel", 120, 5)
     story.did(13, "k", 400, 5, kernel_details=KERNEL, hlo_op="dot.3", hlo_module="a_inference_step_3__1")
@@ -240,7 +240,7 @@ def test_without_a_gpu_there_is_nothing() -> None:
         ([], "it did not find CUPTI, was not let use it, or nothing ran there"),
     ],
 )
-def test_a_gpu_that_is_not_told_of_has_its_reason(
+def test_a_gpu_that_is_not_reported_has_its_reason(
     monkeypatch: pytest.MonkeyPatch, errors: list[str], reason: str
 ) -> None:
     monkeypatch.setattr(gpu_activity.tf.config, "get_visible_devices", lambda kind: ["one"])
@@ -248,7 +248,7 @@ def test_a_gpu_that_is_not_told_of_has_its_reason(
     del story.space.planes[-1]
     story.space.errors.extend(errors)
     found, _ = built(story.read())
-    assert found == gpu_activity.Device({}, {"kernels": f"TensorFlow's profiler told of no GPU: {reason}"})
+    assert found == gpu_activity.Device({}, {"kernels": f"TensorFlow's profiler reported no GPU: {reason}"})
 
 
 def test_only_numbers_of_devices_are_read() -> None:

@@ -1,4 +1,4 @@
-"""A session tells every operator that runs, however often it ran before."""
+"""A session reports every operator that runs, however often it ran before."""
 
 import ctypes
 
@@ -19,22 +19,22 @@ def small_steps(x: tf.Tensor) -> tf.Tensor:
     return x
 
 
-def told() -> int:
-    """Return how many products and sums a session tells of one run."""
+def traced() -> int:
+    """Return how many products and sums a session reports of one run."""
     session = Session()
     session.start()
     small_steps(tf.ones(3))
     return sum(op.op in ("Mul", "AddV2") for op in session.stop().ops)
 
 
-def test_operators_that_ran_often_are_told_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = told()
+def test_operators_that_ran_often_are_still_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = traced()
     for _ in range(RUNS):
         small_steps(tf.ones(3))
 
-    assert first == told() == 16
-    monkeypatch.setattr(sessions, "_tell_of_cheap_operators", lambda: False)
-    assert told() < 16
+    assert first == traced() == 16
+    monkeypatch.setattr(sessions, "_trace_cheap_operators", lambda: False)
+    assert traced() < 16
 
 
 def test_a_build_without_the_level_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

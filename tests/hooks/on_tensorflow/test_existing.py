@@ -36,7 +36,7 @@ def test_what_was_followed_and_lies_undisturbed_is_there() -> None:
     assert found([], [block(1000, 200, 256)], {}, 256) == [(1000, 256)]
 
 
-def test_what_is_freed_first_was_there_in_the_size_that_is_told() -> None:
+def test_what_is_freed_first_was_there_in_the_size_that_is_reported() -> None:
     assert found([event(FREED, 1000, 200, 512)], [block(1000, 100, 256)], {}, 512) == [(1000, 512)]
 
 

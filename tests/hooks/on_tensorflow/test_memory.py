@@ -1,4 +1,4 @@
-"""What the TensorFlow hook tells of memory, to the byte: one process trains a small net in several ways."""
+"""What the TensorFlow hook reports of memory, to the byte: one process trains a small net in several ways."""
 
 import importlib.util
 import json
@@ -40,71 +40,73 @@ def results() -> Results:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_nothing_contradicts_itself_and_every_loops_arithmetic_holds(results: Results, loop: str) -> None:
-    told = results(loop)
-    assert (told["violations"], told["mismatches"], told["missing"]) == ([], 0, {})
-    assert told["steps"] == 4
-    assert told["largest"]["WEIGHT"] >= told["parameters"]["trained"]
+    facts = results(loop)
+    assert (facts["violations"], facts["mismatches"], facts["missing"]) == ([], 0, {})
+    assert facts["steps"] == 4
+    assert facts["largest"]["WEIGHT"] >= facts["parameters"]["trained"]
 
 
 def test_after_every_event_all_of_the_allocators_total_is_known(results: Results) -> None:
-    told = results("momentum")
-    assert told["watched_since"] == "before the first allocation"
-    assert told["independent_total"] is None
-    assert told["largest"]["UNKNOWN"] == 0
-    assert told["peak"] == told["independent_peak"] <= told["whole_run_peak"]
+    facts = results("momentum")
+    assert facts["watched_since"] == "before the first allocation"
+    assert facts["independent_total"] is None
+    assert facts["largest"]["UNKNOWN"] == 0
+    assert facts["peak"] == facts["independent_peak"] <= facts["whole_run_peak"]
 
 
 def test_joined_late_the_report_names_both_ways_to_count_from_the_first_allocation(results: Results) -> None:
-    told = results("plain")["independent_total"]
-    assert "`tbdprof run`" in told
-    assert '`tbdprof.prepare("tensorflow")`' in told
+    reason = results("plain")["independent_total"]
+    assert "`tbdprof run`" in reason
+    assert '`tbdprof.prepare("tensorflow")`' in reason
 
 
 def test_a_fit_that_raises_leaves_no_profiler_once_the_error_is_gone_or_another_begins(results: Results) -> None:
-    told = results("raised")
-    assert told["raised"] == "KeyError(2)"
-    assert told["active"] == [True, False, False]  # the first error is kept, and so is its fit
-    assert told["ended_by"] == 2 * ["the loop ended first"]
-    assert told["steps"] == [3, 3]  # what raises is called after the profiler's callback
-    assert told["restored"] is True
+    facts = results("raised")
+    assert facts["raised"] == "KeyError(2)"
+    assert facts["active"] == [True, False, False]  # the first error is kept, and so is its fit
+    assert facts["ended_by"] == 2 * ["the loop ended first"]
+    assert facts["steps"] == [3, 3]  # what raises is called after the profiler's callback
+    assert facts["restored"] is True
 
 
 def test_in_eager_mode_layers_are_asked_for_in_windows_alone(results: Results) -> None:
-    told = results("asked of layers")
-    assert told["eager"] == 0
-    assert told["traced"] >= told["layers"]
+    facts = results("asked of layers")
+    assert facts["eager"] == 0
+    assert facts["traced"] >= facts["layers"]
 
 
 def test_weights_and_kept_inputs_are_the_arithmetics(results: Results) -> None:
-    told = results("momentum")
-    assert told["roles"]["WEIGHT"] == told["parameters"]["trained"]
-    assert told["roles"]["INPUT"] == 8 * 16 * 16 * 3 * 4 + 8 * 4
+    facts = results("momentum")
+    assert facts["roles"]["WEIGHT"] == facts["parameters"]["trained"]
+    assert facts["roles"]["INPUT"] == 8 * 16 * 16 * 3 * 4 + 8 * 4
 
 
 def test_a_weight_that_copies_itself_for_every_reader_is_found_and_left_copying(results: Results) -> None:
-    told = results("lookup")
-    assert told["mismatches"] == 0
-    assert told["roles"]["WEIGHT"] == told["parameters"]["trained"]
-    assert told["largest"]["FEATURE_MAP"] >= 400 * 16 * 4  # the copy that the forward pass reads
+    facts = results("lookup")
+    assert facts["mismatches"] == 0
+    assert facts["roles"]["WEIGHT"] == facts["parameters"]["trained"]
+    assert facts["largest"]["FEATURE_MAP"] >= 400 * 16 * 4  # the copy that the forward pass reads
 
 
-def test_in_eager_mode_every_gradient_is_told_once_a_step(results: Results) -> None:
-    told = results("eager")
-    assert told["gradient_bytes_a_step"] == told["parameters"]["trained"]
-    assert sorted(told["gradients"]) == sorted(told["optimizers"][0][2])
+def test_in_eager_mode_every_gradient_is_reported_once_a_step(results: Results) -> None:
+    facts = results("eager")
+    assert facts["gradient_bytes_a_step"] == facts["parameters"]["trained"]
+    assert sorted(facts["gradients"]) == sorted(facts["optimizers"][0][2])
 
 
 @pytest.mark.parametrize("loop", ["momentum", "plain", "adam", "fit"])
-def test_in_a_function_gradients_are_told_but_for_small_ones_in_memory_handed_on(results: Results, loop: str) -> None:
-    told = results(loop)
-    assert {"conv.kernel", "dense.kernel", "dense.bias"} <= set(told["gradients"])
-    assert 0 <= told["parameters"]["trained"] - told["gradient_bytes_a_step"] <= 3 * 32  # the convolution's and norm's
+def test_in_a_function_gradients_are_known_but_for_small_ones_in_memory_handed_on(results: Results, loop: str) -> None:
+    facts = results(loop)
+    assert {"conv.kernel", "dense.kernel", "dense.bias"} <= set(facts["gradients"])
+    assert (
+        0 <= facts["parameters"]["trained"] - facts["gradient_bytes_a_step"] <= 3 * 32
+    )  # the convolution's and norm's
 
 
 @pytest.mark.parametrize(("loop", "arrays"), [("plain", 0), ("momentum", 1), ("eager", 1), ("fit", 1), ("adam", 3)])
 def test_the_optimizers_state_is_its_definitions(results: Results, loop: str, arrays: int) -> None:
-    told = results(loop)
-    assert told["state"] == arrays * told["parameters"]["trained"] + ITERATION + RATE
+    facts = results(loop)
+    assert facts["state"] == arrays * facts["parameters"]["trained"] + ITERATION + RATE
 
 
 def test_momentum_is_there_twice_while_a_function_trains(results: Results) -> None:
@@ -120,10 +122,10 @@ def test_operators_are_in_the_layers_of_the_model(results: Results) -> None:
 
 
 def test_in_a_fit_the_batches_are_what_the_data_set_loads(results: Results) -> None:
-    told = results("fit")
-    assert told["inputs"] == ["tf.data"]
-    assert told["optimizers"][0][0] == "sgd"  # taken from the compiled model
-    assert told["largest"]["INPUT"] >= 8 * 16 * 16 * 3 * 4
+    facts = results("fit")
+    assert facts["inputs"] == ["tf.data"]
+    assert facts["optimizers"][0][0] == "sgd"  # taken from the compiled model
+    assert facts["largest"]["INPUT"] >= 8 * 16 * 16 * 3 * 4
 
 
 def test_a_cache_that_grows_every_step_is_dynamic(results: Results) -> None:

@@ -29,8 +29,8 @@ LSTM_STEP = 2 * 4 * (8 + 16) * 4 * 16
 
 
 @pytest.fixture(scope="module")
-def told() -> Any:
-    """What the windows of all scenarios told."""
+def results() -> Any:
+    """What the windows of all scenarios reported."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(SCENARIOS)],
         capture_output=True,
@@ -69,51 +69,53 @@ def of_torch() -> tuple[int, int]:
     return forward, counter.get_total_flops() - (GROUPS - 1) * DEPTHWISE
 
 
-def rows(told: Any, name: str) -> list[dict[str, Any]]:
+def rows(results: Any, name: str) -> list[dict[str, Any]]:
     names = ("name", "phase", "operation", "layer", "products", "others", "shapes", "nested")
-    return [dict(zip(names, row, strict=True)) for row in told[name]["rows"]]
+    return [dict(zip(names, row, strict=True)) for row in results[name]["rows"]]
 
 
-def flops(told: Any, name: str, *phases: str) -> int:
+def flops(results: Any, name: str, *phases: str) -> int:
     """The FLOPs of products in a step; two are recorded of some scenarios."""
-    steps = len(told[name]["marks"])
-    return sum(row["products"] or 0 for row in rows(told, name) if not phases or row["phase"] in phases) // steps
+    steps = len(results[name]["marks"])
+    return sum(row["products"] or 0 for row in rows(results, name) if not phases or row["phase"] in phases) // steps
 
 
-def test_products_are_those_of_the_same_net_in_torch_to_the_unit(told: Any) -> None:
+def test_products_are_those_of_the_same_net_in_torch_to_the_unit(results: Any) -> None:
     forward, both = of_torch()
 
-    assert flops(told, "function", "FORWARD") == forward
-    assert flops(told, "function", "BACKWARD") == both - forward
-    assert flops(told, "function") == both
+    assert flops(results, "function", "FORWARD") == forward
+    assert flops(results, "function", "BACKWARD") == both - forward
+    assert flops(results, "function") == both
 
 
-def test_a_function_that_was_traced_before_tells_the_same(told: Any) -> None:
+def test_a_function_that_was_traced_before_reports_the_same(results: Any) -> None:
     def kinds(name: str) -> Counter[Any]:
-        return Counter((row["name"], row["phase"], row["layer"], row["products"]) for row in rows(told, name))
+        return Counter((row["name"], row["phase"], row["layer"], row["products"]) for row in rows(results, name))
 
     twice = Counter({each: 2 * count for each, count in kinds("before").items()})
     assert twice == kinds("function")  # of two steps
 
 
-def test_a_compiled_function_has_the_products_of_the_one_that_is_not_compiled(told: Any) -> None:
+def test_a_compiled_function_has_the_products_of_the_one_that_is_not_compiled(results: Any) -> None:
     by_layer = [
-        Counter({(row["phase"], row["layer"]): row["products"] // steps for row in rows(told, name) if row["products"]})
+        Counter(
+            {(row["phase"], row["layer"]): row["products"] // steps for row in rows(results, name) if row["products"]}
+        )
         for name, steps in (("compiled", 1), ("function", 1))
     ]
 
     assert by_layer[0].keys() == by_layer[1].keys()
-    assert flops(told, "compiled") == flops(told, "function")
-    regions = [row for row in rows(told, "compiled") if row["operation"] == "COMPILED"]
+    assert flops(results, "compiled") == flops(results, "function")
+    regions = [row for row in rows(results, "compiled") if row["operation"] == "COMPILED"]
     assert len(regions) == 1
     assert regions[0]["products"] is None
 
 
-def test_a_region_compiled_within_a_function_is_of_the_phase_and_the_layer_it_is_called_in(told: Any) -> None:
-    """Two layers share one program, so that only the call tells whose an instruction is."""
+def test_a_region_compiled_within_a_function_is_of_the_phase_and_the_layer_it_is_called_in(results: Any) -> None:
+    """Two layers share one program, so that only the call shows whose an instruction is."""
     products = Counter(
         (row["phase"], row["layer"], row["products"])
-        for row in rows(told, "regions")
+        for row in rows(results, "regions")
         if row["operation"] in PRODUCTS and row["layer"] in ("grouped", "one", "two")
     )
     grouped, shared = 2 * BATCH * 8 * 8 * 6 * 3 * 3 * 3, 2 * BATCH * 8 * 8
@@ -125,28 +127,28 @@ def test_a_region_compiled_within_a_function_is_of_the_phase_and_the_layer_it_is
         **{("BACKWARD", layer, shared): 2 for layer in ("one", "two")},
     }
     mixed, narrow, out = 2 * BATCH * 100 * 6 * 6, 2 * BATCH * 8 * 8 * 6 * 8, 2 * BATCH * 8 * 5
-    assert flops(told, "regions") == 2 * mixed + 3 * (grouped + narrow + 2 * shared + out)
+    assert flops(results, "regions") == 2 * mixed + 3 * (grouped + narrow + 2 * shared + out)
 
 
 @pytest.mark.parametrize("name", ["root", "root_eagerly"])
-def test_what_a_model_itself_does_and_what_its_optimizer_does_is_in_no_layer(told: Any, name: str) -> None:
-    layers = {(row["phase"], row["layer"]) for row in rows(told, name)}
+def test_what_a_model_itself_does_and_what_its_optimizer_does_is_in_no_layer(results: Any, name: str) -> None:
+    layers = {(row["phase"], row["layer"]) for row in rows(results, name)}
 
     assert {layer for _, layer in layers} == {"out", None}
     assert {layer for phase, layer in layers if phase == "UPDATE"} == {None}
     assert ("FORWARD", None) in layers
 
 
-def test_eager_mode_computes_the_gradient_for_the_image_too(told: Any) -> None:
+def test_eager_mode_computes_the_gradient_for_the_image_too(results: Any) -> None:
     stem = 2 * 3 * 3 * 3 * 6 * 3 * 3 * BATCH  # 3×3 places from 8×8 at a stride of 2
 
-    assert flops(told, "eager", "FORWARD") == flops(told, "function", "FORWARD")
-    assert flops(told, "eager") == flops(told, "function") + stem
+    assert flops(results, "eager", "FORWARD") == flops(results, "function", "FORWARD")
+    assert flops(results, "eager") == flops(results, "function") + stem
 
 
 @pytest.mark.parametrize("name", ["function", "before", "eager", "compiled"])
-def test_every_product_is_in_its_layer_forward_and_backward(told: Any, name: str) -> None:
-    products = [row for row in rows(told, name) if row["operation"] in PRODUCTS]
+def test_every_product_is_in_its_layer_forward_and_backward(results: Any, name: str) -> None:
+    products = [row for row in rows(results, name) if row["operation"] in PRODUCTS]
 
     assert {row["layer"] for row in products if row["phase"] == "FORWARD"} == LAYERS
     assert {row["layer"] for row in products if row["phase"] == "BACKWARD"} == LAYERS
@@ -154,42 +156,42 @@ def test_every_product_is_in_its_layer_forward_and_backward(told: Any, name: str
 
 
 @pytest.mark.parametrize("name", ["function", "before", "eager"])
-def test_what_changes_weights_is_update_and_has_no_layer(told: Any, name: str) -> None:
+def test_what_changes_weights_is_update_and_has_no_layer(results: Any, name: str) -> None:
     """The weights are decayed by hand between the gradients and the optimizer."""
-    update = [row for row in rows(told, name) if row["phase"] == "UPDATE"]
-    steps = len(told[name]["marks"])
+    update = [row for row in rows(results, name) if row["phase"] == "UPDATE"]
+    steps = len(results[name]["marks"])
     decayed = [row for row in update if row["name"] == "AddV2"]
 
     assert {row["layer"] for row in update} == {None}
-    assert len(decayed) // steps == len(told["gradients"]["parameters"]) + 1  # and the optimizer's counter of steps
-    assert not [row for row in rows(told, name) if row["phase"] == "FORWARD" and row["name"].startswith("AssignSub")]
+    assert len(decayed) // steps == len(results["gradients"]["parameters"]) + 1  # and the optimizer's counter of steps
+    assert not [row for row in rows(results, name) if row["phase"] == "FORWARD" and row["name"].startswith("AssignSub")]
 
 
-def test_operators_of_eager_mode_are_all_known(told: Any) -> None:
-    unknown = {row["name"] for row in rows(told, "eager") if row["phase"] == "OUTSIDE"}
+def test_operators_of_eager_mode_are_all_known(results: Any) -> None:
+    unknown = {row["name"] for row in rows(results, "eager") if row["phase"] == "OUTSIDE"}
 
     assert unknown <= {"_EagerConst"}
-    assert told["eager"]["missing"] == {}
+    assert results["eager"]["missing"] == {}
 
 
-def test_an_event_nobody_asked_for_keeps_its_type_from_being_told_by_order(told: Any) -> None:
-    assert dict(told["planted"]["works"]) == {"Fill": True, "MatMul": False, "Relu": True}
-    assert "2 of 6 operators" in told["planted"]["missing"]["layers of kernels"]
+def test_an_event_nobody_asked_for_keeps_its_type_from_being_matched_by_order(results: Any) -> None:
+    assert dict(results["planted"]["works"]) == {"Fill": True, "MatMul": False, "Relu": True}
+    assert "2 of 6 operators" in results["planted"]["missing"]["layers of kernels"]
 
 
-def test_kernels_of_a_gpu_are_in_the_operators_that_asked_for_them(told: Any) -> None:
-    kernels = told["on_a_gpu"]
+def test_kernels_of_a_gpu_are_in_the_operators_that_asked_for_them(results: Any) -> None:
+    kernels = results["on_a_gpu"]
     assert len(kernels) > 10
     assert [(name, has_work) for name, _, _, _, has_work, _ in kernels] == [
         (operator, True) for _, operator, _, _, _, _ in kernels
     ]
     assert {layer for _, _, layer, _, _, _ in kernels} == LAYERS
     assert {phase for _, _, _, phase, _, _ in kernels} == {"FORWARD", "BACKWARD"}
-    assert {is_told for *_, is_told in kernels} == {True, False}
+    assert {has_launch for *_, has_launch in kernels} == {True, False}
 
 
-def test_modules_without_name_scopes_are_told_by_their_calls(told: Any) -> None:
-    products = [(row["phase"], row["layer"], row["products"]) for row in rows(told, "modules") if row["products"]]
+def test_modules_without_name_scopes_are_known_by_their_calls(results: Any) -> None:
+    products = [(row["phase"], row["layer"], row["products"]) for row in rows(results, "modules") if row["products"]]
 
     assert sorted(products) == sorted(
         [
@@ -200,11 +202,11 @@ def test_modules_without_name_scopes_are_told_by_their_calls(told: Any) -> None:
             ("BACKWARD", "last", 2 * 3 * 7 * 5),
         ]
     )
-    assert {row["name"] for row in rows(told, "modules") if row["phase"] == "UPDATE"} >= {"AssignSubVariableOp"}
+    assert {row["name"] for row in rows(results, "modules") if row["phase"] == "UPDATE"} >= {"AssignSubVariableOp"}
 
 
-def test_an_operator_of_a_loop_counts_each_time_it_runs(told: Any) -> None:
-    products = [row for row in rows(told, "loop") if row["layer"] == "rnn.cell" and row["operation"] == "MATMUL"]
+def test_an_operator_of_a_loop_counts_each_time_it_runs(results: Any) -> None:
+    products = [row for row in rows(results, "loop") if row["layer"] == "rnn.cell" and row["operation"] == "MATMUL"]
     forward = [row for row in products if row["phase"] == "FORWARD"]
     backward = [row for row in products if row["phase"] == "BACKWARD"]
 
@@ -214,40 +216,40 @@ def test_an_operator_of_a_loop_counts_each_time_it_runs(told: Any) -> None:
     assert sum(row["products"] for row in backward) == 6 * (LSTM_STEP + 2 * 4 * 16 * 4 * 16)
 
 
-def test_a_layer_that_is_called_while_gradients_are_taken_is_recomputed(told: Any) -> None:
+def test_a_layer_that_is_called_while_gradients_are_taken_is_recomputed(results: Any) -> None:
     first = 2 * BATCH * 7 * 8 * 6
 
-    assert flops(told, "recomputed", "RECOMPUTE") == first
-    by_layer = {(row["phase"], row["layer"]) for row in rows(told, "recomputed") if row["products"]}
+    assert flops(results, "recomputed", "RECOMPUTE") == first
+    by_layer = {(row["phase"], row["layer"]) for row in rows(results, "recomputed") if row["products"]}
     assert {layer for phase, layer in by_layer if phase == "RECOMPUTE"} == {"first"}
 
 
-def test_of_two_products_before_a_fused_sum_the_one_with_the_bias_was_fused(told: Any) -> None:
+def test_of_two_products_before_a_fused_sum_the_one_with_the_bias_was_fused(results: Any) -> None:
     """A plain recurrent cell multiplies its input, adds the bias, and to that the product of its state."""
-    cell = [row for row in rows(told, "recomputed") if row["layer"] == "cells.cell" and row["phase"] == "FORWARD"]
+    cell = [row for row in rows(results, "recomputed") if row["layer"] == "cells.cell" and row["phase"] == "FORWARD"]
     products = Counter(row["products"] for row in cell if row["operation"] == "MATMUL")
 
     assert products == {2 * BATCH * 6 * 3: 7, 2 * BATCH * 3 * 3: 7}
 
 
-def test_batches_of_two_sizes_are_each_counted_by_their_own(told: Any) -> None:
+def test_batches_of_two_sizes_are_each_counted_by_their_own(results: Any) -> None:
     forward = 2 * 10 * (6 * 7 + 7 * 5)  # ten samples, of which the last two are a batch
 
-    assert flops(told, "fitted", "FORWARD") == forward
-    assert flops(told, "fitted", "BACKWARD") == forward + 2 * 10 * 7 * 5
-    # The data pipeline of the fit before may end within the window, and nothing tells the functions it had begun.
-    assert told["fitted"]["missing"].keys() <= {"layers of kernels"}
+    assert flops(results, "fitted", "FORWARD") == forward
+    assert flops(results, "fitted", "BACKWARD") == forward + 2 * 10 * 7 * 5
+    # The data pipeline of the fit before may end within the window, and nothing shows the functions it had begun.
+    assert results["fitted"]["missing"].keys() <= {"layers of kernels"}
 
 
-def test_what_loads_data_is_not_training(told: Any) -> None:
-    loading = {row["name"] for row in rows(told, "fitted") if row["phase"] == "DATA"}
+def test_what_loads_data_is_not_training(results: Any) -> None:
+    loading = {row["name"] for row in rows(results, "fitted") if row["phase"] == "DATA"}
 
     assert loading & {"RandomShuffle", "GatherV2", "Slice"}
-    assert not [row for row in rows(told, "fitted") if row["phase"] == "DATA" and row["layer"] is not None]
+    assert not [row for row in rows(results, "fitted") if row["phase"] == "DATA" and row["layer"] is not None]
 
 
-def test_gradients_of_gradients_are_backward_in_the_layer_they_are_of(told: Any) -> None:
-    nodes = told["penalized"]["nodes"]
+def test_gradients_of_gradients_are_backward_in_the_layer_they_are_of(results: Any) -> None:
+    nodes = results["penalized"]["nodes"]
     convolutions = [each for each in nodes.values() if each[1] == "conv" and each[4]]
     once = 2 * 5 * 5 * 3 * 4 * 4 * 4 * 2
 
@@ -257,18 +259,18 @@ def test_gradients_of_gradients_are_backward_in_the_layer_they_are_of(told: Any)
 
 
 @pytest.mark.parametrize("name", ["gradients", "gradients_before", "penalized"])
-def test_the_full_gradient_of_each_parameter_is_put_out_once(told: Any, name: str) -> None:
-    put_out = Counter(parameter for each in told[name]["nodes"].values() for parameter in each[2])
+def test_the_full_gradient_of_each_parameter_is_put_out_once(results: Any, name: str) -> None:
+    put_out = Counter(parameter for each in results[name]["nodes"].values() for parameter in each[2])
 
-    assert put_out == Counter(told[name]["parameters"])
-    assert {each[0] for each in told[name]["nodes"].values() if each[2]} == {"BACKWARD"}
-
-
-def test_summands_of_a_gradient_are_told_from_the_sum(told: Any) -> None:
-    added = Counter(each[3] for each in told["penalized"]["nodes"].values() if each[3])
-
-    assert added == {path: 2 for path in told["penalized"]["parameters"] if path.endswith("/kernel")}
+    assert put_out == Counter(results[name]["parameters"])
+    assert {each[0] for each in results[name]["nodes"].values() if each[2]} == {"BACKWARD"}
 
 
-def test_training_is_the_same_with_notes_being_taken_and_all_is_put_back(told: Any) -> None:
-    assert told["put_back"] == {"changed": True, "as_before": True, "same_bits": True, "gradients_still_work": True}
+def test_summands_of_a_gradient_are_distinguished_from_the_sum(results: Any) -> None:
+    added = Counter(each[3] for each in results["penalized"]["nodes"].values() if each[3])
+
+    assert added == {path: 2 for path in results["penalized"]["parameters"] if path.endswith("/kernel")}
+
+
+def test_training_is_the_same_with_notes_being_taken_and_all_is_put_back(results: Any) -> None:
+    assert results["put_back"] == {"changed": True, "as_before": True, "same_bits": True, "gradients_still_work": True}

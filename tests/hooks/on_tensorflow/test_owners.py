@@ -10,7 +10,7 @@ facts = pytest.importorskip("tbdprof.hooks.on_tensorflow.facts")
 
 
 class Own(keras.optimizers.Optimizer):  # type: ignore[misc]
-    """Keeps the last gradients, under a name that does not tell whose."""
+    """Keeps the last gradients, under a name that does not show whose."""
 
     def build(self, variables: list[Any]) -> None:
         super().build(variables)
@@ -50,13 +50,13 @@ def test_what_an_optimizer_keeps_once_for_all_weights_has_no_name_of_a_layer() -
     assert {"adam/iteration", "dense.kernel/velocity"} <= names
 
 
-def test_the_policy_by_which_keras_casts_is_told() -> None:
+def test_the_policy_by_which_keras_casts_is_reported() -> None:
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        told = facts.settings()
+        settings = facts.settings()
     finally:
         keras.config.set_dtype_policy(before)
 
-    assert told["keras dtype policy"] == "mixed_bfloat16"
+    assert settings["keras dtype policy"] == "mixed_bfloat16"
     assert facts.settings()["keras dtype policy"] == before.name

@@ -1,4 +1,4 @@
-"""TF32 on a GPU in TensorFlow: chosen for a run, told by products of float32 alone, and put back."""
+"""TF32 on a GPU in TensorFlow: chosen for a run, reported by products of float32 alone, and put back."""
 
 import pytest
 import tensorflow as tf
@@ -48,14 +48,14 @@ def test_a_gpu_before_ampere_has_none(
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype", "told"),
+    ("kind", "dtype", "expected"),
     [("MatMul", "float32", "tf32"), ("MatMul", "float64", "fp64"), ("Relu", "float32", "fp32")],
 )
-def test_products_of_float32_are_in_tf32_and_nothing_else(kind: str, dtype: str, told: str) -> None:
+def test_products_of_float32_are_in_tf32_and_nothing_else(kind: str, dtype: str, expected: str) -> None:
     maps = Array((4, 4), dtype)
     inputs = (maps, maps) if kind == "MatMul" else (maps,)
 
-    work = works.told(Computed(kind, inputs, (maps,), in_tf32=True))[1]
+    work = works.kind_and_work(Computed(kind, inputs, (maps,), in_tf32=True))[1]
 
     assert work is not None
-    assert work.precision == told
+    assert work.precision == expected

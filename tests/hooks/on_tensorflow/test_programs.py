@@ -14,8 +14,8 @@ OPERATOR = "model/dense/MatMul"
 
 def program(opcodes: tuple[str, ...], target: str = "") -> Any:
     """A program of one instruction, "outer", in which others are fused: products of 8 × 16 and 16 × 4."""
-    told = hlo_pb2.HloProto()
-    fused, entry = (told.hlo_module.computations.add(id=place, name=f"part{place}") for place in (1, 2))
+    proto = hlo_pb2.HloProto()
+    fused, entry = (proto.hlo_module.computations.add(id=place, name=f"part{place}") for place in (1, 2))
     for place, shape in ((10, (8, 16)), (11, (16, 4))):
         array = fused.instructions.add(id=place, name=f"array{place}", opcode="parameter")
         array.shape.dimensions.extend(shape)
@@ -28,7 +28,7 @@ def program(opcodes: tuple[str, ...], target: str = "") -> Any:
     outer.custom_call_target = target
     outer.called_computation_ids.append(1)
     outer.metadata.op_name = OPERATOR
-    return xla.Program(told.SerializeToString())
+    return xla.Program(proto.SerializeToString())
 
 
 def test_an_instruction_in_which_one_product_is_fused_is_that_product() -> None:

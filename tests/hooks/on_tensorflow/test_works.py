@@ -1,4 +1,4 @@
-"""What TensorFlow's operators compute, by hand: sizes at which every axis can be told from every other."""
+"""What TensorFlow's operators compute, by hand: sizes at which every axis can be distinguished from every other."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,7 @@ def computed(kind: str, inputs: list[Any], *outputs: Any, **more: Any) -> Comput
 
 def flops(*of: Any, **more: Any) -> tuple[int, int]:
     """The FLOPs of products and those of all else."""
-    work = works.told(computed(*of, **more))[1]
+    work = works.kind_and_work(computed(*of, **more))[1]
     assert work is not None
     counted = count(work)
     assert counted is not None
@@ -111,13 +111,13 @@ def test_what_is_no_product_of_two_is_not_counted_as_one() -> None:
     alone = computed("Einsum", [(4, 3), (5, 3)], (4, 5), attributes={"equation": "ik,jm->ij"})
     turned = computed("Einsum", [(4, 3)], (3, 4), attributes={"equation": "ij->ji"})
 
-    assert works.told(alone) == (Operation.MATMUL, None)
-    assert works.told(turned)[0] is Operation.COPY
+    assert works.kind_and_work(alone) == (Operation.MATMUL, None)
+    assert works.kind_and_work(turned)[0] is Operation.COPY
 
 
 def test_where_a_shape_is_not_known_there_is_a_kind_and_no_work() -> None:
-    assert works.told(computed("Conv2D", [UNKNOWN, (3, 3, 6, 7)], UNKNOWN)) == (Operation.CONVOLUTION, None)
-    assert works.told(computed("Mul", [UNKNOWN, (3,)], UNKNOWN)) == (Operation.ELEMENTWISE, None)
+    assert works.kind_and_work(computed("Conv2D", [UNKNOWN, (3, 3, 6, 7)], UNKNOWN)) == (Operation.CONVOLUTION, None)
+    assert works.kind_and_work(computed("Mul", [UNKNOWN, (3,)], UNKNOWN)) == (Operation.ELEMENTWISE, None)
 
 
 def test_pooling_counts_the_windows_of_what_it_puts_out() -> None:
@@ -132,8 +132,8 @@ def test_pooling_counts_the_windows_of_what_it_puts_out() -> None:
 
 def test_a_lookup_is_an_embedding_if_a_variable_is_looked_up_in() -> None:
     table, rows, made = Array((100, 8), is_variable=True), Array((5,), "int32"), Array((5, 8))
-    looked_up = works.told(Computed("GatherV2", (table, rows), (made,)))
-    picked = works.told(Computed("GatherV2", (Array((100, 8)), rows), (made,)))
+    looked_up = works.kind_and_work(Computed("GatherV2", (table, rows), (made,)))
+    picked = works.kind_and_work(Computed("GatherV2", (Array((100, 8)), rows), (made,)))
 
     assert looked_up[0] is Operation.EMBEDDING
     assert looked_up[1] is not None
@@ -156,7 +156,7 @@ def test_what_is_not_counted_is_of_the_kind_it_has_where_it_is(
     if of == "GatherV2" and len(takes) == 1:
         return  # it always takes rows to look up
 
-    assert kinds.kind(of, inputs, outputs, reads_variable=reads_variable) is works.told(counted)[0]
+    assert kinds.kind(of, inputs, outputs, reads_variable=reads_variable) is works.kind_and_work(counted)[0]
 
 
 def test_a_sum_of_several_adds_one_less_than_it_takes() -> None:
@@ -165,13 +165,13 @@ def test_a_sum_of_several_adds_one_less_than_it_takes() -> None:
 
 def test_optimizers_of_keras_are_arithmetic_and_assignments_keep_books() -> None:
     assert kinds.operation("AssignVariableOp") is Operation.BOOKKEEPING
-    assert works.told(computed("AssignSubVariableOp", [(), (7, 3)]))[0] is Operation.ELEMENTWISE
+    assert works.kind_and_work(computed("AssignSubVariableOp", [(), (7, 3)]))[0] is Operation.ELEMENTWISE
     assert flops("ResourceApplyMomentum", [(), (), (), (7, 3), ()]) == (0, 4 * 21)
 
 
 def test_precisions_and_bytes_are_those_of_the_arrays() -> None:
     half = Computed("MatMul", (Array((4, 3), "bfloat16"), Array((3, 5), "bfloat16")), (Array((4, 5), "bfloat16"),))
-    work = works.told(half)[1]
+    work = works.kind_and_work(half)[1]
 
     assert work is not None
     assert (work.precision, work.moved_bytes) == ("bf16", 2 * (12 + 15 + 20))

@@ -22,7 +22,7 @@ MEMORY = {
 def read() -> Any:
     space = pb.XSpace()
     environment = Plane(space, "Task Environment")
-    environment.tell(environment.plane.stats, {"profile_start_time": BEGIN_NS})
+    environment.add_stats(environment.plane.stats, {"profile_start_time": BEGIN_NS})
     host = Plane(space, "/host:CPU")
     python = host.plane.lines.add(id=1, name="python")
     host.event(python, "tbdprof step", 900, 1)
@@ -44,7 +44,7 @@ def test_times_are_the_monotonic_clocks(read: Any) -> None:
     assert read.marks[0].name == "step"
 
 
-def test_an_operator_is_of_the_run_the_executor_tells_around_it(read: Any) -> None:
+def test_an_operator_is_of_the_run_the_executor_reports_around_it(read: Any) -> None:
     (op,) = [each for each in read.ops if not each.is_eager]
     assert (op.node, op.op, op.thread, op.step) == ("conv", "Conv2D", 2, 7)
     assert (op.start_ns, op.end_ns) == (BEGIN_NS - OFFSET_NS + 120, BEGIN_NS - OFFSET_NS + 220)

@@ -1,4 +1,4 @@
-"""The CUDA allocator's account, through fakes of torch.cuda in the formats its documentation tells."""
+"""The CUDA allocator's account, through fakes of torch.cuda in the formats its documentation gives."""
 
 import itertools
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from tbdprof.hooks.on_torch import context, devices, facts, hook
 from tbdprof.hooks.on_torch.memory import cuda_allocator
 from tbdprof.hooks.on_torch.memory.existing import blocks
 from tbdprof.hooks.on_torch.memory.table import build
-from tbdprof.hooks.on_torch.session.backward_runs import relate, tell_last_runs
+from tbdprof.hooks.on_torch.session.backward_runs import mark_last_runs, relate
 from tbdprof.hooks.on_torch.session.events import (
     Enter,
     Event,
@@ -116,7 +116,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     return fake
 
 
-def test_blocks_in_use_are_told_with_what_was_asked_for(cuda: FakeCuda) -> None:
+def test_blocks_in_use_are_reported_with_what_was_asked_for(cuda: FakeCuda) -> None:
     found = [each for each in blocks(Watched()) if each.device != "cpu"]
 
     assert [(each.device, each.bytes, each.requested_bytes) for each in found] == [
@@ -126,12 +126,14 @@ def test_blocks_in_use_are_told_with_what_was_asked_for(cuda: FakeCuda) -> None:
     assert cuda_allocator.uncounted(found, GPU) == {}
 
 
-def test_blocks_that_are_not_what_the_allocator_counts_are_told(cuda: FakeCuda) -> None:
+def test_blocks_that_are_not_what_the_allocator_counts_are_reported(cuda: FakeCuda) -> None:
     cuda.allocated += 8
     found = cuda_allocator.blocks()
 
-    told = cuda_allocator.uncounted(found, GPU)["existing blocks"]
-    assert told == f"when the memory window began cuda:0 counts {520 + 2 * MIB} bytes in use and lists {512 + 2 * MIB}"
+    reason = cuda_allocator.uncounted(found, GPU)["existing blocks"]
+    assert (
+        reason == f"when the memory window began cuda:0 counts {520 + 2 * MIB} bytes in use and lists {512 + 2 * MIB}"
+    )
 
 
 def test_an_allocator_without_a_list_of_blocks_ends_no_window(cuda: FakeCuda) -> None:
@@ -143,12 +145,12 @@ def test_an_allocator_without_a_list_of_blocks_ends_no_window(cuda: FakeCuda) ->
 
 
 def test_an_allocator_that_the_profiler_does_not_follow_is_named(cuda: FakeCuda) -> None:
-    assert cuda_allocator.untold(GPU) == {}
+    assert cuda_allocator.unfollowed(GPU) == {}
 
     cuda.backend = "cudaMallocAsync"
 
-    assert "does not follow the allocator cudaMallocAsync" in cuda_allocator.untold(GPU)["memory"]
-    assert cuda_allocator.untold("cpu") == {}
+    assert "does not follow the allocator cudaMallocAsync" in cuda_allocator.unfollowed(GPU)["memory"]
+    assert cuda_allocator.unfollowed("cpu") == {}
 
 
 def test_what_the_allocator_holds_and_what_the_driver_has_left(cuda: FakeCuda) -> None:
@@ -170,17 +172,17 @@ def test_no_list_of_all_blocks_is_made_within_the_steps(cuda: FakeCuda, monkeypa
 
 
 def test_pools_of_their_own_and_segments_that_grow_are_remarked(cuda: FakeCuda) -> None:
-    private, told = cuda_allocator.pools(GPU)
+    private, remarks = cuda_allocator.pools(GPU)
     assert private == {ALLOCATOR_PRIVATE: 2 * MIB}
-    assert set(told) == {"rounding", "private pools"}
+    assert set(remarks) == {"rounding", "private pools"}
     cuda.segments = [segment(block(512, 512), is_expandable=True)]
 
-    _, told = cuda_allocator.pools(GPU)
-    assert set(told) == {"rounding", "expandable segments"}
-    assert told["expandable segments"].startswith("512 reserved bytes")
+    _, remarks = cuda_allocator.pools(GPU)
+    assert set(remarks) == {"rounding", "expandable segments"}
+    assert remarks["expandable segments"].startswith("512 reserved bytes")
 
 
-def test_a_window_tells_the_allocators_levels_at_each_step_and_its_pools_at_the_end(
+def test_a_window_reports_the_allocators_levels_at_each_step_and_its_pools_at_the_end(
     cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Watched, "device", lambda watched: GPU)
@@ -196,9 +198,9 @@ def test_a_window_tells_the_allocators_levels_at_each_step_and_its_pools_at_the_
         monkeypatch.undo()
         watched.close()
 
-    told = [strings[int(row["counter"])] for row in drained.tables["sample"]]
-    assert [told.count(name) for name in (ALLOCATOR_RESERVED, DEVICE_FREE, ALLOCATOR_PRIVATE)] == [2, 2, 1]
-    assert told[-1] == ALLOCATOR_PRIVATE
+    counters = [strings[int(row["counter"])] for row in drained.tables["sample"]]
+    assert [counters.count(name) for name in (ALLOCATOR_RESERVED, DEVICE_FREE, ALLOCATOR_PRIVATE)] == [2, 2, 1]
+    assert counters[-1] == ALLOCATOR_PRIVATE
     assert {"rounding", "private pools"} <= set(drained.missing)
 
 
@@ -260,7 +262,7 @@ def test_a_step_counter_that_is_not_where_the_parameters_are_is_no_memory_of_the
 
 
 class Story:
-    """A memory window on a GPU as torch's profiler tells it: rounded blocks, and a running total after each event."""
+    """A memory window on a GPU as torch's profiler reports it: rounded blocks, and a running total after each event."""
 
     def __init__(self, base: int) -> None:
         self.events: list[Event] = [Marked(MAIN, Mark(Point.BEGIN))]
@@ -288,7 +290,7 @@ class Story:
 
     def trace(self) -> Trace:
         relate([event.region for event in self.events if isinstance(event, Enter)])
-        tell_last_runs(self.events)
+        mark_last_runs(self.events)
         return Trace(list(zip(itertools.count(), self.events)), True, 0)
 
 
@@ -355,7 +357,7 @@ def test_categories_and_rounding_are_the_allocators_total_after_every_event() ->
     at_peak = {role: size for role, size in memory.roles_at_peak.items() if size}
     assert at_peak == {Role.WEIGHT: 40, Role.WORKSPACE: 8192 + 4096}
     assert memory.rounding_at_peak_bytes == 472
-    assert memory.roles_max[Role.GRADIENT] == 40  # an owner tells what was asked for
+    assert memory.roles_max[Role.GRADIENT] == 40  # an owner reports what was asked for
     assert memory.roles_max[Role.FEATURE_MAP] == 1024
     assert memory.roles_max[Role.GRADIENT_MAP] == 2048
 
@@ -383,7 +385,7 @@ def test_what_autograds_own_thread_allocates_lies_in_its_operators() -> None:
         (12 * MIB, 11 * MIB - 512, -1),
     ],
 )
-def test_an_owner_tells_what_a_block_was_asked_for_with_where_the_allocator_would_leave_the_rest_unsplit(
+def test_an_owner_reports_what_a_block_was_asked_for_with_where_the_allocator_would_leave_the_rest_unsplit(
     block_bytes: int, owned_bytes: int, requested_bytes: int
 ) -> None:
     story = Story(0)

@@ -1,4 +1,4 @@
-"""The kinds of events of torch's profiler, told by the newer releases, inferred where an older one is silent."""
+"""The kinds of events of torch's profiler, reported by the newer releases, inferred where an older one is silent."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from tbdprof.hooks.on_torch.kernels import event_kinds
 
 @dataclass(frozen=True)
 class Silent:
-    """An event of a release that does not tell its kind."""
+    """An event of a release that does not report its kind."""
 
     named: str
     on: DeviceType
@@ -56,7 +56,7 @@ def test_an_event_without_its_kind_is_known_by_its_place_and_name(event: Silent,
     assert event_kinds.kind_of(event) == kind
 
 
-def test_what_is_inferred_is_what_torch_tells_where_it_does() -> None:
+def test_what_is_inferred_is_what_torch_reports_where_it_does() -> None:
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU())
     with profile(use_kineto=True, record_shapes=True) as session, record_function("a step"):
         net(torch.randn(2, 3, 8, 8)).sum().backward()

@@ -1,4 +1,4 @@
-"""What a GPU did in a step, from events as torch's profiler tells them, worked out by hand."""
+"""What a GPU did in a step, from events as torch's profiler reports them, worked out by hand."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -35,7 +35,7 @@ OF_KERNEL = (
 
 
 @dataclass(frozen=True)
-class Told:
+class FakeEvent:
     """An event with the methods of torch's."""
 
     kind: str
@@ -84,7 +84,7 @@ class Story:
     """A window, as operators and marks on one hand and as events of the profiler on the other."""
 
     marks: list[tuple[int, Event]] = field(default_factory=list)
-    events: list[Told] = field(default_factory=list)
+    events: list[FakeEvent] = field(default_factory=list)
     regions: list[Region] = field(default_factory=list)
 
     def mark(self, time: int, point: Point, name: str = "") -> None:
@@ -104,25 +104,27 @@ class Story:
     ) -> Region:
         region = Region(name, scope, thread, begin, end, number, parent, correlation)
         kind = "user_annotation" if scope is Scope.USER else "cpu_op"
-        self.events.append(Told(kind, name, correlation, 0, SYSTEM_THREADS[thread], begin, end, thread))
+        self.events.append(FakeEvent(kind, name, correlation, 0, SYSTEM_THREADS[thread], begin, end, thread))
         self.marks += [(begin, Enter(region)), (end, Leave(region))]
         self.regions.append(region)
         return region
 
     def call(self, number: int, name: str, begin: int, end: int, *, operator: int = 0, thread: int = MAIN) -> None:
-        # Without an operator torch tells the thread of whoever ends the session.
-        told = thread if operator else MAIN
-        self.events.append(Told("cuda_runtime", name, number, operator, SYSTEM_THREADS[thread], begin, end, told))
+        # Without an operator torch reports the thread of whoever ends the session.
+        reported = thread if operator else MAIN
+        self.events.append(
+            FakeEvent("cuda_runtime", name, number, operator, SYSTEM_THREADS[thread], begin, end, reported)
+        )
 
     def kernel(self, number: int, name: str, begin: int, end: int, *, operator: int = 0, **more: Any) -> None:
         stream, graph = more.get("stream", 7), more.get("graph", 0)
         details = OF_KERNEL.replace("{graph}", str(graph))
-        self.events.append(Told("kernel", name, number, operator, stream, begin, end, details=details))
+        self.events.append(FakeEvent("kernel", name, number, operator, stream, begin, end, details=details))
 
     def copy(self, number: int, begin: int, end: int, size: int, *, operator: int = 0) -> None:
         details = f'"device": 0, "stream": 7, "bytes": {size}, "memory bandwidth (GB/s)": 29.2'
         name = "Memcpy HtoD (Pinned -> Device)"
-        self.events.append(Told("gpu_memcpy", name, number, operator, 7, begin, end, details=details))
+        self.events.append(FakeEvent("gpu_memcpy", name, number, operator, 7, begin, end, details=details))
 
     def trace(self) -> Trace:
         relate(sorted(self.regions, key=lambda region: region.start_ns))
@@ -149,7 +151,7 @@ class Found:
         return [(float(row["value"]), int(row["start_ns"]), int(row["time_ns"])) for row in mine]
 
     def span(self, kernel: str) -> str:
-        """The name of the span a kernel is told to lie in."""
+        """The name of the span a kernel is reported to lie in."""
         wanted = self.kernels()[kernel]["span"]
         return next((self.strings[row["name"]] for row in self.tables["span"] if row["id"] == wanted), "none")
 
@@ -249,7 +251,7 @@ def test_grid_and_block_are_texts_of_three_numbers() -> None:
     assert [found.strings[row[name]] for name in ("device", "grid", "block")] == ["cuda:0", "[4, 2, 1]", "[128, 1, 1]"]
 
 
-def test_a_copy_tells_its_bytes_and_has_no_shape() -> None:
+def test_a_copy_reports_its_bytes_and_has_no_shape() -> None:
     row = found_in(a_step()).kernels()["Memcpy HtoD (Pinned -> Device)"]
 
     assert KernelKind(row["kind"]) is KernelKind.COPY
@@ -284,21 +286,21 @@ def test_kernels_have_the_phase_and_layer_of_their_launch_whatever_thread_it_was
     }
 
 
-def test_kernels_of_a_graph_tell_its_number_and_share_its_launch() -> None:
+def test_kernels_of_a_graph_report_its_number_and_share_its_launch() -> None:
     rows = found_in(a_step()).kernels()
 
     assert {(int(rows[f"{each} of graph"]["graph"]), int(rows[f"{each} of graph"]["launch_ns"])) for each in
             ("first", "second")} == {(3, 1970)}  # fmt: skip
 
 
-def test_a_graph_whose_number_is_not_told_is_a_graph() -> None:
+def test_a_graph_whose_number_is_not_reported_is_a_graph() -> None:
     rows = found_in(changed(a_step(), details="")).kernels()
 
     assert int(rows["first of graph"]["graph"]) == 0
     assert [int(rows["gemm"][name]) for name in ("graph", "grid", "registers")] == [-1, -1, -1]
 
 
-def test_the_threads_of_launches_are_told_as_torch_numbers_them() -> None:
+def test_the_threads_of_launches_are_reported_as_torch_numbers_them() -> None:
     rows = found_in(a_step()).kernels()
 
     assert {name: int(rows[name]["thread"]) for name in ("gemm", "gemm of weights", "of triton")} == {
@@ -324,7 +326,7 @@ def test_a_sound_step_loses_nothing_and_its_clocks_agree() -> None:
     assert found.samples(counters.CLOCK_RESIDUAL) == [(0, 1000, 2350)]
 
 
-def test_the_hosts_waiting_is_told() -> None:
+def test_the_hosts_waiting_is_reported() -> None:
     story = a_step()
     story.call(19, "cudaStreamSynchronize_v3020", 2310, 2320)
     story.call(20, "cudaMemcpy", 2321, 2322)
@@ -348,15 +350,15 @@ def test_a_launch_without_its_kernel_is_counted_and_said() -> None:
     found = found_in(without(a_step(), "kernel", 12))
 
     assert found.samples(counters.LOST) == [(1, 1000, 2350)]
-    (told,) = found.missing.values()
-    assert told == "torch's profiler told of launches without their kernel (1): the times of kernels may fall short"
+    (reason,) = found.missing.values()
+    assert reason == "torch's profiler reported launches without their kernel (1): the times of kernels may fall short"
 
 
-def test_a_kernel_without_its_launch_is_kept_told_and_not_lost() -> None:
+def test_a_kernel_without_its_launch_is_kept_reported_and_not_lost() -> None:
     found = found_in(without(a_step(), "cuda_runtime", 12))
 
-    told = "1 of 8 kernels, copies and memsets came without the call that launched them"
-    assert found.missing == {"launches of kernels": told}
+    reason = "1 of 8 kernels, copies and memsets came without the call that launched them"
+    assert found.missing == {"launches of kernels": reason}
     assert found.samples(counters.LOST) == [(0, 1000, 2350)]
     row = found.kernels()["gemm"]
     assert (int(row["launch_ns"]), int(row["thread"]), found.span("gemm")) == (-1, -1, "aten::addmm")
@@ -409,7 +411,7 @@ def test_a_call_within_a_call_launches_no_second_kernel() -> None:
 
 
 @pytest.mark.parametrize("answered", [90, 91])
-def test_a_launch_that_is_told_twice_under_two_numbers_is_not_lost(answered: int) -> None:
+def test_a_launch_that_is_reported_twice_under_two_numbers_is_not_lost(answered: int) -> None:
     story = a_step()
     story.call(90, "cudaLaunchKernel", 1910, 1930)
     story.call(91, "cuLaunchKernelEx", 1915, 1925)
@@ -424,12 +426,12 @@ def test_a_clock_that_is_a_millisecond_behind_is_caught() -> None:
     late.marks = [(time + 10**6, event) for time, event in late.marks]
     late.events = [replace(each, begin=each.begin + 10**6, end=each.end + 10**6) for each in late.events]
 
-    told = found_in(shifted(late, -(10**6))).missing
+    missing = found_in(shifted(late, -(10**6))).missing
 
-    assert told["clock of kernels"].startswith("kernels began up to 1000 µs before the host asked for them")
+    assert missing["clock of kernels"].startswith("kernels began up to 1000 µs before the host asked for them")
 
 
-def test_a_clock_that_is_a_microsecond_behind_is_told_as_such() -> None:
+def test_a_clock_that_is_a_microsecond_behind_is_reported_as_such() -> None:
     found = found_in(shifted(a_step(), -1000))
 
     assert found.samples(counters.CLOCK_RESIDUAL) == [(1000 - 20, 1000, 2350)]  # gemm began 20 ns after its call
@@ -462,13 +464,13 @@ def test_a_window_without_any_kernel_says_what_may_be_the_reason() -> None:
 def test_events_of_other_kinds_are_not_kernels() -> None:
     story = a_step()
     others: Sequence[str] = ("gpu_user_annotation", "cuda_sync", "cuda_event", "overhead", "python_function")
-    story.events += [Told(kind, kind, 12, 2, 7, 1350, 1500) for kind in others]
+    story.events += [FakeEvent(kind, kind, 12, 2, 7, 1350, 1500) for kind in others]
 
     assert len(found_in(story).kernels()) == 8
 
 
 def test_a_backward_pass_on_a_thread_of_its_own_ends_the_forward_phase_of_the_loop() -> None:
-    """Torch tells its nodes as lying in what the loop's thread has open, here a range around the whole step."""
+    """Torch reports its nodes as lying in what the loop's thread has open, here a range around the whole step."""
     story = Story()
     story.mark(0, Point.BEGIN)
     around = story.operator(1, "step", 10, 900, scope=Scope.USER)

@@ -23,7 +23,7 @@ from tbdprof.hooks.on_torch.watch.watched import Watched
 
 
 class OnGpu(torchs_profile):
-    """Torch's profiler as if there were a GPU of which CUPTI tells nothing."""
+    """Torch's profiler as if there were a GPU of which CUPTI reports nothing."""
 
     asked: dict[str, Any]
     breaks = False
@@ -91,7 +91,7 @@ def test_a_kernels_window_on_the_cpu_asks_for_none() -> None:
 
 
 @pytest.mark.usefixtures("_gpu")
-def test_where_no_kernel_is_told_the_operators_are_and_the_reason() -> None:
+def test_where_no_kernel_is_reported_the_operators_are_and_the_reason() -> None:
     drained, strings = recorded("cuda:0")
 
     assert {strings[row["name"]] for row in drained.tables["span"]} >= {"aten::matmul", "aten::mm"}
@@ -123,8 +123,8 @@ def test_a_gpu_that_breaks_takes_the_profiler_off_and_the_loop_goes_on(
 
     drained, _ = recorded("cuda:0")
 
-    told = drained.missing["kernels"]
-    assert told == "torch's profiler failed: CUDA error: an illegal memory access was encountered"
+    reason = drained.missing["kernels"]
+    assert reason == "torch's profiler failed: CUDA error: an illegal memory access was encountered"
 
 
 @pytest.mark.usefixtures("_gpu")

@@ -308,7 +308,7 @@ def test_accumulated_micro_batches_each_have_a_forward_phase(attached: TorchHook
     assert int(accumulations.sum()) == 3 * len(list(model.parameters()))
 
 
-def test_an_autocast_copy_tells_the_storage_it_was_cast_from(attached: TorchHook) -> None:
+def test_an_autocast_copy_reports_the_storage_it_was_cast_from(attached: TorchHook) -> None:
     model = nn.Linear(16, 8)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
@@ -423,7 +423,7 @@ def test_models_and_optimizers_are_found_as_they_are_used(attached: TorchHook) -
     assert [optimizer.kind for optimizer in attached.facts().optimizers] == ["sgd"]
 
 
-def test_what_updates_a_told_model_is_found_and_what_does_not_is_not(attached: TorchHook) -> None:
+def test_what_updates_a_given_model_is_found_and_what_does_not_is_not(attached: TorchHook) -> None:
     model, other = small_convnet(), small_convnet()
     optimizer, stranger = torch.optim.Adam(model.parameters()), torch.optim.SGD(other.parameters(), 0.1)
     attached.watch([model], [])
@@ -440,7 +440,7 @@ def test_what_updates_a_told_model_is_found_and_what_does_not_is_not(attached: T
     assert sum(state.values()) == 2 * sum(weights.values()) + 4 * len(weights)
 
 
-def test_a_told_optimizers_model_is_found(attached: TorchHook) -> None:
+def test_a_given_optimizers_model_is_found(attached: TorchHook) -> None:
     model = small_convnet()
     optimizer, stranger = (torch.optim.SGD(model.parameters(), 0.1) for _ in range(2))
     attached.watch([], [optimizer])
@@ -511,7 +511,7 @@ def test_another_active_profiler_is_refused(attached: TorchHook) -> None:
     attached.stop()
 
 
-def test_a_profiler_that_takes_over_within_the_window_is_told(attached: TorchHook) -> None:
+def test_a_profiler_that_takes_over_within_the_window_is_reported(attached: TorchHook) -> None:
     model = nn.Linear(2, 2)
     attached.watch([model], [torch.optim.SGD(model.parameters(), 0.1)])
     attached.start("memory")
@@ -524,7 +524,7 @@ def test_a_profiler_that_takes_over_within_the_window_is_told(attached: TorchHoo
     assert drained.tables == {}
 
 
-def test_kept_inputs_are_named_and_updates_are_told(attached: TorchHook) -> None:
+def test_kept_inputs_are_named_and_updates_are_reported(attached: TorchHook) -> None:
     model = nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     images = torch.randn(3, 4)
@@ -557,18 +557,18 @@ def test_a_device_that_is_not_there_is_refused_and_nothing_stays_changed() -> No
     assert dict(os.environ) == before
 
 
-def test_without_torch_the_command_to_type_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_the_command_to_type_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(UnavailableError, match=r"pip install 'tbdprof\[torch\]'"):
         hook().attach()
 
 
-def test_out_of_memory_is_told_in_torchs_words(attached: TorchHook) -> None:
+def test_out_of_memory_is_reported_in_torchs_words(attached: TorchHook) -> None:
     with pytest.raises(RuntimeError) as raised:
         torch.empty(1 << 50)
-    told = attached.out_of_memory(raised.value)
-    assert told is not None
-    assert str(4 << 50) in told
+    message = attached.out_of_memory(raised.value)
+    assert message is not None
+    assert str(4 << 50) in message
     assert attached.out_of_memory(ValueError("no")) is None
 
 

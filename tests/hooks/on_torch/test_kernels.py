@@ -56,8 +56,8 @@ class Kernels:
 
     def products(self) -> list[tuple[Any, Work, int]]:
         """What has products, and how many FLOPs of them."""
-        told = [(row, work, count(work)) for row, work in self.counted()]
-        return [(row, work, flops.model) for row, work, flops in told if flops is not None and flops.model]
+        rows = [(row, work, count(work)) for row, work in self.counted()]
+        return [(row, work, flops.model) for row, work, flops in rows if flops is not None and flops.model]
 
     def model_flops(self, *phases: Phase) -> int:
         return sum(flops for row, _, flops in self.products() if not phases or row["phase"] in phases)
@@ -224,14 +224,14 @@ def test_products_are_those_that_torchs_own_counter_counts(model: nn.Module, sha
     assert kernels.model_flops() == counted
 
 
-def test_a_product_told_without_one_of_its_factors_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_product_reported_without_one_of_its_factors_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(work: Work) -> str:
         return text(replace(work, sizes={**work.sizes, "batch": 1}) if "batch" in work.sizes else work)
 
-    works.told_as_text.cache_clear()
+    works.kind_and_text.cache_clear()
     monkeypatch.setattr(works, "text", forgetful)
     kernels, counted = trained(nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1), torch.randn(7, 2, 16))
-    works.told_as_text.cache_clear()
+    works.kind_and_text.cache_clear()
     assert kernels.model_flops() != counted
 
 
@@ -275,14 +275,14 @@ class Multiplied(nn.Module):
         return torch.addmm(torch.zeros(5), torch.bmm(given, self.weight)[0], torch.ones(5, 5))
 
 
-def test_a_product_that_autocast_asks_for_again_is_told_once_and_in_the_precision_it_is_computed_in() -> None:
+def test_a_product_that_autocast_asks_for_again_is_reported_once_and_in_the_precision_it_is_computed_in() -> None:
     kernels, counted = trained(Multiplied(), torch.randn(2, 3, 4), autocast=True)
     assert {work.precision for _, work, _ in kernels.products()} == {"bf16"}
     assert kernels.model_flops() == counted
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
-def test_checkpointed_products_are_told_again_as_recompute(reentrant: bool) -> None:
+def test_checkpointed_products_are_counted_again_as_recompute(reentrant: bool) -> None:
     kernels, counted = trained(Checkpointed(reentrant=reentrant), torch.randn(2, 3, 8, 8))
     again = [(kernels.layer(row), flops) for row, _, flops in kernels.products() if row["phase"] == Phase.RECOMPUTE]
     assert again == [("inner.0", 2 * (8 * 8 * 9) * (2 * 4 * 4))]
@@ -297,7 +297,7 @@ def test_checkpointed_products_are_told_again_as_recompute(reentrant: bool) -> N
         ({"fused": True}, "aten::_fused_adam_", [36]),
     ],
 )
-def test_what_an_optimizer_does_is_update_and_told(how: dict[str, bool], operator: str, elements: list[int]) -> None:
+def test_what_an_optimizer_does_is_reported_as_update(how: dict[str, bool], operator: str, elements: list[int]) -> None:
     model = nn.Linear(8, 4)
     optimizer = torch.optim.Adam(model.parameters(), 1e-3, **how)  # type: ignore[arg-type]
 
@@ -398,7 +398,7 @@ def test_another_active_profiler_is_refused() -> None:
     torch_hook.close()
 
 
-def test_a_profiler_that_takes_over_within_the_window_is_told() -> None:
+def test_a_profiler_that_takes_over_within_the_window_is_reported() -> None:
     model = nn.Linear(8, 4)
     torch_hook = hook()
     torch_hook.attach()

@@ -14,7 +14,7 @@ PIECES = 500  # of 64 KiB
 def library() -> ctypes.CDLL:
     found = malloc_headroom._library()
     if found is None:
-        pytest.skip("the C library does not tell of its heap")
+        pytest.skip("the C library does not report its heap")
     return found
 
 
@@ -46,7 +46,7 @@ def test_where_very_much_is_free_nothing_is_set_aside(library: ctypes.CDLL, monk
     assert library.mallinfo2().arena == before
 
 
-def test_a_c_library_that_does_not_tell_of_its_heap_gets_none(monkeypatch: pytest.MonkeyPatch):
+def test_a_c_library_that_does_not_report_its_heap_gets_none(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(malloc_headroom, "_library", lambda: None)
 
     Room().give_back()

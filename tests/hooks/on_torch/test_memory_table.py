@@ -182,7 +182,7 @@ def test_a_block_that_died_uncounted_is_freed_before_its_address_is_used_again()
     ]
 
 
-def test_a_death_that_torch_also_counts_is_told_once() -> None:
+def test_a_death_that_torch_also_counts_is_reported_once() -> None:
     gone = mark(Point.GONE, device="cpu", address=3)
     events = trace(gone, memory(3, -64, 0), cpu_bytes_at_begin=64)
     rows = build(events, [Existing("cpu", 3, 64, (16,))], False, Strings())[0]["allocation"]
@@ -195,18 +195,18 @@ def missing_of(
     return build(events, existing, counted_from_start, Strings())[2]
 
 
-def test_events_that_agree_leave_nothing_to_tell() -> None:
+def test_events_that_agree_leave_nothing_to_report() -> None:
     assert missing_of(trace(memory(1, 10, 10), memory(1, -10, 0), memory(1, 8, 8))) == {}
 
 
-def test_a_free_of_another_size_than_was_allocated_is_told() -> None:
-    told = missing_of(trace(memory(1, 10, 10), memory(1, -6, 4)))
-    assert told == {"allocations": "1 frees reported another size than was allocated"}
+def test_a_free_of_another_size_than_was_allocated_is_reported() -> None:
+    missing = missing_of(trace(memory(1, 10, 10), memory(1, -6, 4)))
+    assert missing == {"allocations": "1 frees reported another size than was allocated"}
 
 
-def test_an_allocation_at_an_address_still_in_use_is_told() -> None:
-    told = missing_of(trace(memory(1, 10, 10), memory(1, 10, 20), memory(1, 10, 30)))
-    assert told == {"allocations": "2 allocations at addresses still in use"}
+def test_an_allocation_at_an_address_still_in_use_is_reported() -> None:
+    missing = missing_of(trace(memory(1, 10, 10), memory(1, 10, 20), memory(1, 10, 30)))
+    assert missing == {"allocations": "2 allocations at addresses still in use"}
 
 
 def test_an_older_block_that_died_uncounted_is_no_contradiction() -> None:
@@ -250,10 +250,10 @@ def test_what_a_loader_does_is_data_even_within_a_forward_phase() -> None:
     ]
 
 
-def test_communication_is_an_operator_where_kinds_are_told_and_a_range_elsewhere() -> None:
-    told, untold = (region("gloo:all_reduce", Scope.USER) for _ in range(2))
-    told.operation = Operation.COMMUNICATION
-    found = spans_of(trace(Enter(told), Leave(told), Enter(untold), Leave(untold)))
+def test_communication_is_an_operator_where_kinds_are_reported_and_a_range_elsewhere() -> None:
+    known, unknown = (region("gloo:all_reduce", Scope.USER) for _ in range(2))
+    known.operation = Operation.COMMUNICATION
+    found = spans_of(trace(Enter(known), Leave(known), Enter(unknown), Leave(unknown)))
     assert [kind for _, kind, _, _ in found] == [SpanKind.OPERATOR, SpanKind.PHASE]
 
 

@@ -1,4 +1,4 @@
-"""How modules' calls are told: whatever is called, copied or saved, the user's loop and what it keeps stay its own."""
+"""How modules' calls are seen: whatever is called, copied or saved, the user's loop and what it keeps stay its own."""
 
 import copy
 import io
@@ -28,8 +28,8 @@ def batch() -> torch.Tensor:
     return torch.randn(WIDTH, WIDTH)
 
 
-def told(model: nn.Module, step: Step, steps: int = 1) -> Kernels:
-    """What is told of steps in a window of kernels; the model is given, and no optimizer."""
+def kernels_of(model: nn.Module, step: Step, steps: int = 1) -> Kernels:
+    """What is reported of steps in a window of kernels; the model is given, and no optimizer."""
     torch_hook = hook()
     torch_hook.attach()
     torch_hook.watch([model], [])
@@ -57,7 +57,7 @@ def test_a_model_is_copied_and_saved_within_a_window_without_a_hook_and_its_copy
         copies.append(copy.deepcopy(model))
         copies[-1](batch())
 
-    kernels = told(model, step)
+    kernels = kernels_of(model, step)
     hooks = [len(each._forward_hooks) + len(each._forward_pre_hooks) for kept in copies for each in kept.modules()]
     assert set(hooks) == {0}
     layers = [kernels.strings[row["name"]] for row in kernels.spans if row["kind"] == SpanKind.LAYER]
@@ -69,7 +69,7 @@ def test_a_model_is_copied_and_saved_within_a_window_without_a_hook_and_its_copy
 def test_a_script_is_called_as_one_module(root: bool) -> None:
     script = torch.jit.script(perceptron())
     model = script if root else nn.Sequential(script)
-    kernels = told(model, lambda: model(batch()).mean().backward())
+    kernels = kernels_of(model, lambda: model(batch()).mean().backward())
     assert set(layers_of(kernels, Phase.FORWARD)) == {"" if root else "0"}
     assert kernels.model_flops() == 5 * MATRIX_FLOPS
 
@@ -86,7 +86,7 @@ class Method(nn.Module):
 
 def test_a_model_entered_by_a_method_has_a_forward_phase() -> None:
     model = Method()
-    kernels = told(model, lambda: model.loss(batch()).backward())  # type: ignore[no-untyped-call]
+    kernels = kernels_of(model, lambda: model.loss(batch()).backward())  # type: ignore[no-untyped-call]
     assert phases_of(kernels, "aten::addmm") == {Phase.FORWARD}
     assert layers_of(kernels, Phase.FORWARD) == ["net.0", "net.2", None]
     assert "forward net" in {kernels.strings[row["name"]] for row in kernels.spans if row["kind"] == SpanKind.PHASE}
@@ -97,13 +97,13 @@ def test_a_compilers_warning_of_hooks_is_not_shown_and_filters_are_put_back() ->
     before = list(warnings.filters)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        kernels = told(model, lambda: model(batch()).mean().backward())
+        kernels = kernels_of(model, lambda: model(batch()).mean().backward())
     assert kernels.model_flops() == 5 * MATRIX_FLOPS
     assert list(warnings.filters) == before
 
 
 @pytest.mark.parametrize("both", [True, False])
-def test_other_threads_are_told(both: bool) -> None:
+def test_other_threads_are_reported(both: bool) -> None:
     model = perceptron()
 
     def train() -> None:
@@ -115,7 +115,7 @@ def test_other_threads_are_told(both: bool) -> None:
         thread.start()
         thread.join()
 
-    kernels = told(model, step)
+    kernels = kernels_of(model, step)
     assert kernels.model_flops() == 5 * MATRIX_FLOPS
     assert phases_of(kernels, "aten::tanh_backward") == {Phase.BACKWARD}
 
@@ -151,7 +151,7 @@ def adapted(model: nn.Module) -> None:
 @pytest.mark.parametrize("train", [penalized, adapted])
 def test_gradients_of_gradients_are_backward_and_of_a_layer(train: Callable[[nn.Module], None]) -> None:
     model = perceptron()
-    kernels = told(model, lambda: train(model))
+    kernels = kernels_of(model, lambda: train(model))
     with Products() as counted:
         train(model)
     assert kernels.model_flops() == counted.flops
@@ -168,7 +168,7 @@ def test_an_update_by_hand_after_the_last_backward_run_is_not_forward() -> None:
             for weight, slope in zip(model.parameters(), slopes, strict=True):
                 weight.sub_(slope)
 
-    kernels = told(model, step, steps=2)
+    kernels = kernels_of(model, step, steps=2)
     assert phases_of(kernels, "aten::sub_") == {Phase.OUTSIDE}
     assert phases_of(kernels, "aten::addmm") == {Phase.FORWARD}
 
@@ -181,17 +181,17 @@ def test_a_gradient_taken_amid_a_step_leaves_the_forward_phase() -> None:
         torch.autograd.grad(model(given).sum(), given)
         model(batch().square()).log_softmax(1).mean().backward()
 
-    assert phases_of(told(model, step), "aten::square") <= {Phase.FORWARD}
-    assert phases_of(told(model, step), "aten::_log_softmax") == {Phase.FORWARD}
+    assert phases_of(kernels_of(model, step), "aten::square") <= {Phase.FORWARD}
+    assert phases_of(kernels_of(model, step), "aten::_log_softmax") == {Phase.FORWARD}
 
 
-def test_the_work_of_sparse_products_is_untold() -> None:
+def test_the_work_of_sparse_products_is_unknown() -> None:
     model, sparse = nn.Linear(2, 2), torch.eye(4).to_sparse()
 
     def step() -> None:
         torch.sparse.mm(sparse, torch.ones(4, 4))
         model(torch.ones(1, 2)).sum().backward()
 
-    kernels = told(model, step)
+    kernels = kernels_of(model, step)
     (row,) = (each for each in kernels.operators("aten::addmm") if each["phase"] == Phase.OUTSIDE)
     assert (row["work"], row["operation"]) == (-1, Operation.MATMUL)

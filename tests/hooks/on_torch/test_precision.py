@@ -1,4 +1,4 @@
-"""TF32 on a GPU: chosen for a run, followed by what operators are told to compute in, and put back."""
+"""TF32 on a GPU: chosen for a run, followed by what operators are reported to compute in, and put back."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ def _as_it_was() -> Iterator[None]:
         _set_fp32_precision_setter(*place, value)
 
 
-def test_torch_computes_convolutions_and_recurrences_in_tf32_unless_told_otherwise() -> None:
+def test_torch_computes_convolutions_and_recurrences_in_tf32_unless_set_otherwise() -> None:
     assert in_tf32() == [False, True, True, False]
 
 
@@ -63,28 +63,28 @@ def test_what_was_chosen_is_put_back_in_torchs_older_and_newer_words(wanted: str
     assert (state(), precision.flags()) == (before, flags)
 
 
-def test_flags_tell_both_words() -> None:
+def test_flags_hold_both_words() -> None:
     precision.choose("tf32")
 
-    told = precision.flags()
+    flags = precision.flags()
 
-    assert {name: told[name] for name in ("float32_matmul_precision", "cudnn.allow_tf32")} == {
+    assert {name: flags[name] for name in ("float32_matmul_precision", "cudnn.allow_tf32")} == {
         "float32_matmul_precision": "high",
         "cudnn.allow_tf32": "True",
     }
-    assert [told[f"{name}.fp32_precision"] for name in ("cuda.matmul", "cudnn.conv", "cudnn.rnn")] == ["tf32"] * 3
+    assert [flags[f"{name}.fp32_precision"] for name in ("cuda.matmul", "cudnn.conv", "cudnn.rnn")] == ["tf32"] * 3
 
 
-def test_a_loop_that_used_the_newer_words_is_told_of_and_left_as_it_is() -> None:
+def test_a_loop_that_used_the_newer_words_is_reported_and_left_as_it_is() -> None:
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     before = state()
     with pytest.raises(RuntimeError):
         torch.get_float32_matmul_precision()
 
-    told = precision.flags()
+    flags = precision.flags()
 
-    assert told["cuda.matmul.fp32_precision"] == "tf32"
-    assert "float32_matmul_precision" not in told
+    assert flags["cuda.matmul.fp32_precision"] == "tf32"
+    assert "float32_matmul_precision" not in flags
     precision.choose("fp32")()
     assert state() == before
 

@@ -123,7 +123,7 @@ def test_gradients_are_off_and_autocast_is_too_while_it_measures(monkeypatch: py
     assert set(seen) == {(False, False)}
 
 
-def test_the_hook_tells_the_peaks_of_the_cpu_it_watches() -> None:
+def test_the_hook_reports_the_peaks_of_the_cpu_it_watches() -> None:
     attached = hook()
     attached.attach()
     try:

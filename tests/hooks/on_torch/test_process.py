@@ -147,34 +147,34 @@ def run(script: str) -> tuple[object, str]:
 
 
 def test_prepared_before_torch_every_byte_is_counted() -> None:
-    told, stderr = run(COUNTED)
-    assert isinstance(told, dict)
+    printed, stderr = run(COUNTED)
+    assert isinstance(printed, dict)
     # The graph keeps relu's result in a tensor of its own, which Python never saw.
-    assert told["differences"] == [3 * 10 * 4]
-    assert told["independent_total"] is None
-    assert told["since"] == "before the first allocation"
-    assert (told["threads"], told["device"], told["peak"], told["seed"]) == (1, "cpu", None, 5)
-    assert told["shapes"] == [[10, 100], [10]]
+    assert printed["differences"] == [3 * 10 * 4]
+    assert printed["independent_total"] is None
+    assert printed["since"] == "before the first allocation"
+    assert (printed["threads"], printed["device"], printed["peak"], printed["seed"]) == (1, "cpu", None, 5)
+    assert printed["shapes"] == [[10, 100], [10]]
     assert stderr == ""
 
 
 def test_close_leaves_hooks_environment_flag_and_threads_as_they_were() -> None:
-    told, _ = run(RESTORED)
-    assert told == [True, False, True, False]
+    printed, _ = run(RESTORED)
+    assert printed == [True, False, True, False]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_places_no_markers() -> None:
-    told, _ = run(FORKED)
-    assert told == [0, 1]
+    printed, _ = run(FORKED)
+    assert printed == [0, 1]
 
 
 def test_who_comes_late_says_so_and_older_blocks_die_unheard() -> None:
-    told, stderr = run(LATE)
-    assert told == ["profile() was called, after torch had been imported", 1]
+    printed, stderr = run(LATE)
+    assert printed == ["profile() was called, after torch had been imported", 1]
     assert stderr == ""
 
 
 def test_a_device_left_to_choose_is_where_the_parameters_are() -> None:
-    told, _ = run(CHOSEN)
-    assert told == ["cuda:0", "cpu", "cpu"]
+    printed, _ = run(CHOSEN)
+    assert printed == ["cuda:0", "cpu", "cpu"]

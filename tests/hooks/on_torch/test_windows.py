@@ -130,7 +130,7 @@ def test_what_is_raised_as_an_open_window_ends_keeps_nothing_from_being_put_back
     assert [state(model, trainer), dict(os.environ), flag.value, torch.get_num_threads()] == before
 
 
-def test_an_unknown_window_is_refused_and_the_known_ones_are_told(trained: Trained) -> None:
+def test_an_unknown_window_is_refused_and_the_known_ones_are_listed(trained: Trained) -> None:
     with pytest.raises(UsageError, match="unknown window 'clean': choose memory or kernels or out_of_memory"):
         trained[0].start("clean")
     assert not is_profiler_active()

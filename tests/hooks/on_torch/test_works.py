@@ -8,7 +8,7 @@ from tbdprof.facts.records import Operation
 from tbdprof.facts.work import Work, parse
 from tbdprof.hooks.on_torch.flops import works
 from tbdprof.hooks.on_torch.flops.operands import Argument, Operand
-from tbdprof.hooks.on_torch.flops.works import has_work, told, told_as_text
+from tbdprof.hooks.on_torch.flops.works import has_work, kind_and_text, kind_and_work
 
 FP32 = 4  # bytes
 
@@ -22,7 +22,7 @@ def indices(*shape: int) -> Operand:
 
 
 def work_of(name: str, *arguments: Argument) -> Work:
-    _, work = told(name, arguments)
+    _, work = kind_and_work(name, arguments)
     assert work is not None
     return work
 
@@ -203,7 +203,7 @@ def test_precision_is_that_of_the_first_floating_point_operand() -> None:
 
 def test_only_float32_products_become_tf32() -> None:
     def precision(name: str, operand: Operand) -> str:
-        _, text = told_as_text(name, (operand, operand), tf32=True)
+        _, text = kind_and_text(name, (operand, operand), tf32=True)
         assert text is not None
         return parse(text).precision
 
@@ -216,20 +216,20 @@ def test_only_float32_products_become_tf32() -> None:
 @pytest.mark.parametrize("name", ["aten::conv2d", "aten::linear", "aten::lstm", "aten::empty", "AddBackward0", "add"])
 def test_what_only_calls_others_or_is_no_operator_has_no_work(name: str) -> None:
     assert not has_work(name)
-    assert told(name, (fp32(2, 3), fp32(2, 3)))[1] is None
+    assert kind_and_work(name, (fp32(2, 3), fp32(2, 3)))[1] is None
 
 
-def test_kinds_are_told_where_there_is_no_work() -> None:
+def test_kinds_are_reported_where_there_is_no_work() -> None:
     kinds = {"aten::conv2d": Operation.CONVOLUTION, "aten::lstm": Operation.RECURRENT, "aten::sort": Operation.OTHER}
     kinds |= dict.fromkeys(("aten::empty", "aten::view", "aten::resize_"), Operation.BOOKKEEPING)
     kinds |= dict.fromkeys(("gloo:all_reduce", "c10d::allreduce_", "nccl:broadcast"), Operation.COMMUNICATION)
-    assert {name: told(name, ())[0] for name in kinds} == kinds
+    assert {name: kind_and_work(name, ())[0] for name in kinds} == kinds
 
 
-def test_arguments_of_another_overload_leave_the_work_untold() -> None:
-    assert told("aten::convolution", (fp32(2, 4, 9, 9), fp32(8, 4, 3, 3))) == (Operation.CONVOLUTION, None)
-    assert told("aten::mm", (None, fp32(3, 3))) == (Operation.MATMUL, None)
-    assert told("aten::convolution_backward", (fp32(2, 8, 5, 6),) * 3 + (None,) * 8)[1] is None
+def test_arguments_of_another_overload_leave_the_work_unknown() -> None:
+    assert kind_and_work("aten::convolution", (fp32(2, 4, 9, 9), fp32(8, 4, 3, 3))) == (Operation.CONVOLUTION, None)
+    assert kind_and_work("aten::mm", (None, fp32(3, 3))) == (Operation.MATMUL, None)
+    assert kind_and_work("aten::convolution_backward", (fp32(2, 8, 5, 6),) * 3 + (None,) * 8)[1] is None
 
 
 def test_a_number_of_pythons_decides_neither_size_nor_precision_of_what_is_made() -> None:
@@ -241,7 +241,7 @@ def test_a_number_of_pythons_decides_neither_size_nor_precision_of_what_is_made(
 
 
 @pytest.mark.parametrize("name", ["gt", "eq", "logical_and", "isnan"])
-def test_what_tells_truths_writes_a_byte_an_element(name: str) -> None:
+def test_what_computes_truths_writes_a_byte_an_element(name: str) -> None:
     assert work_of(f"aten::{name}", fp32(10), Operand((), "float64", 8)).moved_bytes == 10 * 4 + 8 + 10
 
 

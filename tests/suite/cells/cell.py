@@ -74,7 +74,7 @@ def main() -> None:
             taken += 1
     assert taken == STEPS
     end(workload)
-    told = {
+    facts = {
         "left": left(workload),
         "report": json.loads(json_report.render(summarize(profiler.recording))),
         "windows": [[window.name, window.state] for window in profiler.recording.windows],
@@ -85,10 +85,10 @@ def main() -> None:
             if not each.is_buffer
         ),
     }
-    told |= owned(profiler.recording)
-    told["state_bytes"] = sum(value.nbytes for value in STATES[FRAMEWORK](workload))
+    facts |= owned(profiler.recording)
+    facts["state_bytes"] = sum(value.nbytes for value in STATES[FRAMEWORK](workload))
     hook.close()
-    print(json.dumps(told))
+    print(json.dumps(facts))
 
 
 def pause(workload: Any) -> None:
@@ -104,7 +104,7 @@ def end(workload: Any) -> None:
 
 
 def owned(recording: Recording) -> dict[str, int]:
-    """Return the optimizer state at the end of the memory window, and the gradients told in its last step, in bytes."""
+    """Return the optimizer state at the end of the memory window, and the gradients of its last step, in bytes."""
     (window,) = recording.named("memory")
     owners, marks = window.table("owner"), window.table("step")["last_sequence"]
     state = owners[owners["role"] == Role.OPTIMIZER_STATE]
