@@ -88,6 +88,7 @@ def summarize(recording: Recording) -> Summary:
         fp32_pipe=pipe_uses.value[0],
         tensor_pipe=pipe_uses.value[1],
         lengths=lengths(recording),
+        remarks={**recording.remarks, **timed.remarks, **memory.remarks},
     )
 
 

@@ -11,6 +11,7 @@ from tbdprof.analysis.time.timeline import timeline
 from tbdprof.analysis.time.utilization import utilization, why_no_flop
 from tbdprof.analysis.time.verdict import verdict
 from tbdprof.analysis.without import why_without
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import KERNELS
 from tbdprof.results.found import Found
@@ -32,7 +33,7 @@ def timing(recording: Recording, throughput: Throughput | None) -> Found[Timing 
     """
     kernels = gather(recording)
     if kernels is None or not len(kernels) or not kernels.step_ns.sum():
-        return Found(None, dict.fromkeys(PARTS, recording.missing.get("kernels") or _why_no_kernels(recording)))
+        return Found(None, dict.fromkeys(PARTS, recording.missing.get(ReasonFor.KERNELS) or _why_no_kernels(recording)))
     run = recording.run
     course = timeline(kernels)
     spent = step_time(kernels, course)
@@ -60,7 +61,7 @@ def _why_no_kernels(recording: Recording) -> str:
     if not any(len(settled(window.table("step"))) for window in windows):
         return "the run ended within the first block of the kernels window, which is discarded as warm-up"
     if recording.run.device != "cpu":
-        return f"no kernel of {recording.run.device} was told: {recording.missing.get('activity', UNRECORDED)}"
+        return f"no kernel of {recording.run.device} was told: {recording.missing.get(ReasonFor.ACTIVITY, UNRECORDED)}"
     return "no operator ran in the counted steps of the kernels window"
 
 

@@ -44,6 +44,16 @@ def test_a_reason_of_the_recording_replaces_one_of_an_analysis() -> None:
     assert summarize(recording).missing["memory"] == "profiling was disabled"
 
 
+def test_a_remark_is_no_reason_and_stands_among_the_missing_as_well() -> None:
+    recording = Recording(run(), [timed_window(0, "clean", [2.0])])
+    recording.missing |= {"threads": "they cannot join", "peaks": "no probe"}
+
+    summary = summarize(recording)
+
+    assert summary.remarks == {"threads": "they cannot join"}
+    assert {"threads", "peaks"} <= summary.missing.keys()
+
+
 @pytest.mark.parametrize("name", [*NAMES.values()])
 def test_a_name_of_the_report_is_of_one_part_alone(name: str) -> None:
     assert [*NAMES.values()].count(name) == 1

@@ -13,6 +13,7 @@ import numpy as np
 
 from tbdprof.analysis.device.samples import bounds_of, gathered, mean, samples_of
 from tbdprof.facts import counters
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import CLEAN, KERNELS, WARMUP
 from tbdprof.results.device import BusyCompared, Clock, Device, Gpm, Reasons
@@ -65,7 +66,7 @@ def device(recording: Recording, kernels_busy: float | None) -> Found[Device | N
 
 def why_no_device(recording: Recording) -> str:
     """Return why the driver reported nothing."""
-    return GPU_ONLY if recording.run.device == "cpu" else recording.missing.get("device", NOT_SAMPLED)
+    return GPU_ONLY if recording.run.device == "cpu" else recording.missing.get(ReasonFor.DEVICE, NOT_SAMPLED)
 
 
 def clock(recording: Recording, name: str) -> Clock | None:
@@ -79,12 +80,12 @@ def clock(recording: Recording, name: str) -> Clock | None:
 def _missing(recording: Recording, found: Device) -> dict[str, str]:
     """Return the reason for each figure that is None."""
     by_window = (
-        ("driver_busy", "device.driver_busy", found.driver_busy),
-        ("gpm", "device.gpm", found.gpm),
-        ("sm_clock", "device.sm_clock", found.sm_clock),
-        ("memory_clock_hz", "device.memory_clock", found.memory_clock_hz),
-        ("clock_reasons", "device.clock_reasons", found.reasons),
-        ("most_celsius", "device.temperature", found.most_celsius),
+        ("driver_busy", ReasonFor.DRIVER_BUSY, found.driver_busy),
+        ("gpm", ReasonFor.GPM, found.gpm),
+        ("sm_clock", ReasonFor.SM_CLOCK, found.sm_clock),
+        ("memory_clock_hz", ReasonFor.MEMORY_CLOCK, found.memory_clock_hz),
+        ("clock_reasons", ReasonFor.CLOCK_REASONS, found.reasons),
+        ("most_celsius", ReasonFor.TEMPERATURE, found.most_celsius),
     )
     missing = {
         f"{name}.{window}": recording.missing.get(reported) or _why_not_inside(recording, window)
@@ -95,7 +96,7 @@ def _missing(recording: Recording, found: Device) -> dict[str, str]:
     for window in COMPARED:
         missing |= _missing_of_gpm(found.gpm[window], f"gpm.{window}")
     if found.driver_period_s is None:
-        missing["driver_busy.period_s"] = recording.missing.get("device.driver_busy", NO_OWN_SAMPLES)
+        missing["driver_busy.period_s"] = recording.missing.get(ReasonFor.DRIVER_BUSY, NO_OWN_SAMPLES)
     if found.most_sm_clock_hz is None:
         missing["sm_clock.most_hz"] = missing["sm_clock.of_most"] = NOT_BY_DRIVER
     return missing | _missing_of_busy(found.busy, missing)

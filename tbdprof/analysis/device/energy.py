@@ -15,6 +15,7 @@ from tbdprof.analysis.device.samples import Bounds, Samples, bounds_of, samples_
 from tbdprof.analysis.time.time_blocks import ratio_interval
 from tbdprof.facts.arrays import Floats
 from tbdprof.facts.counters import ENERGY, POWER
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.windows import CLEAN
 from tbdprof.results.device import THE_GPU, THE_MODULE, Energy, Power, WindowEnergy
@@ -60,15 +61,16 @@ def energy(recording: Recording, throughput: Throughput | None) -> Found[Energy 
 
 
 def _why_no_energy(recording: Recording) -> str:
-    refused = [recording.missing[name] for name in ("energy.counter", "energy.power") if name in recording.missing]
+    asked = (ReasonFor.ENERGY_COUNTER, ReasonFor.POWER)
+    refused = [recording.missing[name] for name in asked if name in recording.missing]
     return "; ".join(dict.fromkeys(refused)) or why_no_device(recording)
 
 
 def _missing(recording: Recording, found: Energy, *, has_samples: bool) -> dict[str, str]:
     """Return the reason for each figure that is None."""
     missing: dict[str, str] = {}
-    counter = recording.missing.get("energy.counter", NOT_COVERED)
-    power = recording.missing.get("energy.power", NOT_COVERED)
+    counter = recording.missing.get(ReasonFor.ENERGY_COUNTER, NOT_COVERED)
+    power = recording.missing.get(ReasonFor.POWER, NOT_COVERED)
     if found.source is None:
         reason = NOT_COVERED if found.windows else TOO_SHORT
         missing |= dict.fromkeys(("source", "covers", "watts", "joules_per_unit"), reason)

@@ -15,6 +15,7 @@ from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.kernels.launches import Launches, by_launch
 from tbdprof.facts.counters import PM_FP32, PM_FP32_LITE, PM_TENSOR
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Peaks
 from tbdprof.facts.windows import COUNTED, SAMPLED
@@ -60,9 +61,9 @@ def explained(recording: Recording, found: Levels | None, exact: Found[Counted |
         return because(GPU_ONLY if recording.run.device == "cpu" else ONE_LEVEL)
     uncounted = exact.reason or NOT_BY_COUNTER
     pipes = {
-        "sampled": (found.sampled, recording.missing.get(SAMPLED, NOT_SAMPLED_ALIKE)),
+        "sampled": (found.sampled, recording.missing.get(ReasonFor.SAMPLED, NOT_SAMPLED_ALIKE)),
         "counted": (found.counted, uncounted),
-        "device": (found.device, recording.missing.get("device.gpm", NOT_BY_DRIVER)),
+        "device": (found.device, recording.missing.get(ReasonFor.GPM, NOT_BY_DRIVER)),
     }
     parts: dict[str, tuple[object, str]] = {
         "flop.analytic": (found.analytic_flop, NO_SHARE),

@@ -2,6 +2,7 @@
 
 from tbdprof.analysis.device.driver import clock
 from tbdprof.analysis.time.utilization import at_clock
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import KERNELS
 from tbdprof.results.found import Found
@@ -21,6 +22,6 @@ def at_measured_clock(recording: Recording, found: Utilization | None) -> Found[
     if clocked.flop is None or clocked.flop.at_clock is not None:
         return Found(clocked)
     is_looked_up = run.peaks is not None and run.peaks.clock_hz is not None
-    unsampled = recording.missing.get("device.sm_clock", NO_CLOCK)
+    unsampled = recording.missing.get(ReasonFor.SM_CLOCK, NO_CLOCK)
     reason = GPU_ONLY if run.device == "cpu" else unsampled if is_looked_up else MEASURED_PEAK
     return Found(clocked, dict.fromkeys(("mfu.at_clock", "fp32_flop.at_clock"), reason))

@@ -32,6 +32,7 @@ from tbdprof.facts.counters import (
     PM_TENSOR,
     PM_WARPS,
 )
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Phase
 from tbdprof.facts.windows import SAMPLED
@@ -90,7 +91,7 @@ def cost(recording: Recording, sampled: Found[Sampled | None]) -> Found[Overhead
 def _why_no_samples(recording: Recording) -> str:
     if recording.run.device == "cpu":
         return GPU_ONLY
-    return recording.missing.get(SAMPLED) or (NO_SAMPLES if recording.named(SAMPLED) else NO_WINDOW)
+    return recording.missing.get(ReasonFor.SAMPLED) or (NO_SAMPLES if recording.named(SAMPLED) else NO_WINDOW)
 
 
 def _missing(found: Sampled) -> dict[str, str]:

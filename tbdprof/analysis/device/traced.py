@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tbdprof.facts.counters import CLOCK_RESIDUAL, LOST
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import SAMPLE
 from tbdprof.facts.windows import KERNELS
@@ -22,7 +23,7 @@ def traced(recording: Recording) -> Found[Traced | None]:
         return Found(Traced(int(sum(lost)), max(residuals)))
     if recording.run.device == "cpu":
         return because(GPU_ONLY)
-    return because(recording.missing.get("kernels", NO_KERNEL if recording.named(KERNELS) else NO_WINDOW))
+    return because(recording.missing.get(ReasonFor.KERNELS, NO_KERNEL if recording.named(KERNELS) else NO_WINDOW))
 
 
 def _values(recording: Recording, counter: str) -> Iterator[float]:

@@ -16,6 +16,7 @@ from tbdprof.analysis.kernels.launches import Launches, by_launch
 from tbdprof.analysis.kernels.matching import matched
 from tbdprof.facts import counters
 from tbdprof.facts.arrays import Floats, Ints
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Peaks, Strings
 from tbdprof.facts.windows import COUNTED
@@ -95,7 +96,7 @@ def counted(recording: Recording, kernels: Kernels | None, active_seconds: float
 def _why_not_counted(recording: Recording) -> str:
     not_compared = "the run recorded no kernels to compare the counted step with"
     reason = not_compared if recording.named(COUNTED) else NOT_EXACT
-    return recording.missing.get("counted", GPU_ONLY if recording.run.device == "cpu" else reason)
+    return recording.missing.get(ReasonFor.COUNTED, GPU_ONLY if recording.run.device == "cpu" else reason)
 
 
 def _in_first_step(groups: Launches, kernels: Kernels) -> Ints:

@@ -19,6 +19,7 @@ from tbdprof.analysis.memory.accounting import account, has_events, left_out, of
 from tbdprof.analysis.memory.holdings import TOP, by_layer, holdings
 from tbdprof.analysis.without import why_without
 from tbdprof.facts.arrays import Bools, Ints
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Phase, Role, Run, SpanKind
 from tbdprof.facts.windows import MEMORY
@@ -36,7 +37,7 @@ def measure(recording: Recording) -> Found[Memory | None]:
     measured = [_measure(recording, window) for window in windows]
     settled = [found for window, found in zip(windows, measured, strict=True) if len(window.table("step")) > 1]
     others = left_out(recording)
-    remarks = {} if others is None else {"other devices": others}
+    remarks: dict[str, str] = {} if others is None else {RemarkOn.OTHER_DEVICES: others}
     if not measured:
         return because(why_without(recording, MEMORY, "no memory came or went in the window"), remarks)
     found = _together(measured, settled or measured)

@@ -4,6 +4,7 @@ import numpy as np
 
 from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.time.timeline import DATA, PHASES, Timeline
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Operation
 from tbdprof.results.found import Found, reasons
 from tbdprof.results.reasons import GPU_ONLY, NO_COMMUNICATION, NO_WAIT
@@ -47,7 +48,7 @@ def _remarks(found: StepTime) -> dict[str, str]:
     if found.told_twice <= COUNTED_TWICE:
         return {}
     overlap = f"kernels of one thread or stream overlap by {100 * found.told_twice:.1f} % of the step"
-    return {"kernels told twice": overlap}
+    return {RemarkOn.KERNELS_TWICE: overlap}
 
 
 def _phase(kernels: Kernels, course: Timeline, place: int, wall: int) -> PhaseTime:

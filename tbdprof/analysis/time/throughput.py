@@ -15,6 +15,7 @@ from tbdprof.analysis.without import was_never_meant, why_without
 from tbdprof.facts.arrays import Floats
 from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.counters import DATA_WAIT, MACHINE_CPU, PROCESS_CPU
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
 from tbdprof.results.found import Found, because
@@ -120,7 +121,7 @@ def cpu_utilization(recording: Recording, no_clean_step: str | None = None) -> F
 
 
 def _why_no_load(recorded: Mapping[str, str], no_clean_step: str | None) -> str:
-    known = (recorded.get("utilization.cpu"), recorded.get("throughput"), no_clean_step)
+    known = (recorded.get(ReasonFor.CPU), recorded.get(ReasonFor.THROUGHPUT), no_clean_step)
     return next((reason for reason in known if reason is not None), "not sampled in the clean windows")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.without import why_without
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
 from tbdprof.facts.windows import CLEAN
@@ -67,7 +68,7 @@ def why_no_flop(recording: Recording, found: Utilization) -> str:
     """Return why FLOPs cannot be compared with the device's peak."""
     run = recording.run
     if run.peaks is None:
-        return recording.missing.get("peaks", "the device's peak was not looked for")
+        return recording.missing.get(ReasonFor.PEAKS, "the device's peak was not looked for")
     precision = found.precision
     if precision is None or not found.flops_per_step:
         return NO_PRODUCTS
