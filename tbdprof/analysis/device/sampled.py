@@ -83,8 +83,13 @@ def measure(recording: Recording) -> Found[Sampled | None]:
 
 
 def cost(recording: Recording, sampled: Found[Sampled | None]) -> Found[Overhead | None]:
-    """Return the overhead of the sampled windows; without it and without samples, both have one reason."""
+    """Return the overhead of the sampled windows; without it and without samples, both have one reason.
+
+    On a CPU the reason stands even beside an overhead: the windows are there, but nothing was sampled in them.
+    """
     found = overhead(recording, SAMPLED)
+    if recording.run.device == "cpu":
+        return Found(found.value, {"": GPU_ONLY})
     return found if found.value is not None or sampled.reason is None else because(sampled.reason)
 
 
