@@ -6,34 +6,63 @@ from tbdprof.analysis.kernels.layers import layers
 from tbdprof.analysis.kernels.low_utilization import low_utilization
 from tbdprof.analysis.time.step_time import step_time
 from tbdprof.analysis.time.throughput import data_wait
+from tbdprof.analysis.time.time_blocks import settled
 from tbdprof.analysis.time.timeline import timeline
-from tbdprof.analysis.time.utilization import utilization
+from tbdprof.analysis.time.utilization import utilization, why_no_flop
 from tbdprof.analysis.time.verdict import verdict
+from tbdprof.analysis.without import why_without
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
+from tbdprof.facts.windows import KERNELS
+from tbdprof.results.found import Found
+from tbdprof.results.reasons import UNRECORDED
 from tbdprof.results.time import Throughput
 from tbdprof.results.timing import Timing
 
+# Where the report has these results.
+PARTS = (
+    *("time", "time_by_layer", "kernels", "low_utilization", "verdict", "run.flops_per_sample", "run.flops_per_unit"),
+    *("utilization.device_busy", "utilization.fp32_flop", "utilization.mfu"),
+)
 
-def timing(recording: Recording, throughput: Throughput | None) -> Timing | None:
-    """Return the results of the kernels windows, or None if no kernel of a counted step was reported."""
+
+def timing(recording: Recording, throughput: Throughput | None) -> Found[Timing | None]:
+    """Return the results of the kernels windows, or why no kernel of a counted step was reported.
+
+    The paths of the reasons begin at the report's top, because the report has these results in several parts.
+    """
     kernels = gather(recording)
     if kernels is None or not len(kernels) or not kernels.step_ns.sum():
-        return None
+        return Found(None, dict.fromkeys(PARTS, recording.missing.get(ReasonFor.KERNELS) or _why_no_kernels(recording)))
     run = recording.run
     course = timeline(kernels)
     spent = step_time(kernels, course)
-    use = utilization(kernels, spent, throughput, run)
-    judged = verdict(kernels, course, run.peaks, _starved(recording, use.busy))
+    use = utilization(kernels, spent.value, throughput, recording)
+    judged = verdict(kernels, course, run.peaks, _starved(recording, use.value.busy))
     del course
     listed = groups(kernels, run.peaks)
-    return Timing(
-        step_time=spent,
-        utilization=use,
+    low = low_utilization(kernels, listed, run.peaks, why_no_flop(recording, use.value))
+    found = Timing(
+        step_time=spent.value,
+        utilization=use.value,
         layers=layers(kernels, run.peaks),
         groups=listed,
-        low_utilization=low_utilization(kernels, listed, run.peaks),
+        low_utilization=low.value,
         verdict=judged,
     )
+    missing = spent.under("time") | use.under("utilization") | low.under("low_utilization")
+    return Found(found, missing, spent.remarks)
+
+
+def _why_no_kernels(recording: Recording) -> str:
+    windows = recording.named(KERNELS)
+    if not windows:
+        return why_without(recording, KERNELS)
+    if not any(len(settled(window.table("step"))) for window in windows):
+        return "the run ended within the first block of the kernels window, which is discarded as warm-up"
+    if recording.run.device != "cpu":
+        return f"no kernel of {recording.run.device} was told: {recording.missing.get(ReasonFor.ACTIVITY, UNRECORDED)}"
+    return "no operator ran in the counted steps of the kernels window"
 
 
 def _starved(recording: Recording, busy: float | None) -> float | None:
@@ -41,7 +70,7 @@ def _starved(recording: Recording, busy: float | None) -> float | None:
 
     A device with queued kernels keeps running while its host waits, so the share is at most the device's idle share.
     """
-    waited, run = data_wait(recording), recording.run
+    waited, run = data_wait(recording).value, recording.run
     if waited is None:
         return None
     if run.device == "cpu" and not run.runs_ahead:

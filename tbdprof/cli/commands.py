@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from tbdprof.analysis.summary import summarize
 from tbdprof.cli.progress import LiveProgress, PlainProgress
 from tbdprof.errors import TbdprofError, UsageError
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording
 from tbdprof.launch.request import RunRequest
@@ -163,7 +164,7 @@ def _version(path: Path) -> tuple[int, int, int] | None:
 def _finish(recording: Recording, path: Path, *, as_json: bool) -> int:
     summary = summarize(recording)
     click.echo(json_report.render(summary) if as_json else terminal.render(summary, color=sys.stdout.isatty()))
-    failed = recording.missing.get("file")
+    failed = recording.missing.get(RemarkOn.FILE)
     click.echo(f"tbdprof: {failed}" if failed else f"tbdprof: recorded in {path}", err=True)
     return 1 if failed else 0
 

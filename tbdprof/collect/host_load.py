@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from tbdprof.collect import Collected, host
 from tbdprof.facts.counters import MACHINE_CPU, PROCESS_CPU
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.records import Strings, table
 
 Counters = Mapping[str, Callable[[], float]]
@@ -18,7 +19,7 @@ OF_HOST: Counters = MappingProxyType(
 class HostLoad:
     """Samples growing counters at the edges of windows; a `Collector`."""
 
-    name = "host"
+    name: str = ReasonFor.HOST
 
     def __init__(self, counters: Counters = OF_HOST, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._counters = counters

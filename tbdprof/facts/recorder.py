@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Run, Tables
 from tbdprof.facts.writing import Writer
@@ -75,4 +76,4 @@ class Recorder:
             if self._writer is not None:
                 self._writer.abandon()
             self._writer = None
-            self.recording.missing["file"] = f"writing the file failed, what came later is not in it: {error}"
+            self.recording.missing[RemarkOn.FILE] = f"writing the file failed, what came later is not in it: {error}"

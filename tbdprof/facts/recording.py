@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tbdprof.facts.keys import is_remark
 from tbdprof.facts.records import KINDS, Run, Strings, Table
 
 STILL_RUNNING = "it is still running"
@@ -26,7 +27,7 @@ class Window:
 
 @dataclass(slots=True)
 class Recording:
-    """All facts of a run, and the reasons for those that are missing."""
+    """All facts of a run. `missing` has what hooks and collectors report: reasons for missing facts, and remarks."""
 
     run: Run
     windows: list[Window] = field(default_factory=list)
@@ -36,6 +37,11 @@ class Recording:
     def named(self, name: str) -> list[Window]:
         """Return the windows of a name that have ended, in order."""
         return [window for window in self.windows if window.name == name and window.state != "open"]
+
+    @property
+    def remarks(self) -> dict[str, str]:
+        """Return what of `missing` is the reason for no missing result."""
+        return {key: text for key, text in self.missing.items() if is_remark(key)}
 
     @property
     def lost_windows(self) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tbdprof.collect import fresh
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.reading import load
 from tbdprof.facts.writing import write_anew
 from tbdprof.launch.request import RunRequest
@@ -137,7 +138,7 @@ def keep(fit: Fit, path: Path) -> None:
         fitting_batch=fit.batch_size,
     )
     if fit.reason is not None:
-        recording.missing["post_mortem.fitting_batch"] = fit.reason
+        recording.missing[ReasonFor.FITTING_BATCH] = fit.reason
     write_anew(recording, path)
 
 

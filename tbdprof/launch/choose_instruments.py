@@ -6,6 +6,7 @@ from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.gpu.nvml import PERIOD_S, NvmlSampler
 from tbdprof.collect.host_load import OF_HOST, Counters, HostLoad
 from tbdprof.collect.pm.collector import CounterSampler, available
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
 from tbdprof.hooks import about
 from tbdprof.loop.instruments import Instruments
@@ -39,6 +40,6 @@ def instruments_for(
     progress("try the GPU's counters", 0, NO_STEPS)
     unavailable = available(device)
     if unavailable is not None:
-        return Instruments(collectors, missing={SAMPLED: unavailable})
+        return Instruments(collectors, missing={ReasonFor.SAMPLED: unavailable})
     collectors[SAMPLED] = [CounterSampler(device), *kernels, driver]  # the first takes seconds to start
     return Instruments(collectors, WITH_SAMPLED)

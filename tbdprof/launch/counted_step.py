@@ -15,6 +15,7 @@ from tbdprof import suite
 from tbdprof.collect import ncu
 from tbdprof.collect.gpu import cuda_driver, nvidia
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
+from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Run, Tables
@@ -55,22 +56,22 @@ def add(
     """Return a finished run's recording with a counted step or the reason why not; write its file anew."""
     progress("count under Nsight Compute", 0, NO_STEPS)
     keeps = load_hook(request.framework).give_back_memory()  # the other process needs this memory
-    if recording.missing.get("file") is None:
+    if recording.missing.get(RemarkOn.FILE) is None:
         recording = load(path)  # with the text indices of the file
     try:
         counted = _counted(recording.run, request, count, tool or ncu.find())
         tables = ncu.tables(counted, recording.strings, recording.run.device)
     except UnavailableError as error:
-        recording.missing[COUNTED] = str(error) if keeps is None else f"{error} ({keeps})"
+        recording.missing[ReasonFor.COUNTED] = str(error) if keeps is None else f"{error} ({keeps})"
     else:
         _append(recording, tables)
         if counted.remarks:
-            recording.missing["counted in part"] = "; ".join(counted.remarks)
-    if recording.missing.get("file") is None:
+            recording.missing[RemarkOn.COUNTED_IN_PART] = "; ".join(counted.remarks)
+    if recording.missing.get(RemarkOn.FILE) is None:
         try:
             write_anew(recording, path)
         except UsageError as error:
-            recording.missing["file"] = f"writing the counted step failed, the file is without it: {error}"
+            recording.missing[RemarkOn.FILE] = f"writing the counted step failed, the file is without it: {error}"
     return recording
 
 

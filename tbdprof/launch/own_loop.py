@@ -9,6 +9,7 @@ from typing import Literal
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UsageError
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
 from tbdprof.facts.writing import claim, save
@@ -72,7 +73,7 @@ class DisabledProfiler(Profiler):
     def start(self) -> None:
         """Record why there are no results."""
         self._recorder.update(ended_by="profiling was disabled")
-        for result in ("memory", "throughput"):
+        for result in (ReasonFor.MEMORY, ReasonFor.THROUGHPUT):
             self.recording.missing[result] = "profiling was disabled"
 
 

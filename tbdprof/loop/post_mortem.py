@@ -11,6 +11,7 @@ import numpy as np
 from tbdprof.collect import host
 from tbdprof.errors import TbdprofError, UnavailableError
 from tbdprof.facts.counters import DEVICE_FREE
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recorder import Recorder
 from tbdprof.facts.records import Strings, Tables, table
 from tbdprof.facts.windows import MEMORY, OUT_OF_MEMORY
@@ -30,7 +31,7 @@ def record(error: BaseException | None, hook: FrameworkHook, recorder: Recorder)
     except Exception as problem:  # each framework has its own exception classes
         if not isinstance(problem, TbdprofError | RuntimeError | MemoryError) and hook.out_of_memory(problem) is None:
             raise
-        recording.missing["post_mortem.live"] = str(problem).partition("\n")[0] or type(problem).__name__
+        recording.missing[ReasonFor.LIVE] = str(problem).partition("\n")[0] or type(problem).__name__
 
 
 def _what_is_there(hook: FrameworkHook, strings: Strings) -> Tables:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.consumed import Consumed
+from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.recorder import Recorder
 from tbdprof.facts.recording import STILL_RUNNING, Recording
 from tbdprof.facts.records import Run
@@ -92,14 +93,14 @@ class LoopProfiler:
     def find_peaks(self) -> None:
         """Find the device's peak, if possible before the model exists; otherwise `start` calls this."""
         run, missing = self.recording.run, self.recording.missing
-        if KERNELS not in self._plan.windows or run.peaks is not None or "peaks" in missing:
+        if KERNELS not in self._plan.windows or run.peaks is not None or ReasonFor.PEAKS in missing:
             return
         self._progress("find the device's peak", 0, NO_STEPS)
         precisions = dict.fromkeys([run.precision or "fp32", "fp32"])
         try:
             self._recorder.update(peaks=self._hook.peaks(list(precisions)))
         except UnavailableError as error:
-            missing["peaks"] = str(error)
+            missing[ReasonFor.PEAKS] = str(error)
 
     def start(self) -> None:
         """Start with the warm-up; raise UsageError if this profiler was started before."""
@@ -146,7 +147,7 @@ class LoopProfiler:
         try:
             self._course.close()
         except (RuntimeError, MemoryError) as error:  # a synchronization may raise the loop's failure again
-            self.recording.missing["last window"] = str(error).partition("\n")[0]
+            self.recording.missing[RemarkOn.LAST_WINDOW] = str(error).partition("\n")[0]
         finally:
             self._finish(complete=False, ended_by=ended_by or "the loop ended first", failure=failure)
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.consumed import Consumed
+from tbdprof.facts.keys import ReasonFor, of_window
 from tbdprof.facts.recorder import Recorder
 from tbdprof.facts.recording import Window
 from tbdprof.facts.records import Tables, table
@@ -116,7 +117,7 @@ class Stages:
             self._hook.synchronize()
             self._hook.start(KERNELS if name == SAMPLED else name)
         except UnavailableError as error:
-            self._recorder.recording.missing[name] = str(error)
+            self._recorder.recording.missing[ReasonFor(name)] = str(error)
             return
         first, rows = self.steps, list[StepRow]()
         with self._recorder.window(name) as window:
@@ -195,4 +196,7 @@ def record_facts(hook: FrameworkHook, recorder: Recorder) -> None:
 
 def _of_sampled(missing: Mapping[str, str]) -> dict[str, str]:
     """Rename a hook's reasons: it reports a sampled window under "kernels"; file them under "sampled"."""
-    return {SAMPLED if name == "kernels" else f"{name} ({SAMPLED})": reason for name, reason in missing.items()}
+    return {
+        ReasonFor.SAMPLED if name == ReasonFor.KERNELS else of_window(name, SAMPLED): reason
+        for name, reason in missing.items()
+    }

@@ -21,6 +21,7 @@ NO_SHARE = "no FLOPs of the run's could be compared with a peak"
 NOT_SAMPLED_ALIKE = "no kernel of the kernels windows was sampled under the same name, grid and block"
 NOT_BY_COUNTER = "Nsight Compute does not report it for this device"
 NOT_BY_DRIVER = "the driver does not report it"
+NOT_BY_SAMPLER = "this device's counters of it were not sampled"
 UNRECORDED = "no record of one came"
 NOT_COMPARED = "the kernels windows recorded no kernels to compare the driver's figure with"
 QUIET = frozenset(

@@ -1,7 +1,7 @@
 """Everything that can be said about a run: its recording, and one optional result of each analysis."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tbdprof.facts.recording import KILLED, Recording
 from tbdprof.results.device import Device, Energy, Traced
@@ -15,7 +15,10 @@ from tbdprof.results.time import CpuUtilization, Lengths, Overhead, StepTime, Th
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What reports are made of. A missing result is None, and `missing` has the reason."""
+    """What reports are made of. A missing result is None, and `missing` has the reason.
+
+    `remarks` are the reason for no None. They stand in `missing`, too, where reports show them.
+    """
 
     recording: Recording
     memory: Memory | None
@@ -43,6 +46,7 @@ class Summary:
     fp32_pipe: PipeUse | None = None
     tensor_pipe: PipeUse | None = None
     lengths: tuple[Lengths, ...] = ()  # of the steps' sequences, none where none were counted
+    remarks: dict[str, str] = field(default_factory=dict)
 
     @property
     def parameter_count(self) -> int | None:

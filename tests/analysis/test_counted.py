@@ -77,7 +77,7 @@ def recording(rows: Rows = STEP, **names: str) -> Recording:
 
 
 def result(made: Recording) -> Counted:
-    found = counted(made, gather(made), active_seconds=10.0)
+    found = counted(made, gather(made), active_seconds=10.0).value
     assert found is not None
     return found
 
@@ -201,8 +201,8 @@ def test_without_a_counted_step_there_is_nothing() -> None:
     made = recording()
     made.windows.pop()
 
-    assert counted(made, gather(made), 10.0) is None
-    assert counted(recording([]), gather(made), 10.0) is None
+    assert counted(made, gather(made), 10.0).value is None
+    assert counted(recording([]), gather(made), 10.0).value is None
 
 
 @pytest.mark.parametrize(

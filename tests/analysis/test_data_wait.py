@@ -34,14 +34,14 @@ def profiled(wait_s: float, *, told: bool = True) -> Recording:
 
 @pytest.mark.parametrize(("wait_s", "share"), [(0.0, 0.0), (0.025, 0.2), (0.1, 0.5)])
 def test_waiting_is_a_share_of_the_clean_windows_alone(wait_s: float, share: float):
-    assert data_wait(profiled(wait_s)) == pytest.approx(share)
+    assert data_wait(profiled(wait_s)).value == pytest.approx(share)
 
 
 def test_a_loop_that_does_not_tell_has_no_share_and_a_reason():
     recording = profiled(0.1, told=False)
     summary = summarize(recording)
 
-    assert data_wait(recording) is None
+    assert data_wait(recording).value is None
     assert json_report.document(summary)["throughput"]["data_wait"] is None
     assert summary.missing["throughput.data_wait"] == "the loop did not report it"
     assert "throughput.data_wait" not in summary.missing_now

@@ -21,7 +21,7 @@ MS = 1_000_000
 
 
 def told(story: DeviceStory, kernels_busy: float | None = None) -> Device:
-    found = device(story.recording(), kernels_busy)
+    found = device(story.recording(), kernels_busy).value
     assert found is not None
     return found
 
@@ -52,7 +52,7 @@ def test_the_block_that_settles_does_not_count():
 def test_figures_of_another_device_are_not_the_runs():
     story = DeviceStory().window("clean", [1.0]).stretches(counters.DRIVER_BUSY, 0.5, [0.0, 1.0])
 
-    assert device(story.recording(device="cuda:1"), None) is None
+    assert device(story.recording(device="cuda:1"), None).value is None
 
 
 def test_the_clock_has_a_mean_a_range_and_a_share_of_the_highest_in_every_window():

@@ -139,7 +139,7 @@ def test_the_innermost_open_span_is_what_a_look_at_every_one_finds(seed):
 
 def idle_of(story: KernelStory) -> Idle:
     kernels = kernels_of(story)
-    return step_time(kernels, timeline(kernels)).idle
+    return step_time(kernels, timeline(kernels)).value.idle
 
 
 def a_busy_step() -> KernelStory:

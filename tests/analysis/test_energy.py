@@ -18,7 +18,7 @@ def samples(times: list[float], values: list[float]) -> Samples:
 
 
 def test_joules_a_unit_are_the_counters_growth_within_the_window_over_its_units():
-    found = energy(steady().recording())
+    found = energy(steady().recording(), None).value
 
     assert found is not None
     assert found.source == "counter"
@@ -31,7 +31,7 @@ def test_joules_a_unit_are_the_counters_growth_within_the_window_over_its_units(
 
 
 def test_the_counter_is_set_beside_power_over_time():
-    found = energy(steady(watts=480).recording())
+    found = energy(steady(watts=480).recording(), None).value
 
     assert found is not None
     assert found.ratio == pytest.approx(500 / 480)
@@ -43,7 +43,7 @@ def test_what_the_device_takes_before_and_after_the_steps_does_not_count():
     story = DeviceStory().window("clean", [4.0], start_s=1.0)
     times = np.arange(0, 61) / 10
     story.instants(counters.POWER, lambda s: 100.0 if 0.99 < s < 5.01 else 900.0, times)
-    found = energy(story.recording())
+    found = energy(story.recording(), None).value
 
     assert found is not None
     assert found.source == "power"
@@ -75,7 +75,7 @@ def test_the_interval_is_that_of_the_clean_windows():
         story.window("clean", [1.0] * 4, start_s=10.0 * number, units=100.0)
         times = 10 * number + np.arange(0, 41) / 10
         story.instants(counters.ENERGY, lambda s, w=watts: w * s, times)
-    found = energy(story.recording())
+    found = energy(story.recording(), None).value
 
     assert found is not None
     assert found.joules_per_unit == pytest.approx(5.0)
@@ -96,7 +96,7 @@ def test_a_window_below_two_seconds_has_no_energy_and_the_reason():
 def test_the_average_power_is_that_of_the_samples_and_gives_seed_002s_energy():
     story = DeviceStory().window("clean", [2.0, 2.0], units=10.0)
     story.instants(counters.POWER, lambda s: 300.0 if s < 3 else 700.0, np.arange(0, 41) / 10)
-    found = energy(story.recording())
+    found = energy(story.recording(), None).value
 
     assert found is not None
     assert found.power is not None
@@ -109,7 +109,7 @@ def test_the_average_power_is_that_of_the_samples_and_gives_seed_002s_energy():
 def test_power_that_is_an_average_of_the_last_second_says_so():
     story = DeviceStory().window("clean", [3.0], start_s=5.0)
     story.instants(counters.POWER, 400.0, np.arange(50, 81) / 10, averaged_s=1.0)
-    found = energy(story.recording())
+    found = energy(story.recording(), None).value
 
     assert found is not None
     assert found.power is not None

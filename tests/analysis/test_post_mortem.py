@@ -63,7 +63,7 @@ def owned_story() -> MemoryStory:
 
 
 def examined(recording: Recording) -> PostMortem:
-    found = examine(recording)
+    found = examine(recording).value
     assert found is not None
     return found
 

@@ -23,7 +23,7 @@ BOUND = 0.01
 
 
 def measured(story: PmStory, **seen: object) -> Sampled:
-    found = measure(story.recording(story.seen(**seen)))  # type: ignore[arg-type]
+    found = measure(story.recording(story.seen(**seen))).value  # type: ignore[arg-type]
     assert found is not None
     return found
 
@@ -146,7 +146,7 @@ def test_by_name_and_phase_each_geometry_counts_by_its_time():
     rows["name"][renamed] = rows["name"][0]
     rows["grid"][renamed] = recording.strings.add("[9, 1, 1]")
 
-    found = measure(recording)
+    found = measure(recording).value
 
     assert found is not None
     assert len(found.kernels) == 3
@@ -214,7 +214,7 @@ def test_noise_above_all_there_is_is_none():
 
 def test_samples_without_kernels_say_that_one_may_silence_the_other():
     story = three()
-    found = measure(story.recording(story.seen(), kernels=False))
+    found = measure(story.recording(story.seen(), kernels=False)).value
 
     assert found is not None
     assert found.reason is not None
@@ -227,7 +227,7 @@ def test_without_scipy_the_whole_windows_means_are_there_and_a_reason(monkeypatc
     monkeypatch.setattr(sampled, "find_spec", lambda name: None)
     story = three()
 
-    found = measure(story.recording(story.seen()))
+    found = measure(story.recording(story.seen())).value
 
     assert found is not None
     assert found.elapsed
@@ -251,7 +251,7 @@ def test_a_counter_without_a_value_in_some_samples_is_fitted_to_the_others():
     gone = tensor & (rows["start_ns"] % (300 * US) == BEGIN_NS % (300 * US))
     recording.windows[0].tables["sample"] = rows[~gone]
 
-    found = measure(recording)
+    found = measure(recording).value
 
     assert found is not None
     assert gone.any()
@@ -265,7 +265,7 @@ def test_a_run_without_samples_has_no_sampled_level():
     recording = story.recording(story.seen())
     recording.windows[0].tables["sample"] = recording.windows[0].tables["sample"][:0]
 
-    assert measure(recording) is None
+    assert measure(recording).value is None
     assert summarize(recording).missing["sampled"] == "no sample lies within the counted steps of the sampled window"
 
 

@@ -35,7 +35,7 @@ def told(picture: str, device: str = "cpu") -> KernelStory:
 def spent(story: KernelStory) -> StepTime:
     kernels = gather(story.recording())
     assert kernels is not None
-    return step_time(kernels, timeline(kernels))
+    return step_time(kernels, timeline(kernels)).value
 
 
 def drawn(picture: str) -> str:
@@ -289,7 +289,7 @@ def test_phases_always_partition_the_steps_to_the_nanosecond(seed):
     assert course.length_ns.sum() == kernels.step_ns.sum()
     assert (course.length_ns > 0).all()
     assert course.total_ns(course.busy) == covered_ns(story)
-    found = step_time(kernels, course)
+    found = step_time(kernels, course).value
     assert sum(phase.seconds for phase in found.phases) == pytest.approx(found.step_seconds)
     assert found.idle.total == pytest.approx(1 - found.busy)
 

@@ -16,7 +16,7 @@ def test_throughput_is_units_over_block_time_of_the_clean_windows_alone():
         timed_window(3, "clean", [2.0, 2.0], units=4, steps_per_block=2),
     ]
 
-    result = throughput.throughput(Recording(run(unit="images"), windows))
+    result = throughput.throughput(Recording(run(unit="images"), windows)).value
 
     assert result is not None
     assert result.rate.per_s == pytest.approx(32 / 6)
@@ -28,7 +28,7 @@ def test_throughput_is_units_over_block_time_of_the_clean_windows_alone():
 def test_the_interval_holds_the_rate_and_is_the_same_every_time():
     recording = Recording(run(), [timed_window(0, "clean", [1.0, 1.1, 0.9, 1.05, 1.2])])
 
-    first, second = throughput.throughput(recording), throughput.throughput(recording)
+    first, second = (throughput.throughput(recording).value for _ in range(2))
 
     assert first is not None
     assert first == second
@@ -38,7 +38,7 @@ def test_the_interval_holds_the_rate_and_is_the_same_every_time():
 
 
 def test_one_block_gives_a_rate_without_an_interval():
-    result = throughput.throughput(Recording(run(), [timed_window(0, "clean", [2.0])]))
+    result = throughput.throughput(Recording(run(), [timed_window(0, "clean", [2.0])])).value
 
     assert result is not None
     assert result.rate == throughput.Rate(0.5, None)
@@ -49,20 +49,20 @@ def test_one_block_gives_a_rate_without_an_interval():
 def test_clean_windows_that_disagree_have_drifted(later, drifted):
     windows = [timed_window(0, "clean", [1.0, 1.01, 0.99]), timed_window(2, "clean", later)]
 
-    result = throughput.throughput(Recording(run(), windows))
+    result = throughput.throughput(Recording(run(), windows)).value
 
     assert result is not None
     assert result.drifted is drifted
 
 
 def test_without_a_clean_block_there_is_no_throughput():
-    assert throughput.throughput(Recording(run(), [timed_window(0, "warmup", [1.0])])) is None
+    assert throughput.throughput(Recording(run(), [timed_window(0, "warmup", [1.0])])).value is None
 
 
 def test_samples_are_counted_by_batch_where_the_unit_is_another():
     recording = Recording(run(unit="tokens", batch_size=8), [timed_window(0, "clean", [2.0, 2.0], units=100)])
 
-    result = throughput.throughput(recording)
+    result = throughput.throughput(recording).value
 
     assert result is not None
     assert result.samples_per_unit(recording.run) == pytest.approx(0.08)
@@ -77,7 +77,7 @@ def test_a_windows_cost_is_its_step_time_over_its_clean_neighbours_without_its_f
         timed_window(4, "clean", [99.0, 99.0]),
     ]
 
-    cost = throughput.overhead(Recording(run(), windows), "memory")
+    cost = throughput.overhead(Recording(run(), windows), "memory").value
 
     assert cost is not None
     assert cost.ratio == pytest.approx(1.0)
@@ -100,7 +100,7 @@ def test_cpu_utilization_is_equation_3_over_the_usable_cores():
     process, machine = throughput.PROCESS_CPU, throughput.MACHINE_CPU
     window = cpu_window([(process, 0, 10), (machine, 0, 50), (process, 4, 16), (machine, 4, 57)], strings)
 
-    result = throughput.cpu_utilization(Recording(run(cores=2.0), [window], strings))
+    result = throughput.cpu_utilization(Recording(run(cores=2.0), [window], strings)).value
 
     assert result == throughput.CpuUtilization(process=6 / 8, others=1 / 8, cores=2.0, affinity_cores=2.0)
 
@@ -110,19 +110,19 @@ def test_other_load_is_of_the_cores_without_the_quota_and_so_never_above_one():
     process, machine = throughput.PROCESS_CPU, throughput.MACHINE_CPU
     window = cpu_window([(process, 0, 0), (machine, 0, 0), (process, 4, 4), (machine, 4, 32)], strings)
 
-    result = throughput.cpu_utilization(Recording(run(cores=1.0, affinity_cores=8.0), [window], strings))
+    result = throughput.cpu_utilization(Recording(run(cores=1.0, affinity_cores=8.0), [window], strings)).value
 
     assert result == throughput.CpuUtilization(process=1.0, others=28 / 32, cores=1.0, affinity_cores=8.0)
 
 
 def test_without_samples_there_is_no_cpu_utilization():
-    assert throughput.cpu_utilization(Recording(run(cores=2.0), [timed_window(0, "clean", [1.0])])) is None
+    assert throughput.cpu_utilization(Recording(run(cores=2.0), [timed_window(0, "clean", [1.0])])).value is None
 
 
 def test_where_samples_are_counted_a_batch_size_changes_nothing():
     recording = Recording(run(unit="samples", batch_size=16), [timed_window(0, "clean", [1.0, 1.0], units=32)])
 
-    result = throughput.throughput(recording)
+    result = throughput.throughput(recording).value
 
     assert result is not None
     assert result.samples_per_unit(recording.run) == 1.0

@@ -33,7 +33,7 @@ def test_what_was_lost_is_summed_over_windows_and_the_largest_residual_told():
     recording.windows.append(type(recording.windows[0])(1, "kernels", "complete", {**recording.windows[0].tables}))
     recording.windows[1].tables["sample"] = again
 
-    assert traced(recording) == Traced(5, 1500)
+    assert traced(recording).value == Traced(5, 1500)
 
 
 def test_the_report_tells_both():

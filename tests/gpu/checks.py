@@ -137,7 +137,7 @@ def steady_energy(folder: Path) -> Verdict:
         path=_fresh(folder / "energy.tbd"),
     )
     (window,) = recording.named("clean")
-    both, told = counter_against_power(recording, window), energy(recording)
+    both, told = counter_against_power(recording, window), energy(recording, None).value
     if both is None or both.ratio is None or told is None:
         missing = summarize(recording).missing_now
         return Verdict(NOT_POSSIBLE, "the counter or the power was not told over 60 s", {"missing": missing})

@@ -48,7 +48,7 @@ def test_a_memory_window_cut_short_still_adds_up() -> None:
 
     short = fixtures.cut(whole, 2)
 
-    memory = measure(short)
+    memory = measure(short).value
     assert memory is not None
     assert len(short.windows[0].table("step")) == 2
     assert memory.mismatches == 0

@@ -25,7 +25,7 @@ def tampered(recording: Recording, kind: str, change: Callable[[Table, Window], 
     """Measure a recording with one table of its memory window changed."""
     (window,) = recording.named("memory")
     window.tables[kind] = change(window.table(kind).copy(), window)
-    memory = measure(recording)
+    memory = measure(recording).value
     assert memory is not None
     return memory
 
@@ -46,7 +46,7 @@ def last_owner(rows: Table, role: Role) -> int:
 
 
 def test_the_recording_itself_is_without_fault(recording: Recording) -> None:
-    memory = measure(recording)
+    memory = measure(recording).value
     assert memory is not None
     assert memory.mismatches == 0
     assert memory.roles_max[Role.UNKNOWN] == 0

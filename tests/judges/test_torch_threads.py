@@ -144,7 +144,7 @@ def recording(run: Run) -> Recording:
 def tampered(recording: Recording, kind: str, rows: Table) -> Json:
     (window,) = recording.named("memory")
     window.tables[kind] = rows
-    memory = measure(recording)
+    memory = measure(recording).value
     assert memory is not None
     return {"mismatches": memory.mismatches, "unknown": memory.roles_max[Role.UNKNOWN], "roles": memory.roles_max}
 
@@ -170,7 +170,7 @@ def test_one_threads_events_in_another_order_do_not_add_up(recording: Recording)
 def test_threads_taken_for_one_are_seen(recording: Recording) -> None:
     """Merged, the turns of all are one's: what lives through a turn of its own seems kept."""
     (window,) = recording.named("memory")
-    apart = measure(recording)
+    apart = measure(recording).value
     assert apart is not None
     for kind in ("span", "allocation"):
         rows = window.table(kind).copy()

@@ -76,7 +76,7 @@ def test_a_counter_that_counts_the_cpu_of_its_module_too_is_told_so(name: str, c
 def test_power_over_time_is_of_the_gpu_wherever_its_module_has_a_cpu():
     story = DeviceStory().window("clean", [2.0, 2.0]).instants(counters.POWER, 500.0, np.arange(0, 41) / 10)
 
-    found = energy.energy(story.recording(device_name="NVIDIA GH200 480GB"))
+    found = energy.energy(story.recording(device_name="NVIDIA GH200 480GB"), None).value
 
     assert found is not None
     assert (found.source, found.covers) == ("power", energy.THE_GPU)

@@ -6,12 +6,14 @@ from dataclasses import replace
 import pytest
 from make import run
 
-from tbdprof.analysis.missing import without_levels
+from tbdprof.analysis.device.levels import explained
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.recording import Recording
 from tbdprof.report import json_report, terminal
+from tbdprof.results.found import Found, because
 from tbdprof.results.kernels import Counted, CountedKernels
 from tbdprof.results.levels import Agreement, KernelLevels, Levels, Pipes
+from tbdprof.results.reasons import NOT_BY_COUNTER
 from tbdprof.results.summary import Summary
 
 KEY = ("void gemm<float>(float*)", "[16, 8, 1]", "[256, 1, 1]")
@@ -94,6 +96,9 @@ def test_every_null_of_the_whole_has_its_reason(exact: Counted | None, part: str
     whole = json_report.document(summary(exact, found))["levels"]["whole"]
     told = {f"levels.whole.{name}.{level}": value for name, each in whole.items() for level, value in each.items()}
 
-    reasons = without_levels(summary().recording, exact, found)
+    counted = because("not counted") if exact is None else Found(exact)
+    reasons = explained(summary().recording, found, counted).under("levels")
 
-    assert {path for path in reasons if path != "counted"} == {path for path, value in told.items() if value is None}
+    assert set(reasons) == {path for path, value in told.items() if value is None}
+    assert {reasons.get("levels.whole.fp32_pipe.counted")} <= {None, "not counted", NOT_BY_COUNTER}
+    assert ("not counted" in reasons.values()) == (exact is None and part in ("counted_flop", "counted", "everything"))

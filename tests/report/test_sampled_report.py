@@ -6,14 +6,15 @@ from dataclasses import replace
 import pytest
 from pm_story import DEVICE, US, PmStory, three
 
-from tbdprof.analysis.device.sampled_missing import without_sampled
+from tbdprof.analysis.device.levels import pipe_use
+from tbdprof.analysis.device.sampled import measure
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.counters import PM_BUSY, PM_CLOCK, PM_FP32, PM_FP32_LITE, PM_LOST, PM_RESIDUAL, PM_TENSOR
 from tbdprof.facts.recording import Window
 from tbdprof.report import json_report
 from tbdprof.report.terminal import render
 from tbdprof.report.terminal_parts.sampled_text import line
-from tbdprof.results.levels import PipeUse
+from tbdprof.results.levels import Pipes, PipeUse
 from tbdprof.results.sampled import Sampled
 
 
@@ -77,10 +78,13 @@ def test_where_the_driver_alone_tells_of_the_fp32_pipe_its_lower_bound_has_a_rea
     story = three()
     recording = story.recording(story.seen())
     recording.missing["sampled"] = "kept for root"
-    missing = without_sampled(recording, None, None, (PipeUse(0.1, "device"), PipeUse(0.2, "device")))
+    del recording.windows[0].tables["sample"]
+    sampled = measure(recording)
+    pipes = pipe_use(recording, sampled, Pipes(0.1, 0.2))
 
-    assert missing["utilization.fp32_pipe.low"] == missing["sampled"] == "kept for root"
-    assert "utilization.fp32_pipe" not in missing
+    assert sampled.missing == {"": "kept for root"}
+    assert pipes.value == (PipeUse(0.1, "device"), PipeUse(0.2, "device"))
+    assert pipes.missing == {"fp32_pipe.low": "kept for root"}
     assert "utilization.fp32_pipe.low" not in summarize(story.recording(story.seen())).missing
 
 

@@ -45,7 +45,7 @@ def training(steps: int = 3) -> MemoryStory:
 
 
 def measured(recording: Recording):
-    memory = measure(recording)
+    memory = measure(recording).value
     assert memory is not None
     return memory
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import mxnet as mx
 
 from tbdprof.facts import work
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Phase, SpanKind, Strings
 from tbdprof.facts.work import Work
 from tbdprof.hooks.on_mxnet.flops import works
@@ -73,7 +74,7 @@ class Operators:
         facts = self._facts.get(ran.number)
         if facts is not None:
             return facts
-        self.missing["layers of kernels"] = _IN_BULK
+        self.missing[RemarkOn.KERNEL_LAYERS] = _IN_BULK
         return Facts(Phase.BACKWARD if ran.name.startswith("_backward_") else Phase.FORWARD)
 
     def _find_facts(self) -> None:
@@ -105,9 +106,9 @@ class Operators:
                 calls[id(note.asked)].append((push, note.asked))
         unaligned = sum(not self._name_graph(known, asked) for asked in calls.values())
         if self._without_nodes:
-            self.missing["layers of kernels"] = _AMBIGUOUS.format(self._without_nodes, sum(map(len, calls.values())))
+            self.missing[RemarkOn.KERNEL_LAYERS] = _AMBIGUOUS.format(self._without_nodes, sum(map(len, calls.values())))
         if unaligned:
-            self.missing["layers of kernels"] = _UNALIGNED.format(unaligned, len(calls))
+            self.missing[RemarkOn.KERNEL_LAYERS] = _UNALIGNED.format(unaligned, len(calls))
 
     def _name_graph(self, known: graphs.Graphs, asked: Sequence[tuple[Push, GraphCall]]) -> bool:
         call = asked[0][1]
@@ -161,14 +162,14 @@ class Operators:
         asked = [push for push in self.pushes if any(gradient_sources.is_gradient(push.name, name) for name in inside)]
         lost = sum(facts[push.number].source < 0 for push in asked)
         if lost:
-            self.missing.setdefault("layers of kernels", _UNFOLLOWED.format(lost, len(asked)))
+            self.missing.setdefault(RemarkOn.KERNEL_LAYERS, _UNFOLLOWED.format(lost, len(asked)))
 
     def _count_uncounted(self) -> None:
         """Report how many matmuls, convolutions and recurrent layers have no known sizes."""
         products = [push.number for push in self.pushes if works.is_product(push.name)]
         lost = sum(self._facts[number].work is None for number in products)
         if lost:
-            self.missing["counts of kernels"] = _UNCOUNTED.format(lost, len(products))
+            self.missing[RemarkOn.KERNEL_COUNTS] = _UNCOUNTED.format(lost, len(products))
 
 
 def _noted(pushes: Iterable[Push]) -> Iterable[tuple[Push, Note]]:

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 import mxnet as mx
 
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.on_mxnet.kernels.spans import Operators
@@ -70,7 +71,7 @@ class KernelsWindow:
             try:
                 ran = self._session.end()
             except UnavailableError as error:
-                self._missing["kernels"], ran = str(error), []
+                self._missing[ReasonFor.KERNELS], ran = str(error), []
         self._operators = Operators(sorted(self._engine.pushes), ran, Layers(self._watch.watched), self._missing)
 
     def drain(self, strings: Strings) -> Drained:

@@ -4,6 +4,7 @@ import time
 
 import mxnet as mx
 
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
@@ -16,9 +17,7 @@ from tbdprof.hooks.on_mxnet.watch import owners
 from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
 _LAYERS = "MXNet does not report the layer of an allocation"
-_LATE = {
-    "allocator cache": "blocks without an owner from before MXNet was watched are counted as the allocator's cache"
-}
+_LATE = "blocks without an owner from before MXNet was watched are counted as the allocator's cache"
 _OVERLAPPED = "several threads trained at once: each block is counted in the phase that began last, in any thread"
 
 
@@ -43,7 +42,8 @@ class MemoryWindow:
         try:
             existing = allocator.open()
             self._recording = Recorded(time.monotonic_ns(), existing, frozenset(tensors))
-            self._recording.missing.update(_LATE if late and device != "cpu" else {})
+            if late and device != "cpu":
+                self._recording.missing[RemarkOn.ALLOCATOR_CACHE] = _LATE
             self._phases = watch.open_window()
             self._read_levels()
             self._read_owners()
@@ -66,12 +66,12 @@ class MemoryWindow:
         recorded.events = self._put_back()
         wrong = self._allocator.disagreements()
         if wrong:
-            recorded.missing["allocations"] = wrong
+            recorded.missing[RemarkOn.ALLOCATIONS] = wrong
         recorded.owned = self._watch.owned
         recorded.intervals = self._phases.intervals
-        recorded.missing["layers"] = _LAYERS
+        recorded.missing[RemarkOn.LAYERS] = _LAYERS
         if self._phases.overlapped:
-            recorded.missing["phases"] = _OVERLAPPED
+            recorded.missing[RemarkOn.PHASES] = _OVERLAPPED
         self._recorded = recorded
 
     def drain(self, strings: Strings) -> Drained:
@@ -95,7 +95,7 @@ class MemoryWindow:
         if found:
             self._levels.append((time.monotonic_ns(), found))
         if why_not is not None:
-            self._recording.missing["allocator cache"] = why_not
+            self._recording.missing[RemarkOn.ALLOCATOR_CACHE] = why_not
 
     def _read_owners(self) -> None:
         """Read owners. A planned block without an owner that Python cannot see belongs to the planner's pool."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import tensorflow as tf
 
 from tbdprof.facts import counters
+from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.records import KernelKind, Strings, Table, table
 from tbdprof.hooks.on_tensorflow.session.events import CallEvent, DeviceEvent, HloEvent, OpEvent, Trace
 
@@ -49,7 +50,7 @@ def build(trace: Trace, spans: Table, strings: Strings) -> Device:
     If TensorFlow has a GPU but reports nothing of it, `missing` holds the reason.
     """
     if not trace.activities:
-        return Device(missing={"kernels": _silence(trace)} if tf.config.get_visible_devices("GPU") else {})
+        return Device(missing={ReasonFor.KERNELS: _silence(trace)} if tf.config.get_visible_devices("GPU") else {})
     places = _Places(spans, trace.ops)
     possible = [event for event in trace.activities if 0 < event.start_ns <= event.end_ns]
     calls = [trace.calls.get(event.correlation) for event in possible]
@@ -60,11 +61,11 @@ def build(trace: Trace, spans: Table, strings: Strings) -> Device:
     values = {counters.CLOCK_RESIDUAL: early_ns, counters.LOST: lost + trace.dropped}
     last_ns = max((event.end_ns for event in possible), default=0)
     samples = table("sample", [(strings.add(name), -1, last_ns, float(value)) for name, value in values.items()])
-    missing = {
-        **({"graphs of kernels": _ONE_BY_ONE} if any(event.hlo_op for event in possible) else {}),
-        **({"kernels lost": _LOST.format(lost, lost + len(made))} if lost else {}),
-        **({"launches of kernels": _UNLAUNCHED.format(calls.count(None), len(made))} if None in calls else {}),
-        **({"clock of kernels": _OFF.format(early_ns / 1e3)} if early_ns > TOLERATED_NS else {}),
+    missing: dict[str, str] = {
+        **({RemarkOn.GRAPHS: _ONE_BY_ONE} if any(event.hlo_op for event in possible) else {}),
+        **({RemarkOn.KERNELS_LOST: _LOST.format(lost, lost + len(made))} if lost else {}),
+        **({RemarkOn.LAUNCHES: _UNLAUNCHED.format(calls.count(None), len(made))} if None in calls else {}),
+        **({RemarkOn.CLOCK: _OFF.format(early_ns / 1e3)} if early_ns > TOLERATED_NS else {}),
     }
     return Device({"kernel": made, "sample": samples}, missing)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.records import Operation, Phase, Strings, Table
 from tbdprof.hooks.on_tensorflow.flops import counted_eager
 from tbdprof.hooks.on_tensorflow.flops.counted_graphs import CountedGraphs
@@ -63,10 +64,10 @@ class _Operators:
         pairs = [(op, self._node(op)) for op in self._trace.ops]
         elsewhere = sum(op.is_eager and id(op) not in self._asked for op in self._trace.ops)
         if elsewhere:
-            self.missing.setdefault("layers of kernels", _ELSEWHERE.format(elsewhere, len(pairs)))
+            self.missing.setdefault(RemarkOn.KERNEL_LAYERS, _ELSEWHERE.format(elsewhere, len(pairs)))
         unknown = sum(node is None for _, node in pairs)
         if unknown:
-            self.missing.setdefault("layers of kernels", _UNKNOWN.format(unknown, len(pairs)))
+            self.missing.setdefault(RemarkOn.KERNEL_LAYERS, _UNKNOWN.format(unknown, len(pairs)))
         return [Ran(op.op, op.thread, op.start_ns, op.end_ns, node or UNKNOWN) for op, node in pairs]
 
     def _node(self, op: OpEvent) -> Node | None:
@@ -81,15 +82,15 @@ class _Operators:
 
 
 def _missing(trace: Trace, ran: Sequence[Ran]) -> dict[str, str]:
-    missing = {}
+    missing: dict[str, str] = {}
     if trace.leaves_out:
-        missing["cheap kernels"] = _CHEAP
+        missing[RemarkOn.CHEAP_KERNELS] = _CHEAP
     if trace.dropped:
-        missing["kernels"] = _LOST.format(trace.dropped)
+        missing[ReasonFor.KERNELS] = _LOST.format(trace.dropped)
     if trace.errors:
-        missing["trace"] = ERRORS.format(len(trace.errors))
+        missing[RemarkOn.TRACE] = ERRORS.format(len(trace.errors))
     products = [each for each in ran if each.node.operation in _PRODUCTS]
     lost = sum(each.node.work is None for each in products)
     if lost:
-        missing["counts of kernels"] = _UNCOUNTED.format(lost, len(products))
+        missing[RemarkOn.KERNEL_COUNTS] = _UNCOUNTED.format(lost, len(products))
     return missing

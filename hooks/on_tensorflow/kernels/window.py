@@ -3,6 +3,7 @@
 from contextlib import ExitStack
 
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.records import Phase, Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.on_tensorflow.flops.call_shapes import Arguments
@@ -60,4 +61,4 @@ class KernelsWindow:
         try:
             self._trace = self._session.stop()
         except UnavailableError as error:
-            self._missing["kernels"] = str(error)
+            self._missing[ReasonFor.KERNELS] = str(error)

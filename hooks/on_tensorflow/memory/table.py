@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.records import AllocationKind, Phase, Role, Strings, Table, table
 from tbdprof.hooks.on_tensorflow.memory.existing import Block, existing, held
 from tbdprof.hooks.on_tensorflow.memory.operator_lookup import Meanings
@@ -245,15 +246,15 @@ def _bytes(parameter: Named) -> int:
 
 
 def _missing(trace: Trace, meanings: Meanings) -> dict[str, str]:
-    missing = {}
+    missing: dict[str, str] = {}
     if any(event.allocator == PLAIN for event in trace.memory):
-        missing["allocations"] = _LARGE_ONLY
+        missing[RemarkOn.ALLOCATIONS] = _LARGE_ONLY
     if not trace.memory:
-        missing["memory"] = f"no block was reported: {_LARGE_ONLY}, unless it is {EARLIER}"
+        missing[ReasonFor.MEMORY] = f"no block was reported: {_LARGE_ONLY}, unless it is {EARLIER}"
     if trace.errors:
-        missing["trace"] = ERRORS.format(len(trace.errors))
+        missing[RemarkOn.TRACE] = ERRORS.format(len(trace.errors))
     if meanings.unknown:
         often = [name for name, _ in Counter(meanings.unknown).most_common(3)]
         reason = _UNKNOWN.format(sum(meanings.unknown.values()), len(meanings.unknown), ", ".join(often))
-        missing["operators"] = reason
+        missing[RemarkOn.OPERATORS] = reason
     return missing

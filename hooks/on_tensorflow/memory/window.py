@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
@@ -96,4 +97,4 @@ class MemoryWindow:
             self._recorded.end_ns = time.monotonic_ns()
             self._is_done = True
         except UnavailableError as error:
-            self._missing["memory"] = str(error)
+            self._missing[ReasonFor.MEMORY] = str(error)

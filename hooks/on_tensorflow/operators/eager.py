@@ -11,6 +11,7 @@ from typing import Any
 
 from tensorflow.python.framework import op_callbacks
 
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Operation, Phase
 from tbdprof.hooks.on_tensorflow.operators.kinds import kind, operation
 from tbdprof.hooks.on_tensorflow.operators.node import UNKNOWN, Node
@@ -132,7 +133,7 @@ def join(
     unknown = [event for event, node in zip(ran, found, strict=True) if node is None]
     lost = sum(operation(event.op) is not Operation.BOOKKEEPING for event in unknown)
     if lost:
-        missing["layers of kernels"] = _DIFFERENT.format(lost, len(ran))
+        missing[RemarkOn.KERNEL_LAYERS] = _DIFFERENT.format(lost, len(ran))
     return _filled(ran, found)
 
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from tbdprof.facts import counters
+from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.records import KernelKind, Strings, Table, table
 from tbdprof.hooks.on_torch.kernels import event_kinds
 
@@ -264,12 +265,14 @@ def _samples(activity: Activity, begin_ns: int, end_ns: int, residual_ns: int, l
 
 
 def _missing(sound: Sequence[Launched], lost: Mapping[str, int], residual_ns: int) -> dict[str, str]:
-    found = {} if sound else {"kernels": NO_KERNELS}
+    found: dict[str, str] = {} if sound else {ReasonFor.KERNELS: NO_KERNELS}
     losses = [f"{what} ({count})" for what, count in lost.items() if count]
     if losses and sound:
-        found["kernels lost"] = f"torch's profiler reported {', '.join(losses)}: the times of kernels may fall short"
+        found[RemarkOn.KERNELS_LOST] = (
+            f"torch's profiler reported {', '.join(losses)}: the times of kernels may fall short"
+        )
     if residual_ns > LARGE_RESIDUAL_NS:
-        found["clock of kernels"] = (
+        found[RemarkOn.CLOCK] = (
             f"kernels began up to {residual_ns / 1000:.0f} µs before the host asked for them: "
             "times of the GPU and of the host are at least that far apart"
         )
@@ -280,4 +283,4 @@ def _unlaunched(sound: Sequence[Launched], calls: Mapping[int, Call]) -> dict[st
     """Return how many records have no launching call, because the profiler does not follow it; no record is lost."""
     count = sum(each.number not in calls for each in sound)
     reason = f"{count} of {len(sound)} kernels, copies and memsets came without the call that launched them"
-    return {"launches of kernels": reason} if count else {}
+    return {RemarkOn.LAUNCHES: reason} if count else {}

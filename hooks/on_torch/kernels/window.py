@@ -1,6 +1,7 @@
 """A kernels window: operators, what they compute, their surroundings, and GPU activity; it does not read owners."""
 
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.on_torch.kernels import gpu_activity
@@ -54,7 +55,7 @@ class KernelsWindow:
             if self._gpu is not None:
                 self._activity = gpu_activity.read(events, self._gpu, recorded.offset_ns)
         except UnavailableError as error:
-            self._missing["kernels"] = str(error)
+            self._missing[ReasonFor.KERNELS] = str(error)
 
     def drain(self, strings: Strings) -> Drained:
         """Return the spans of operators, layers and phases, and the kernels of a GPU."""
@@ -62,5 +63,5 @@ class KernelsWindow:
             return Drained({}, [], self._missing)
         tables, marks, missing = build(self._trace, self._activity, strings)
         if self._activity is None and self._device != "cpu":
-            self._missing["kernels"] = _NO_CUPTI
+            self._missing[ReasonFor.KERNELS] = _NO_CUPTI
         return Drained(tables, marks, {**missing, **self._missing})

@@ -18,6 +18,7 @@ from tbdprof.facts.counters import (
     ALLOCATOR_RESERVED,
     DEVICE_FREE,
 )
+from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.hooks.levels import Levels
 from tbdprof.hooks.on_torch.devices import cuda_is_on
 from tbdprof.hooks.on_torch.session.events import Existing
@@ -62,7 +63,7 @@ def uncounted(existing: Sequence[Existing], device: str | None) -> dict[str, str
         for device, listed in held.items()
         if counted[device] != listed
     ]
-    return {"existing blocks": f"when the memory window began {'; '.join(wrong)}"} if wrong else {}
+    return {RemarkOn.EXISTING_BLOCKS: f"when the memory window began {'; '.join(wrong)}"} if wrong else {}
 
 
 def unfollowed(device: str | None) -> dict[str, str]:
@@ -73,7 +74,8 @@ def unfollowed(device: str | None) -> dict[str, str]:
     if backend == _FOLLOWED:
         return {}
     return {
-        "memory": f"torch's profiler does not follow the allocator {backend}: leave `backend` out of PYTORCH_ALLOC_CONF"
+        ReasonFor.MEMORY: f"torch's profiler does not follow the allocator {backend}: "
+        "leave `backend` out of PYTORCH_ALLOC_CONF"
     }
 
 
@@ -95,16 +97,17 @@ def pools(device: str | None) -> tuple[Levels, dict[str, str]]:
     """
     if device in (None, "cpu") or not cuda_is_on():
         return {}, {}
-    remarks, mine = {"rounding": ROUNDING}, _segments_of(device)
+    remarks: dict[str, str] = {ReasonFor.ROUNDING: ROUNDING}
+    mine = _segments_of(device)
     private = sum(each["total_size"] for each in mine if _is_private(each))
     expandable = sum(each["total_size"] for each in mine if each.get("is_expandable"))
     if private:
-        remarks["private pools"] = (
+        remarks[RemarkOn.PRIVATE_POOLS] = (
             f"{private} reserved bytes belong to captured graphs or other pools of their own: what a graph that is "
             "replayed does in them is not reported"
         )
     if expandable:
-        remarks["expandable segments"] = (
+        remarks[RemarkOn.EXPANDABLE_SEGMENTS] = (
             f"{expandable} reserved bytes are in expandable segments: only mapped memory counts"
         )
     return {ALLOCATOR_PRIVATE: private}, remarks

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch._C import DisableTorchFunctionSubclass
 
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Role
 from tbdprof.hooks.on_torch.memory import cuda_allocator
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Point, SeenTensor
@@ -79,7 +80,7 @@ def uncounted(watched: Watched) -> dict[str, str]:
         f"{sum(row.bytes for row in rows)} bytes of weights and buffers lie in memory that torch did not allocate "
         "(shared, mapped or an array of numpy's): they are not counted"
     )
-    return {"foreign_memory": reason} if rows else {}
+    return {RemarkOn.FOREIGN_MEMORY: reason} if rows else {}
 
 
 def _visible(watched: Watched) -> Iterator[torch.Tensor]:

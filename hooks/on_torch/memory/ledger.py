@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import AllocationKind, Strings, Table, table
 from tbdprof.hooks import disagreements
 from tbdprof.hooks.on_torch.session.events import Existing, MemoryEvent, Owned, SeenTensor
@@ -149,11 +150,11 @@ class Ledger:
 
     def missing(self) -> dict[str, str]:
         """Return what was left out, and where torch's events contradict each other."""
-        reasons = {}
+        remarks: dict[str, str] = {}
         if self._shared_peak_bytes:
-            reasons["shared_memory"] = _SHARED.format(self._shared_peak_bytes)
+            remarks[RemarkOn.SHARED_MEMORY] = _SHARED.format(self._shared_peak_bytes)
         wrong = disagreements(self._other_size, self._still_in_use)
-        return reasons | ({"allocations": wrong} if wrong else {})
+        return remarks | ({RemarkOn.ALLOCATIONS: wrong} if wrong else {})
 
     def _is_shared(self, event: MemoryEvent) -> bool:
         """Return whether an event is of shared memory: its total is 0, which no allocation and few frees leave."""

@@ -9,6 +9,7 @@ from torch._C._profiler import _ExtraFields_TorchOp, _ProfilerEvent
 
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.counters import ALLOCATOR_ALLOCATED
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
@@ -110,7 +111,7 @@ class MemoryWindow:
         try:
             self._trace = read(self._session.end(), marks, _tensors)
         except UnavailableError as error:
-            self._missing["memory"] = str(error)
+            self._missing[ReasonFor.MEMORY] = str(error)
 
 
 class Remains:

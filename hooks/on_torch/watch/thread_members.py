@@ -26,6 +26,7 @@ from torch._C._autograd import _profiler_type
 from torch._C._profiler import ActiveProfilerType
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.hooks.interrupts import Signals, guarded
 from tbdprof.hooks.on_torch.session.libraries import quiet_log
 from tbdprof.hooks.on_torch.session.session import LOCK
@@ -92,7 +93,7 @@ class Members:
     @property
     def missing(self) -> dict[str, str]:
         """Why threads cannot join, if there are other threads."""
-        return {} if self._calls is not None or not are_others() else {"threads": NO_JOINING}
+        return {} if self._calls is not None or not are_others() else {RemarkOn.THREADS: NO_JOINING}
 
     def open(self) -> None:
         """Let threads join the session that this thread began; wait a moment for running threads."""

@@ -10,13 +10,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tbdprof.analysis.device.driver import NO_SAMPLE_INSIDE, why_no_device
 from tbdprof.analysis.device.samples import Bounds, Samples, bounds_of, samples_of
 from tbdprof.analysis.time.time_blocks import ratio_interval
 from tbdprof.facts.arrays import Floats
 from tbdprof.facts.counters import ENERGY, POWER
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.windows import CLEAN
 from tbdprof.results.device import THE_GPU, THE_MODULE, Energy, Power, WindowEnergy
+from tbdprof.results.found import Found, because
+from tbdprof.results.reasons import NO_SAMPLES, ONE_WINDOW
+from tbdprof.results.time import Throughput
 
 LEAST_SECONDS = 2.0  # a shorter window gives no energy
 COVERED = 0.99  # share of a window that samples must cover
@@ -24,18 +29,24 @@ STEADY_SECONDS = 60.0
 CUT_SECONDS = 5.0
 _MODULES = ("GH200", "GB200", "GB300")  # modules with a GPU and a CPU; seen on a GH200 (zeus, pull request 172)
 INSTANT, AVERAGED, MIXED = "of an instant", "averages of the second before", "partly averages of the second before"
+TOO_SHORT = f"no clean window lasted {LEAST_SECONDS:g} s, and the energy counter moves on in steps of up to 100 ms"
+NOT_COVERED = "the samples do not reach over the clean windows"
+NO_UNITS = "no units of work were counted"
 
 
-def energy(recording: Recording) -> Energy | None:
-    """Return the energy of the clean windows, or None if none of them has a sample of power or energy."""
+def energy(recording: Recording, throughput: Throughput | None) -> Found[Energy | None]:
+    """Return the energy of the clean windows, or why none of them has a sample of power or energy.
+
+    The throughput says whether the energy of a sample is known.
+    """
     clean = [window for window in recording.named(CLEAN) if bounds_of(window) is not None]
     power = _power(recording, clean)
     if power is None and not any(len(samples_of(recording, window, ENERGY)) for window in clean):
-        return None
+        return because(_why_no_energy(recording))
     measured = tuple(each for window in clean if (each := _measured(recording, window)) is not None)
     source, joules, units, seconds = _told(measured)
     has_units = len(joules) > 0 and bool((units > 0).all())
-    return Energy(
+    found = Energy(
         windows=measured,
         source=source,
         covers=_covers(source, recording.run.device_name),
@@ -45,6 +56,42 @@ def energy(recording: Recording) -> Energy | None:
         power=power,
         joules_per_unit_of_average_power=_of_average_power(power, clean),
     )
+    has_samples = throughput is not None and throughput.samples_per_unit(recording.run) is not None
+    return Found(found, _missing(recording, found, has_samples=has_samples))
+
+
+def _why_no_energy(recording: Recording) -> str:
+    asked = (ReasonFor.ENERGY_COUNTER, ReasonFor.POWER)
+    refused = [recording.missing[name] for name in asked if name in recording.missing]
+    return "; ".join(dict.fromkeys(refused)) or why_no_device(recording)
+
+
+def _missing(recording: Recording, found: Energy, *, has_samples: bool) -> dict[str, str]:
+    """Return the reason for each figure that is None."""
+    missing: dict[str, str] = {}
+    counter = recording.missing.get(ReasonFor.ENERGY_COUNTER, NOT_COVERED)
+    power = recording.missing.get(ReasonFor.POWER, NOT_COVERED)
+    if found.source is None:
+        reason = NOT_COVERED if found.windows else TOO_SHORT
+        missing |= dict.fromkeys(("source", "covers", "watts", "joules_per_unit"), reason)
+    elif found.joules_per_unit is None:
+        missing["joules_per_unit"] = NO_UNITS
+    if found.interval is None:
+        missing["ci95"] = missing.get("joules_per_unit", ONE_WINDOW)
+    if found.joules_per_unit is None or not has_samples:
+        missing["joules_per_sample"] = missing.get("joules_per_unit", NO_SAMPLES)
+    if found.ratio is None:
+        lacks_counter = any(each.counter_joules is None for each in found.windows)
+        missing["counter_over_power"] = TOO_SHORT if not found.windows else counter if lacks_counter else power
+    if found.power is None:
+        missing["power"] = power if power != NOT_COVERED else NO_SAMPLE_INSIDE
+    elif found.power.period_s is None:
+        missing["power.period_s"] = "there is one sample alone"
+    if found.joules_per_unit_of_average_power is None:
+        missing["joules_per_unit_of_average_power"] = missing.get("power", NO_UNITS)
+    rows = {"counter_joules": counter, "power_joules": power}
+    lacking = (name for name in rows if any(getattr(each, name) is None for each in found.windows))
+    return missing | {f"windows.{name}": rows[name] for name in lacking}
 
 
 def counter_against_power(

@@ -14,13 +14,24 @@ from tbdprof.analysis.kernels.counted import counted
 from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.kernels.launches import Launches, by_launch
-from tbdprof.facts.counters import PM_FP32, PM_TENSOR
+from tbdprof.facts.counters import PM_FP32, PM_FP32_LITE, PM_TENSOR
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Peaks
 from tbdprof.facts.windows import COUNTED, SAMPLED
 from tbdprof.results.device import Device
+from tbdprof.results.found import Found, because, reasons
 from tbdprof.results.kernels import Counted, CountedKernels, Key
 from tbdprof.results.levels import Agreement, KernelLevels, Levels, Pipes, PipeUse
+from tbdprof.results.reasons import (
+    GPU_ONLY,
+    NO_SHARE,
+    NOT_BY_COUNTER,
+    NOT_BY_DRIVER,
+    NOT_BY_SAMPLER,
+    NOT_SAMPLED_ALIKE,
+    ONE_LEVEL,
+)
 from tbdprof.results.sampled import Sampled
 from tbdprof.results.timing import Timing
 
@@ -31,14 +42,37 @@ FLOP_BOUND = 0.05
 
 def judged(
     recording: Recording, timing: Timing | None, sampled: Mapping[Key, Pipes], device: Pipes
-) -> tuple[Counted | None, Levels | None]:
+) -> tuple[Found[Counted | None], Found[Levels | None]]:
     """Return the exact counts of a run's step, and all levels of its longest kernels side by side."""
     if timing is None or not (sampled or recording.named(COUNTED)):
-        return None, None
+        exact = counted(recording, None, 0.0)
+        return exact, explained(recording, None, exact)
     kernels, spent, use = gather(recording), timing.step_time, timing.utilization.flop
     exact = counted(recording, kernels, spent.busy * spent.step_seconds)
     analytic = None if use is None else use.value
-    return exact, levels(kernels, recording.run.peaks, exact, sampled, device, analytic)
+    return exact, explained(
+        recording, levels(kernels, recording.run.peaks, exact.value, sampled, device, analytic), exact
+    )
+
+
+def explained(recording: Recording, found: Levels | None, exact: Found[Counted | None]) -> Found[Levels | None]:
+    """Return the levels with the reason for each mean that is None, or why no levels can be compared."""
+    if found is None:
+        return because(GPU_ONLY if recording.run.device == "cpu" else ONE_LEVEL)
+    uncounted = exact.reason or NOT_BY_COUNTER
+    pipes = {
+        "sampled": (found.sampled, recording.missing.get(ReasonFor.SAMPLED, NOT_SAMPLED_ALIKE)),
+        "counted": (found.counted, uncounted),
+        "device": (found.device, recording.missing.get(ReasonFor.GPM, NOT_BY_DRIVER)),
+    }
+    parts: dict[str, tuple[object, str]] = {
+        "flop.analytic": (found.analytic_flop, NO_SHARE),
+        "flop.counted": (found.counted_flop, uncounted),
+        "fp32_pipe.sampled_low": (found.sampled.fp32_low, pipes["sampled"][1]),
+        **{f"fp32_pipe.{level}": (pipe.fp32, reason) for level, (pipe, reason) in pipes.items()},
+        **{f"tensor_pipe.{level}": (pipe.tensor, reason) for level, (pipe, reason) in pipes.items()},
+    }
+    return Found(found, reasons({f"whole.{path}": part for path, part in parts.items()}))
 
 
 def levels(
@@ -76,16 +110,23 @@ def of_device(device: Device | None) -> Pipes:
     return Pipes(gpm.fp32_while_busy, None if gpm.tensor is None else gpm.tensor / gpm.busy)
 
 
-def pipe_use(found: Sampled | None, device: Pipes) -> tuple[PipeUse | None, PipeUse | None]:
+def pipe_use(
+    recording: Recording, sampled: Found[Sampled | None], device: Pipes
+) -> Found[tuple[PipeUse | None, PipeUse | None]]:
     """Return the use of the FP32 and of the tensor pipe: the sampled one, otherwise the driver's."""
-    use = {} if found is None else found.while_busy
+    use = {} if sampled.value is None else sampled.value.while_busy
 
     def of(counter: str, own: float | None) -> PipeUse | None:
         if counter in use:
             return PipeUse(use[counter], SAMPLED)
         return None if own is None else PipeUse(own, "device")
 
-    return of(PM_FP32, device.fp32), of(PM_TENSOR, device.tensor)
+    found = of(PM_FP32, device.fp32), of(PM_TENSOR, device.tensor)
+    reason = sampled.reason or NOT_BY_SAMPLER
+    missing = reasons({"fp32_pipe": (found[0], reason), "tensor_pipe": (found[1], reason)})
+    if recording.run.device != "cpu" and PM_FP32_LITE not in use:
+        missing["fp32_pipe.low"] = reason
+    return Found(found, missing)
 
 
 def _row(

@@ -18,6 +18,7 @@ from tbdprof.analysis.device.pm_samples import PmSamples, pm_samples, told
 from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.kernels.launches import Launches, by_launch
+from tbdprof.analysis.time.throughput import overhead
 from tbdprof.facts.arrays import Floats, Ints
 from tbdprof.facts.counters import (
     PM_BUSY,
@@ -31,12 +32,25 @@ from tbdprof.facts.counters import (
     PM_TENSOR,
     PM_WARPS,
 )
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Phase
 from tbdprof.facts.windows import SAMPLED
+from tbdprof.results.found import Found, because, reasons
 from tbdprof.results.kernels import Key
 from tbdprof.results.levels import Pipes
-from tbdprof.results.sampled import LITE_PART, Estimate, NamedUse, Sampled, SampledKernels, Use
+from tbdprof.results.reasons import GPU_ONLY, NOT_BY_SAMPLER
+from tbdprof.results.sampled import (
+    ELAPSED,
+    LITE_PART,
+    WHILE_BUSY,
+    Estimate,
+    NamedUse,
+    Sampled,
+    SampledKernels,
+    Use,
+)
+from tbdprof.results.time import Overhead
 
 ATTRIBUTED = (PM_FP32, PM_FP32_LITE, PM_TENSOR, PM_DRAM, PM_SM_ACTIVE)
 COURSES = (PM_BUSY, PM_FP32, PM_TENSOR, PM_DRAM)  # in the order in which they are tried for the clocks' offset
@@ -49,13 +63,57 @@ NO_KERNELS = (
     "PM sampling may silence the records of the framework's profiler on this driver"
 )
 NO_SCIPY = "scipy is not installed, which shares samples out among kernels: pip install 'tbdprof[cuda]'"
+NO_WINDOW = "no sampled window was recorded"
+NO_SAMPLES = "no sample lies within the counted steps of the sampled window"
+NO_OFFSET = (
+    "the clocks of samples and of kernels could not be compared, and are taken to agree: "
+    "an offset of 50 µs makes a use wrong by some 7 points"
+)
+_NEVER_BUSY = "neither kernels nor the device's busy counter were recorded"
+_NOT_SAID = "the sampler did not report it"
 
 
-def measure(recording: Recording) -> Sampled | None:
-    """Return the sampled figures for the counted steps of the sampled windows, or None without samples."""
-    found = pm_samples(recording)
-    if found is None:
-        return None
+def measure(recording: Recording) -> Found[Sampled | None]:
+    """Return the sampled figures for the counted steps of the sampled windows, or why there are no samples."""
+    samples = pm_samples(recording)
+    if samples is None:
+        return because(_why_no_samples(recording))
+    found = _measured(recording, samples)
+    return Found(found, _missing(found))
+
+
+def cost(recording: Recording, sampled: Found[Sampled | None]) -> Found[Overhead | None]:
+    """Return the overhead of the sampled windows; without it and without samples, both have one reason.
+
+    On a CPU the reason stands even beside an overhead: the windows are there, but nothing was sampled in them.
+    """
+    found = overhead(recording, SAMPLED)
+    if recording.run.device == "cpu":
+        return Found(found.value, {"": GPU_ONLY})
+    return found if found.value is not None or sampled.reason is None else because(sampled.reason)
+
+
+def _why_no_samples(recording: Recording) -> str:
+    if recording.run.device == "cpu":
+        return GPU_ONLY
+    return recording.missing.get(ReasonFor.SAMPLED) or (NO_SAMPLES if recording.named(SAMPLED) else NO_WINDOW)
+
+
+def _missing(found: Sampled) -> dict[str, str]:
+    """Return the reason for each figure that is None."""
+    missing = {f"elapsed.{name}": NOT_BY_SAMPLER for name, counter in ELAPSED.items() if counter not in found.elapsed}
+    for name, counter in (*WHILE_BUSY.items(), ("fp32_pipe_low", PM_FP32_LITE)):
+        if counter not in found.while_busy:
+            missing[f"while_busy.{name}"] = _NEVER_BUSY if counter in found.elapsed else NOT_BY_SAMPLER
+    missing |= reasons({"lost": (found.lost, _NOT_SAID), "clock_residual_s": (found.residual_ns, _NOT_SAID)})
+    if found.reason is not None:
+        missing |= dict.fromkeys(("kernels", "kernels_busy", "offset"), found.reason)
+    elif found.offset is not None and found.offset.found_by is None:
+        missing["offset"] = NO_OFFSET
+    return missing
+
+
+def _measured(recording: Recording, found: PmSamples) -> Sampled:
     kernels = gather(recording, SAMPLED)
     if kernels is None or not len(kernels):
         return _whole(recording, found, found.columns.get(PM_BUSY), NO_KERNELS)

@@ -5,28 +5,25 @@ from collections.abc import Iterator
 import numpy as np
 
 from tbdprof.facts.counters import CLOCK_RESIDUAL, LOST
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import SAMPLE
 from tbdprof.facts.windows import KERNELS
 from tbdprof.results.device import Traced
+from tbdprof.results.found import Found, because
 from tbdprof.results.reasons import GPU_ONLY, NO_WINDOW
 
-UNTOLD = "no kernel was told in the kernels windows"
+NO_KERNEL = "no kernel was told in the kernels windows"
 
 
-def traced(recording: Recording) -> Traced | None:
-    """Return the lost records and the clock's residual, or None if nothing traced a GPU's kernels."""
+def traced(recording: Recording) -> Found[Traced | None]:
+    """Return the lost records and the clock's residual, or why nothing traced a GPU's kernels."""
     lost, residuals = (list(_values(recording, counter)) for counter in (LOST, CLOCK_RESIDUAL))
-    return Traced(int(sum(lost)), max(residuals)) if lost and residuals else None
-
-
-def without_traced(recording: Recording, found: Traced | None) -> dict[str, str]:
-    """Return the reason if `found` is None."""
-    if found is not None:
-        return {}
+    if lost and residuals:
+        return Found(Traced(int(sum(lost)), max(residuals)))
     if recording.run.device == "cpu":
-        return {"records": GPU_ONLY}
-    return {"records": recording.missing.get("kernels", UNTOLD if recording.named(KERNELS) else NO_WINDOW)}
+        return because(GPU_ONLY)
+    return because(recording.missing.get(ReasonFor.KERNELS, NO_KERNEL if recording.named(KERNELS) else NO_WINDOW))
 
 
 def _values(recording: Recording, counter: str) -> Iterator[float]:

@@ -16,10 +16,13 @@ from tbdprof.analysis.kernels.launches import Launches, by_launch
 from tbdprof.analysis.kernels.matching import matched
 from tbdprof.facts import counters
 from tbdprof.facts.arrays import Floats, Ints
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Peaks, Strings
 from tbdprof.facts.windows import COUNTED
+from tbdprof.results.found import Found, because
 from tbdprof.results.kernels import Counted, CountedKernels, Key
+from tbdprof.results.reasons import GPU_ONLY, NOT_EXACT
 
 MOST = 1.001  # the tool rounds percentages; a count above 1 is an error
 AT_REST = 0.0005  # of its time; a pipe active for less is idle (the tool rounds to 0.0001)
@@ -57,14 +60,14 @@ class _Told:
         return {name.removeprefix(_TENSOR_OPS): self.values[name] for name in names}
 
 
-def counted(recording: Recording, kernels: Kernels | None, active_seconds: float) -> Counted | None:
-    """Return the counts of a step in which kernels ran for `active_seconds`, or None if nothing was counted.
+def counted(recording: Recording, kernels: Kernels | None, active_seconds: float) -> Found[Counted | None]:
+    """Return the counts of a step in which kernels ran for `active_seconds`, or why nothing was counted.
 
     The last of several counted steps is used.
     """
     windows = [window for window in recording.named(COUNTED) if len(window.table("kernel"))]
     if not windows or kernels is None or not len(kernels):
-        return None
+        return because(_why_not_counted(recording))
     told, peaks, groups = _told(windows[-1], recording.strings), recording.run.peaks, by_launch(kernels)
     rows = matched(groups.keys, _in_first_step(groups, kernels), told.keys, told.of_launch)
     lost = [place for place in _longest_first(groups) if place not in rows and not groups.is_transfer[place]]
@@ -72,7 +75,7 @@ def counted(recording: Recording, kernels: Kernels | None, active_seconds: float
     fp32, tensor = _sum(told.fp32_flops), _sums(told.tensor_flops)
     uses = _fp32(fp32, active_seconds, peaks), _tensor(tensor, active_seconds, peaks)
     products = _weighted(told.products_pipe, told.of(counters.COUNTED_NS))
-    return Counted(
+    found = Counted(
         launches=len(told.of_launch),
         fp32_flops=fp32,
         tensor_flops=tensor,
@@ -87,6 +90,13 @@ def counted(recording: Recording, kernels: Kernels | None, active_seconds: float
         left_over=len(told.of_launch) - len({row for each in rows.values() for row in each.tolist()}),
         violations=tuple(_violations("the step", *uses)) + tuple(text for each in listed for text in _of(each)),
     )
+    return Found(found)
+
+
+def _why_not_counted(recording: Recording) -> str:
+    not_compared = "the run recorded no kernels to compare the counted step with"
+    reason = not_compared if recording.named(COUNTED) else NOT_EXACT
+    return recording.missing.get(ReasonFor.COUNTED, GPU_ONLY if recording.run.device == "cpu" else reason)
 
 
 def _in_first_step(groups: Launches, kernels: Kernels) -> Ints:

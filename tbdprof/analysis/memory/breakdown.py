@@ -15,24 +15,49 @@ import numpy as np
 
 from tbdprof.analysis.memory import identities
 from tbdprof.analysis.memory.account import Account
-from tbdprof.analysis.memory.accounting import account, has_events, of_device
+from tbdprof.analysis.memory.accounting import account, has_events, left_out, of_device
 from tbdprof.analysis.memory.holdings import TOP, by_layer, holdings
+from tbdprof.analysis.without import why_without
 from tbdprof.facts.arrays import Bools, Ints
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import Phase, Role, SpanKind
+from tbdprof.facts.records import Phase, Role, Run, SpanKind
 from tbdprof.facts.windows import MEMORY
+from tbdprof.results.found import Found, because, reasons
 from tbdprof.results.memory import CATEGORIES, Memory, Timeline
+from tbdprof.results.reasons import NOT_COUNTED, NOT_REQUESTED
 
 TIMELINE_POINTS = 400
 
 
-def measure(recording: Recording) -> Memory | None:
-    """Return the result of the memory windows that have events, or None if none has any."""
+def measure(recording: Recording) -> Found[Memory | None]:
+    """Return the result of the memory windows that have events, or why none has any."""
     windows = [of_device(recording, window) for window in recording.named(MEMORY)]
     windows = [window for window in windows if has_events(window)]
     measured = [_measure(recording, window) for window in windows]
     settled = [found for window, found in zip(windows, measured, strict=True) if len(window.table("step")) > 1]
-    return _together(measured, settled or measured) if measured else None
+    others = left_out(recording)
+    remarks: dict[str, str] = {} if others is None else {RemarkOn.OTHER_DEVICES: others}
+    if not measured:
+        return because(why_without(recording, MEMORY, "no memory came or went in the window"), remarks)
+    found = _together(measured, settled or measured)
+    return Found(found, _missing(recording.run, found), remarks)
+
+
+def _missing(run: Run, found: Memory) -> dict[str, str]:
+    """Return the reason for each figure that is None."""
+    rounding = None if found.rounding_at_peak_bytes is None else found.rounding_max_bytes
+    return reasons(
+        {
+            "independent_peak_bytes": (
+                found.independent_peak_bytes,
+                run.independent_total or "the framework reports no running total",
+            ),
+            "whole_run_peak_bytes": (run.whole_run_peak_bytes, NOT_COUNTED),
+            "rounding": (rounding, NOT_REQUESTED),
+            "at_optimizer_step": (found.at_optimizer_step, "no optimizer's step was seen in the memory window"),
+        }
+    )
 
 
 def _together(measured: Sequence[Memory], telling: Sequence[Memory]) -> Memory:

@@ -7,7 +7,7 @@ compared with the memory in use that the driver (NVML) reports at the same time.
 It is below 0 if the layers exceed the driver's figure.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -24,10 +24,11 @@ from tbdprof.facts.counters import (
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run, Table
 from tbdprof.facts.windows import MEMORY
+from tbdprof.results.found import Found, because, reasons
 from tbdprof.results.memory import CATEGORIES, DeviceMemory, Layer, Memory
 from tbdprof.results.reasons import GPU_ONLY
 
-BENEATH = ("memory.allocator_cache", "memory.driver_context", "memory.libraries", "memory.other_processes")
+BENEATH = ("allocator_cache", "driver_context", "libraries", "other_processes")  # the report has them with the memory
 NOT_SAMPLED = "the driver's account of the device was not sampled in a memory window"
 NOT_RESERVED = "the framework does not tell what its allocator reserves"
 NOT_POOLED = "the framework does not tell of pools for captured graphs"
@@ -44,18 +45,20 @@ NOT_HERE = (
 )
 
 
-def measure(recording: Recording, memory: Memory | None) -> DeviceMemory | None:
-    """Return the memory of the whole device, or None on a CPU or if no memory was measured."""
+def measure(recording: Recording, memory: Memory | None) -> Found[DeviceMemory | None]:
+    """Return the memory of the whole device, or why there is none: on a CPU, or if no memory was measured."""
     run = recording.run
-    if memory is None or run.device == "cpu":
-        return None
+    if run.device == "cpu":
+        return Found(None, dict.fromkeys(("", *BENEATH), GPU_ONLY))
+    if memory is None:
+        return because("no memory window was recorded")
     told = _last(recording)
     reserved, process = told.get(ALLOCATOR_RESERVED), told.get(PROCESS_USED)
     held = memory.peak_bytes if reserved is None else reserved
     others = told.get(OTHERS_USED) if process is not None else None
     layers = (*_beneath(run, others, process, held), *_held(memory, reserved))
     used = told.get(DEVICE_USED)
-    return DeviceMemory(
+    found = DeviceMemory(
         device=run.device,
         total_bytes=told.get(DEVICE_TOTAL, run.device_bytes),
         used_bytes=used,
@@ -70,33 +73,29 @@ def measure(recording: Recording, memory: Memory | None) -> DeviceMemory | None:
         others_bytes=others,
         beneath=_in_this_process(run, process, used, reserved),
     )
+    return Found(found, _missing(found))
 
 
-def reasons(recording: Recording, memory: Memory | None) -> Mapping[str, str]:
-    """Return why parts of a GPU's memory are not known, by their paths in the report."""
-    if recording.run.device == "cpu":
-        return dict.fromkeys(("device_memory", *BENEATH), GPU_ONLY)
-    found = measure(recording, memory)
-    if found is None:
-        return {"device_memory": "no memory window was recorded"}
-    values = {
-        "memory.allocator_cache": (found.allocator_cache_bytes, NOT_RESERVED),
-        "memory.driver_context": (found.context_bytes, NOT_MADE_ALONE),
-        "memory.libraries": (found.libraries_bytes, NOT_MADE_ALONE),
-        "memory.other_processes": (found.others_bytes, NOT_BY_PROCESS),
-        "device_memory.cache_at_end": (found.cache_at_end_bytes, NOT_RESERVED),
-        "device_memory.fragments": (found.fragments_bytes, NOT_RESERVED),
-        "device_memory.private_pools": (
+def _missing(found: DeviceMemory) -> dict[str, str]:
+    """Return the reason for each part that is None."""
+    parts: dict[str, tuple[object, str]] = {
+        "allocator_cache": (found.allocator_cache_bytes, NOT_RESERVED),
+        "driver_context": (found.context_bytes, NOT_MADE_ALONE),
+        "libraries": (found.libraries_bytes, NOT_MADE_ALONE),
+        "other_processes": (found.others_bytes, NOT_BY_PROCESS),
+        "cache_at_end": (found.cache_at_end_bytes, NOT_RESERVED),
+        "fragments": (found.fragments_bytes, NOT_RESERVED),
+        "private_pools": (
             found.private_bytes,
             NOT_RESERVED if found.allocator_cache_bytes is None else NOT_POOLED,
         ),
-        "device_memory.beneath_allocator": (found.beneath, NOT_HERE),
-        "device_memory.unexplained": (found.unexplained_bytes, NOT_SAMPLED),
-        "device_memory.explained": (found.explained, NOT_SAMPLED),
-        "device_memory.used": (found.used_bytes, NOT_SAMPLED),
-        "device_memory.total": (found.total_bytes, NOT_SAMPLED),
+        "beneath_allocator": (found.beneath, NOT_HERE),
+        "unexplained": (found.unexplained_bytes, NOT_SAMPLED),
+        "explained": (found.explained, NOT_SAMPLED),
+        "used": (found.used_bytes, NOT_SAMPLED),
+        "total": (found.total_bytes, NOT_SAMPLED),
     }
-    return {path: reason for path, (value, reason) in values.items() if value is None}
+    return reasons(parts)
 
 
 def _beneath(run: Run, others: int | None, process: int | None, held: int) -> Iterator[Layer]:

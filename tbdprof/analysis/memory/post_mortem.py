@@ -21,6 +21,7 @@ from tbdprof.facts.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALL
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Parameter, Run
 from tbdprof.facts.windows import MEMORY, OUT_OF_MEMORY
+from tbdprof.results.found import Found, because, reasons
 from tbdprof.results.memory import CATEGORIES, ESTIMATED, TRIED, PostMortem
 from tbdprof.results.reasons import GPU_ONLY, NOT_OUT_OF_MEMORY
 
@@ -41,11 +42,11 @@ _HALF_A_DIGIT = "0.005"  # of a number with two decimals
 _ITEM_BYTES = {"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1, "bool": 1}
 
 
-def examine(recording: Recording) -> PostMortem | None:
-    """Return what is known about the end of a run that ran out of memory, or None for another run."""
+def examine(recording: Recording) -> Found[PostMortem | None]:
+    """Return what is known about the end of a run that ran out of memory, or why there is nothing for another run."""
     run = recording.run
     if not run.asked_for:
-        return None
+        return because(NOT_OUT_OF_MEMORY)
     said, on_host = run.asked_for, _is_of_host(run)
     left = {} if on_host else _left(recording)
     live, others, told_apart = (None, None, False) if on_host else _live(recording, left)
@@ -70,17 +71,15 @@ def examine(recording: Recording) -> PostMortem | None:
     )
     # If none of the tried batches fits, no estimate may say that one does.
     was_tried = run.fitting_batch is not None or run.batch_room_bytes is not None
-    return found if was_tried else _with_estimate(found, run)
+    found = found if was_tried else _with_estimate(found, run)
+    return Found(found, _missing(run, found))
 
 
-def reasons(recording: Recording, found: PostMortem | None) -> Mapping[str, str]:
-    """Return why parts of the post-mortem are not known, by their paths in the report."""
-    if found is None:
-        return {"post_mortem": NOT_OUT_OF_MEMORY}
-    run = recording.run
+def _missing(run: Run, found: PostMortem) -> dict[str, str]:
+    """Return the reason for each part that is None."""
     why_not_live = ON_HOST if _is_of_host(run) else "what was live could not be read"
     why_no_cache = GPU_ONLY if run.device == "cpu" else "the framework does not tell what its allocator reserves"
-    values = {
+    parts: dict[str, tuple[object, str]] = {
         "asked": (found.asked_bytes, "the allocator does not say how much was asked for"),
         "live": (found.live, why_not_live),
         "others": (found.others_bytes, why_not_live),
@@ -93,7 +92,7 @@ def reasons(recording: Recording, found: PostMortem | None) -> Mapping[str, str]
         "batch_size": (found.batch_size, NO_BATCH),
         "fitting_batch": (found.fitting_batch, _why_no_batch(found)),
     }
-    return {f"post_mortem.{path}": reason for path, (value, reason) in values.items() if value is None}
+    return reasons(parts)
 
 
 def asked_bytes(said: str) -> int | None:

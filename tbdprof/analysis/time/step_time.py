@@ -4,18 +4,22 @@ import numpy as np
 
 from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.time.timeline import DATA, PHASES, Timeline
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Operation
+from tbdprof.results.found import Found, reasons
+from tbdprof.results.reasons import GPU_ONLY, NO_COMMUNICATION, NO_WAIT
 from tbdprof.results.time import Idle, PhaseTime, StepTime
 
 NS = 1e9
+COUNTED_TWICE = 0.001  # share of the step; clocks of microseconds cause a little overlap
 
 
-def step_time(kernels: Kernels, course: Timeline) -> StepTime:
+def step_time(kernels: Kernels, course: Timeline) -> Found[StepTime]:
     """Return where the time of the counted steps went."""
     wall, active, own = int(course.length_ns.sum()), course.total_ns(course.busy), int(kernels.own_ns.sum())
     working = kernels.operation != Operation.BOOKKEEPING
     count = int(working.sum())
-    return StepTime(
+    found = StepTime(
         step_seconds=wall / kernels.steps / NS,
         phases=tuple(_phase(kernels, course, place, wall) for place in range(len(PHASES))),
         idle=_idle(kernels, course, wall),
@@ -25,6 +29,26 @@ def step_time(kernels: Kernels, course: Timeline) -> StepTime:
         kernels=count / kernels.steps,
         kernel_seconds=float(kernels.own_ns[working].sum()) / count / NS if count else None,
     )
+    return Found(found, _missing(found.idle, kernels.device), _remarks(found))
+
+
+def _missing(idle: Idle, device: str) -> dict[str, str]:
+    """Return the reason for each share of idle time that is not known."""
+    unseen = GPU_ONLY if device == "cpu" else NO_WAIT
+    return reasons(
+        {
+            "idle.synchronization": (idle.synchronization, unseen),
+            "idle.copies": (idle.copies, unseen),
+            "idle.communication": (idle.communication, NO_COMMUNICATION),
+        }
+    )
+
+
+def _remarks(found: StepTime) -> dict[str, str]:
+    if found.told_twice <= COUNTED_TWICE:
+        return {}
+    overlap = f"kernels of one thread or stream overlap by {100 * found.told_twice:.1f} % of the step"
+    return {RemarkOn.KERNELS_TWICE: overlap}
 
 
 def _phase(kernels: Kernels, course: Timeline, place: int, wall: int) -> PhaseTime:

@@ -5,30 +5,35 @@ section III-D-3 counts samples, or seconds of audio for speech.) Throughput come
 bootstrap interval over their blocks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from tbdprof.analysis.time.consumption import counted_in, padding_shares, totals
 from tbdprof.analysis.time.time_blocks import mean_ratio_interval, of_steps, of_windows, ratio_interval
+from tbdprof.analysis.without import was_never_meant, why_without
 from tbdprof.facts.arrays import Floats
 from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.counters import DATA_WAIT, MACHINE_CPU, PROCESS_CPU
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
+from tbdprof.results.found import Found, because
+from tbdprof.results.reasons import NO_SAMPLES, NO_WINDOW, NOT_TOLD, ONE_BLOCK
 from tbdprof.results.time import CpuUtilization, OtherUnit, Overhead, Rate, Throughput
 
 DRIFT = 0.05  # clean windows disagree if their intervals are disjoint and their rates differ by more
+DISCARDED = {MEMORY: "step", KERNELS: "block", SAMPLED: "block"}  # the first of each window: warm-up
 
 
-def throughput(recording: Recording) -> Throughput | None:
-    """Return the throughput of the clean windows, or None if none has a block."""
+def throughput(recording: Recording) -> Found[Throughput | None]:
+    """Return the throughput of the clean windows, or why none has a block."""
     windows = [window for window in recording.named(CLEAN) if len(window.table("step"))]
     if not windows:
-        return None
+        return because(why_without(recording, CLEAN))
     blocks = of_windows(windows)
     rates = tuple(_rate(of_windows([window]).units, of_windows([window]).seconds) for window in windows)
-    return Throughput(
+    found = Throughput(
         rate=_rate(blocks.units, blocks.seconds),
         unit=recording.run.unit,
         step_seconds=float(blocks.seconds.sum() / blocks.steps.sum()),
@@ -37,6 +42,11 @@ def throughput(recording: Recording) -> Throughput | None:
         others=tuple(_others(recording, windows)),
         padding=padding_shares(recording),
     )
+    missing = {} if found.rate.interval else {"ci95": ONE_BLOCK}
+    missing |= data_wait(recording).under("data_wait")
+    if found.samples_per_unit(recording.run) is None:
+        missing |= {"samples_per_s": NO_SAMPLES, "ci95": NO_SAMPLES}
+    return Found(found, missing)
 
 
 def _others(recording: Recording, windows: Sequence[Window]) -> Iterator[OtherUnit]:
@@ -58,21 +68,30 @@ def _drifted(rates: Sequence[Rate]) -> bool:
     return fast.per_s > (1 + DRIFT) * slow.per_s
 
 
-def overhead(recording: Recording, name: str) -> Overhead | None:
-    """Return the overhead of the windows of this name over the clean windows beside them, or None without both.
+def overhead(recording: Recording, name: str) -> Found[Overhead | None]:
+    """Return the overhead of the windows of this name over the clean windows beside them, or what it lacks.
 
     The warm-up does not count: a memory window's first step, a kernels or sampled window's first block.
     """
     watched = [window for window in recording.named(name) if len(window.table("step")) > 1]
     beside = [neighbour for window in watched for neighbour in _neighbours(recording, window)]
     if not watched or not beside:
-        return None
-    slow = of_windows(watched, skip_first_step=name == MEMORY, skip_first_block=name in (KERNELS, SAMPLED))
+        return because(_why_no_overhead(recording, name))
+    discarded = DISCARDED[name]
+    slow = of_windows(watched, skip_first_step=discarded == "step", skip_first_block=discarded == "block")
     if not len(slow.steps):
-        return None
+        return because(_why_no_overhead(recording, name))
     bare = of_windows(beside)
     ratio = (slow.seconds.sum() / slow.steps.sum()) / (bare.seconds.sum() / bare.steps.sum())
-    return Overhead(float(ratio), mean_ratio_interval(slow.step_seconds, bare.step_seconds))
+    found = Overhead(float(ratio), mean_ratio_interval(slow.step_seconds, bare.step_seconds))
+    return Found(found, {} if found.interval else {"ci95": ONE_BLOCK})
+
+
+def _why_no_overhead(recording: Recording, name: str) -> str:
+    if name == KERNELS and was_never_meant(recording, name):
+        return NO_WINDOW
+    steps = f"steps after the {DISCARDED[name]} that is discarded as warm-up"
+    return f"needs a {name} window with {steps}, next to a clean window"
 
 
 def _neighbours(recording: Recording, window: Window) -> list[Window]:
@@ -83,8 +102,11 @@ def _neighbours(recording: Recording, window: Window) -> list[Window]:
     ]
 
 
-def cpu_utilization(recording: Recording) -> CpuUtilization | None:
-    """Return the load on the cores in the clean windows, or None if it was not sampled or the cores are unknown."""
+def cpu_utilization(recording: Recording, no_clean_step: str | None = None) -> Found[CpuUtilization | None]:
+    """Return the load on the cores in the clean windows, or why it is not known.
+
+    `no_clean_step` is the reason if no clean window has a step.
+    """
     process = machine = elapsed = 0.0
     for window in recording.named(CLEAN):
         spent, seconds = _growth(recording, window, PROCESS_CPU)
@@ -92,17 +114,22 @@ def cpu_utilization(recording: Recording) -> CpuUtilization | None:
         machine += _growth(recording, window, MACHINE_CPU)[0]
     cores = recording.run.cores
     if not elapsed or not cores:
-        return None
+        return because(_why_no_load(recording.missing, no_clean_step))
     affinity = recording.run.affinity_cores or cores
     others = max(machine - process, 0.0) / (affinity * elapsed)
-    return CpuUtilization(process / (cores * elapsed), others, cores, affinity)
+    return Found(CpuUtilization(process / (cores * elapsed), others, cores, affinity))
 
 
-def data_wait(recording: Recording) -> float | None:
-    """Return the share of the clean windows in which the loop waited for batches, or None if not reported."""
+def _why_no_load(recorded: Mapping[str, str], no_clean_step: str | None) -> str:
+    known = (recorded.get(ReasonFor.CPU), recorded.get(ReasonFor.THROUGHPUT), no_clean_step)
+    return next((reason for reason in known if reason is not None), "not sampled in the clean windows")
+
+
+def data_wait(recording: Recording) -> Found[float | None]:
+    """Return the share of the clean windows in which the loop waited for batches, or why it is not known."""
     told = [_growth(recording, window, DATA_WAIT) for window in recording.named(CLEAN)]
     elapsed = sum(seconds for _, seconds in told)
-    return sum(waited for waited, _ in told) / elapsed if elapsed else None
+    return Found(sum(waited for waited, _ in told) / elapsed) if elapsed else because(NOT_TOLD)
 
 
 def _growth(recording: Recording, window: Window, counter: str) -> tuple[float, float]:

@@ -15,20 +15,29 @@ from dataclasses import replace
 import numpy as np
 
 from tbdprof.analysis.kernels.kernels import Kernels
+from tbdprof.analysis.without import why_without
+from tbdprof.facts.keys import ReasonFor
+from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
+from tbdprof.facts.windows import CLEAN
+from tbdprof.results.found import Found
 from tbdprof.results.kernels import ANALYTIC, AtClock, Flop, Utilization
+from tbdprof.results.reasons import NO_PRODUCTS, NO_SAMPLES, NOT_ASKED_FOR, NOT_IN_TABLE
 from tbdprof.results.time import StepTime, Throughput
 
 FP32 = "fp32"
 
 
-def utilization(kernels: Kernels, spent: StepTime, throughput: Throughput | None, run: Run) -> Utilization:
+def utilization(
+    kernels: Kernels, spent: StepTime, throughput: Throughput | None, recording: Recording
+) -> Found[Utilization]:
     """Return the utilization of the device over the counted steps."""
+    run = recording.run
     total = float(round(kernels.model_flops.sum()))  # an integer; the kernels' shares of it are fractions
     flop = _flop(kernels, total, spent.busy, run)
     busy_seconds = spent.busy * spent.step_seconds
     samples = samples_counted(kernels, run)
-    return Utilization(
+    found = Utilization(
         busy=None if throughput is None else busy_seconds / throughput.step_seconds,
         busy_in_window=spent.busy,
         flop=flop,
@@ -38,6 +47,41 @@ def utilization(kernels: Kernels, spent: StepTime, throughput: Throughput | None
         flops_per_unit=flops_per_unit(total, kernels, run),
         precision=precision_of(kernels, run),
     )
+    return Found(found, _missing(recording, found))
+
+
+def _missing(recording: Recording, found: Utilization) -> dict[str, str]:
+    """Return the reason for each figure that is None."""
+    missing: dict[str, str] = {}
+    if found.busy is None:
+        missing["device_busy"] = why_without(recording, CLEAN)
+    if found.flops_per_sample is None:
+        missing["flops_per_sample"] = NO_SAMPLES if found.flops_per_step else NO_PRODUCTS
+    if found.flop is None or found.flop.value is None:
+        missing["mfu"] = missing["fp32_flop"] = why_no_flop(recording, found)
+    elif found.fp32 is None:
+        missing["fp32_flop"] = _computes_in(found.flop.precision, recording.run.precision)
+    return missing
+
+
+def why_no_flop(recording: Recording, found: Utilization) -> str:
+    """Return why FLOPs cannot be compared with the device's peak."""
+    run = recording.run
+    if run.peaks is None:
+        return recording.missing.get(ReasonFor.PEAKS, "the device's peak was not looked for")
+    precision = found.precision
+    if precision is None or not found.flops_per_step:
+        return NO_PRODUCTS
+    is_looked_up = run.peaks.clock_hz is not None  # then the run has every known peak, requested or not
+    why = run.peaks.sources.get(precision, NOT_IN_TABLE if is_looked_up else NOT_ASKED_FOR)
+    return f"{_computes_in(precision, run.precision)}, and the peak of that is not known: {why}"
+
+
+def _computes_in(precision: str, requested: str | None) -> str:
+    """Return the precision that a run computes in, and the requested one if it differs."""
+    if requested is None or requested == precision:
+        return f"the run computes in {precision}"
+    return f"{requested} was requested, but most matmuls and convolutions compute in {precision}"
 
 
 def at_clock(found: Utilization, run: Run, clock_hz: float | None) -> Utilization:

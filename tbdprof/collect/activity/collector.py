@@ -24,6 +24,7 @@ from tbdprof.collect.activity import clock_fit
 from tbdprof.collect.activity.records import Records, asking, kernels
 from tbdprof.errors import UnavailableError
 from tbdprof.facts import counters
+from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.records import Strings, table
 
 KINDS = ("CONCURRENT_KERNEL", "MEMCPY", "MEMCPY2", "MEMSET")  # not KERNEL, which serializes kernels
@@ -87,7 +88,7 @@ def available(cupti: Any = None) -> str | None:
 class ActivityCollector:
     """Records kernels with thread and time of their launch, which lead to their operators; a `Collector`."""
 
-    name = "activity"
+    name: str = ReasonFor.ACTIVITY
 
     def __init__(
         self,
@@ -147,12 +148,12 @@ class ActivityCollector:
         found = kernels(records, line, strings, self._number)
         lost, kept = found.lost + self._dropped, len(found.table)
         if lost:
-            missing["kernels lost"] = _LOST.format(lost, kept + lost)
+            missing[RemarkOn.KERNELS_LOST] = _LOST.format(lost, kept + lost)
         if found.unlaunched:
-            missing["launches of kernels"] = _UNLAUNCHED.format(found.unlaunched, kept)
+            missing[RemarkOn.LAUNCHES] = _UNLAUNCHED.format(found.unlaunched, kept)
         off_ns = max(line.residual_ns, float(found.early_ns))
         if off_ns > TOLERATED_NS:
-            missing["clock of kernels"] = _OFF.format(off_ns / 1e3)
+            missing[RemarkOn.CLOCK] = _OFF.format(off_ns / 1e3)
         return Collected({"kernel": found.table, "sample": self._samples(strings, off_ns, lost)}, missing)
 
     def close(self) -> None:
@@ -169,7 +170,7 @@ class ActivityCollector:
                 self._dropped = _dropped(cupti)
         except UnavailableError as error:
             if not self._hangs:
-                self._missing["activity"] = str(error)
+                self._missing[ReasonFor.ACTIVITY] = str(error)
 
     def _samples(self, strings: Strings, residual_ns: float, lost: int) -> Any:
         first, last = self._pairs[0][0], self._pairs[-1][2]

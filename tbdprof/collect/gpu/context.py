@@ -19,8 +19,9 @@ from tbdprof.collect import fresh
 from tbdprof.collect.gpu import cuda_driver, nvml_card
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.counters import DEVICE_TOTAL, DEVICE_USED, OTHERS_USED, PROCESS_USED
+from tbdprof.facts.keys import ReasonFor
 
-CONTEXT, LIBRARIES = "memory.driver_context", "memory.libraries"
+CONTEXT, LIBRARIES = ReasonFor.CONTEXT, ReasonFor.LIBRARIES
 LIMIT_S = 60
 DRIVER_FILES = (Path("/proc/driver/nvidia"), Path("/dev/nvidiactl"))
 OTHERS_MOVED_BYTES = 64 << 20  # a larger difference between the two figures: another process started, ended or grew

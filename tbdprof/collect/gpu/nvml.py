@@ -28,6 +28,7 @@ from tbdprof.collect.gpu.nvml_card import (
 from tbdprof.collect.gpu.nvml_stretches import Clock, DriverBusy, Gpm, Row
 from tbdprof.errors import UnavailableError
 from tbdprof.facts import counters
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.records import Strings, table
 
 PERIOD_S = 0.1
@@ -66,10 +67,10 @@ class Reader:
         try:
             self._gpm = Gpm(card, clock)
         except UnavailableError as error:
-            self._reasons["device.gpm"] = str(error)
+            self._reasons[ReasonFor.GPM] = str(error)
         if card.gpu_instance is not None:
-            self._reasons |= dict.fromkeys(("energy.counter", "energy.power"), OF_WHOLE_CARD)
-            self._refused |= dict.fromkeys(("energy.counter", "energy.power"), GIVES_UP)
+            self._reasons |= dict.fromkeys((ReasonFor.ENERGY_COUNTER, ReasonFor.POWER), OF_WHOLE_CARD)
+            self._refused |= dict.fromkeys((ReasonFor.ENERGY_COUNTER, ReasonFor.POWER), GIVES_UP)
 
     def begin(self, window: str) -> None:
         """Begin a window with its first readings."""
@@ -85,17 +86,17 @@ class Reader:
         """Read the values that are due; at the end of a window, read all."""
         for name, ask in EACH_TICK.items():
             self._ask(name, partial(self._answers, ask))
-        self._ask("energy.power", self._watts)
+        self._ask(ReasonFor.POWER, self._watts)
         gpm = self._gpm
         if gpm is not None and self._reads_gpm:
-            self._ask("device.gpm", lambda: gpm.read(last=last))
+            self._ask(ReasonFor.GPM, lambda: gpm.read(last=last))
         due = last or self._slow_ns is None or self._clock() - self._slow_ns >= SLOW_NS
         for name, ask in (*MEMORY.items(), *SLOWLY.items()):
             if due or name in self._often:
                 self._ask(name, partial(self._answers, ask))
         if due:
             self._slow_ns = self._clock()
-            self._ask("device.driver_busy", self._busy.read)
+            self._ask(ReasonFor.DRIVER_BUSY, self._busy.read)
 
     def take(self) -> tuple[list[Row], dict[str, str]]:
         """Return the values since `begin`, and by name the reasons why there never was one."""
@@ -149,7 +150,7 @@ class NvmlSampler:
     waited for again.
     """
 
-    name = "device"
+    name: str = ReasonFor.DEVICE
 
     def __init__(
         self,

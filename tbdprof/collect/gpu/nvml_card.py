@@ -16,6 +16,7 @@ from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.gpu.cuda_driver import Identity
 from tbdprof.errors import UnavailableError
 from tbdprof.facts import counters
+from tbdprof.facts.keys import ReasonFor
 
 INSTANT = -1
 AVERAGED_NS = (
@@ -221,17 +222,17 @@ class Power:
 
 
 # Readings of an instant, by the path under which `missing` holds the reason of a refusal.
-EACH_TICK: Mapping[str, Callable[[Card], Figures]] = {
-    "energy.counter": energy,
-    "device.sm_clock": sm_clock,
-    "device.memory_clock": memory_clock,
-    "device.clock_reasons": clock_reasons,
+EACH_TICK: Mapping[ReasonFor, Callable[[Card], Figures]] = {
+    ReasonFor.ENERGY_COUNTER: energy,
+    ReasonFor.SM_CLOCK: sm_clock,
+    ReasonFor.MEMORY_CLOCK: memory_clock,
+    ReasonFor.CLOCK_REASONS: clock_reasons,
 }
-MEMORY: Mapping[str, Callable[[Card], Figures]] = {
-    "memory.device_used": memory,
-    "memory.process_used": processes,
+MEMORY: Mapping[ReasonFor, Callable[[Card], Figures]] = {
+    ReasonFor.DEVICE_MEMORY: memory,
+    ReasonFor.PROCESS_MEMORY: processes,
 }
-SLOWLY: Mapping[str, Callable[[Card], Figures]] = {
-    "device.temperature": temperature,
-    "device.sm_clock.max": most_sm_clock,
+SLOWLY: Mapping[ReasonFor, Callable[[Card], Figures]] = {
+    ReasonFor.TEMPERATURE: temperature,
+    ReasonFor.MOST_SM_CLOCK: most_sm_clock,
 }

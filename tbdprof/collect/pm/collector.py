@@ -20,10 +20,9 @@ from tbdprof.collect.gpu.cuda_driver import index_of
 from tbdprof.collect.pm import process
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.counters import PM_LOST, PM_RESIDUAL
+from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.records import SAMPLE, Strings, Table
 
-NAME = "sampled"
-LOST = "samples"  # under which `missing` reports lost samples
 INTERVAL_NS = 100_000
 TIMES = ("start_ns", "end_ns")
 
@@ -70,7 +69,7 @@ def probe(device: str, command: Sequence[str] | None = None, limits: Limits = WA
 class CounterSampler:
     """Samples the counters of a device while a window is open; a `Collector`."""
 
-    name = NAME
+    name: str = ReasonFor.SAMPLED
 
     def __init__(
         self,
@@ -110,7 +109,7 @@ class CounterSampler:
         try:
             self._answer = sidecar.ask("stop", "stopped", self._limits.finish_s)
         except UnavailableError as error:
-            self._missing[NAME] = str(error)
+            self._missing[ReasonFor.SAMPLED] = str(error)
         finally:
             self._sidecar = None
             sidecar.end()
@@ -124,7 +123,7 @@ class CounterSampler:
         try:
             columns = _columns(Path(self._folder.name), answer)
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            return Collected({}, {NAME: f"the samples cannot be read: {error}"})
+            return Collected({}, {ReasonFor.SAMPLED: f"the samples cannot be read: {error}"})
         rows = _rows(columns, answer, strings, strings.add(self._device))
         return Collected({"sample": rows}, missing | _losses(answer, len(columns[TIMES[0]])))
 
@@ -181,7 +180,7 @@ def _rows(columns: Mapping[str, NDArray[np.float64]], answer: process.Answer, st
 def _losses(answer: process.Answer, samples: int) -> dict[str, str]:
     """Return how many samples are lost, and why."""
     if not samples:
-        return {NAME: "the device gave no sample in the window"}
+        return {ReasonFor.SAMPLED: "the device gave no sample in the window"}
     losses = answer.get("losses") or {}
     overflows, full = int(losses.get("overflows", 0)), int(losses.get("full", 0))
     reasons = [
@@ -192,4 +191,4 @@ def _losses(answer: process.Answer, samples: int) -> dict[str, str]:
     if not lost and not any(reasons):
         return {}
     because = "; ".join(filter(None, reasons))
-    return {LOST: f"{lost} of {samples + lost} samples are lost{f': {because}' if because else ''}"}
+    return {RemarkOn.SAMPLES: f"{lost} of {samples + lost} samples are lost{f': {because}' if because else ''}"}

@@ -343,7 +343,7 @@ def measured(story: Story, existing: tuple[Existing, ...] = (WEIGHT,)) -> Memory
     assert missing == {}
     steps = [(at, at, at * 100, at * 100 + 100, 1.0, mark) for at, mark in enumerate(marks)]
     window = Window(0, "memory", "complete", {**tables, "step": table("step", steps)})
-    memory = measure(Recording(run(device=GPU, parameters=(parameter("fc.weight", 10),)), [window], strings))
+    memory = measure(Recording(run(device=GPU, parameters=(parameter("fc.weight", 10),)), [window], strings)).value
     assert memory is not None
     return memory
 

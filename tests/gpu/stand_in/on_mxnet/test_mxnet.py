@@ -119,7 +119,7 @@ def test_what_mxnet_says_when_the_device_is_full_is_known_as_that(device: Path, 
     done = begun(device, path, "hybridized", 1024, SIMULATED_MEMORY_BYTES=300 * MIB)
 
     assert done.returncode != 0
-    found = examine(load(path))
+    found = examine(load(path)).value
     assert found is not None
     assert found.said == "MXNetError: cudaMalloc retry failed: out of memory"
     assert found.asked_bytes is None

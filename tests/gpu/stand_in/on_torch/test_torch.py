@@ -151,7 +151,7 @@ def test_the_message_of_a_failed_allocation_is_understood(
     done = begun(device, path, name, SIMULATED_MEMORY_BYTES=capacity * MIB, **LITTLE_BENEATH)
 
     assert "OutOfMemoryError" in done.stderr
-    found = examine(load(path))
+    found = examine(load(path)).value
     assert isinstance(found, PostMortem)
     assert found.asked_bytes is not None
     assert found.asked_bytes == (16 * MIB if told_apart else found.asked_bytes) > 0

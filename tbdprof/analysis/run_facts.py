@@ -1,0 +1,22 @@
+"""The facts of a run that the reports show, and why some of them are not known."""
+
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import Run
+from tbdprof.results.found import Found
+from tbdprof.results.reasons import NOT_JUDGED, NOT_TOLD, ONE_WINDOW
+from tbdprof.results.time import Throughput
+
+
+def run_facts(recording: Recording, throughput: Throughput | None, precision: str | None) -> Found[Run]:
+    """Return the run; `precision` is that of its matmuls and convolutions, and the throughput says if it drifted."""
+    run = recording.run
+    missing = {name: NOT_TOLD for name in ("batch_size", "seed") if getattr(run, name) is None}
+    if run.precision is None and precision is None:
+        missing["precision"] = NOT_TOLD
+    if not any(item.trainable for item in run.parameters):
+        missing["parameters"] = "no trained parameter was seen"
+    if run.settled is None:
+        missing["settled"] = NOT_JUDGED if run.settled_by else "the warm-up did not end"
+    if throughput is None or throughput.drifted is None:
+        missing["drifted"] = ONE_WINDOW
+    return Found(run, missing)
