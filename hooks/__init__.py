@@ -15,7 +15,8 @@ from tbdprof.errors import UsageError
 from tbdprof.hooks.about import About
 
 if TYPE_CHECKING:  # imports numpy, which `about` does not need
-    from tbdprof.facts.records import Optimizer, Parameter, Peaks, Strings, Tables
+    from tbdprof.facts.records import Optimizer, Parameter, Peaks, Strings
+    from tbdprof.facts.rows import Tables
 
 FRAMEWORKS: tuple[str, ...] = ("torch", "mxnet", "tensorflow")
 

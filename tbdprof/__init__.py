@@ -53,7 +53,7 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     if name == "__version__":
-        return import_module("tbdprof.facts.version").version()
+        return import_module("tbdprof.loop.version").version()
     if name == "keras":  # which is imported with Keras, and so only where it is asked for
         return import_module("tbdprof.keras")
     if name not in _HOMES:

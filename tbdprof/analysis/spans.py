@@ -4,10 +4,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.facts.arrays import Bools, Ints
-from tbdprof.facts.records import SPAN, Phase, SpanKind, Table
+from tbdprof.facts.records import Operation, Phase, SpanKind
+from tbdprof.facts.rows import SpanRow, Table, table
 
 # Stands in for the spans of a window without any; no id refers to it.
-_NO_SPAN = np.array([(-2, -1, SpanKind.PHASE, Phase.OUTSIDE, 0, -1, -1, 0, 0, 0, 0, -1, -1, 0, -1)], SPAN)
+_NOWHERE = SpanRow(
+    -2, -1, SpanKind.PHASE, Phase.OUTSIDE, Operation.OTHER, -1, -1, 0, 0, first_sequence=0, last_sequence=0
+)
+_NO_SPAN = table("span", [_NOWHERE])
 
 
 class SpanTree:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # records need numpy, and reading the host does not
-    from tbdprof.facts.records import Strings, Tables
+    from tbdprof.facts.records import Strings
+    from tbdprof.facts.rows import Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from tbdprof.collect import Collected, host
 from tbdprof.facts.counters import MACHINE_CPU, PROCESS_CPU
 from tbdprof.facts.keys import ReasonFor
-from tbdprof.facts.records import Strings, table
+from tbdprof.facts.records import Strings
+from tbdprof.facts.rows import SampleRow, table
 
 Counters = Mapping[str, Callable[[], float]]
 
@@ -37,7 +38,7 @@ class HostLoad:
 
     def drain(self, strings: Strings) -> Collected:
         """Return the counters' readings since `start`, as samples."""
-        rows = [(strings.add(name), -1, at_ns, value) for name, at_ns, value in self._read]
+        rows = [SampleRow(strings.add(name), -1, at_ns, value) for name, at_ns, value in self._read]
         self._read = []
         return Collected({"sample": table("sample", rows)})
 

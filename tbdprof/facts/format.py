@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tbdprof.facts.records import KINDS
+from tbdprof.facts.rows import KINDS
 
 FORMAT_VERSION = 4
 APPLICATION_ID = 0x54424450  # "TBDP"

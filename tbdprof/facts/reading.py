@@ -16,7 +16,8 @@ from tbdprof.errors import RecordingFormatError
 from tbdprof.facts import journal
 from tbdprof.facts.format import APPLICATION_ID, FORMAT_VERSION, SQLITE_MAGIC, columns
 from tbdprof.facts.recording import KILLED, STILL_RUNNING, Recording, Window
-from tbdprof.facts.records import KINDS, Optimizer, Parameter, Peaks, Run, Strings, Table
+from tbdprof.facts.records import Optimizer, Parameter, Peaks, Run, Strings
+from tbdprof.facts.rows import KINDS, Table
 
 
 def load(path: str | Path) -> Recording:

@@ -12,7 +12,8 @@ import numpy as np
 
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import Run, Tables
+from tbdprof.facts.records import Run
+from tbdprof.facts.rows import Tables
 from tbdprof.facts.writing import Writer
 
 

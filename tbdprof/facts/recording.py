@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tbdprof.facts.keys import is_remark
-from tbdprof.facts.records import KINDS, Run, Strings, Table
+from tbdprof.facts.records import Run, Strings
+from tbdprof.facts.rows import KINDS, Table
 
 STILL_RUNNING = "it is still running"
 KILLED = "the process was killed"

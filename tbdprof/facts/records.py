@@ -1,23 +1,12 @@
-"""The kinds of record that a recording holds.
+"""What a recording is made of besides the rows of its tables: their enumerations, texts, and the facts of the run.
 
-Hooks and collectors report these and nothing else; every conclusion is drawn in `tbdprof.analysis`. There may be
-hundreds of thousands of events, so each kind is one numpy structured dtype, and a window holds one array of each kind.
-Text is interned in `Strings`, and the arrays hold its index (-1: none). A time is `time.monotonic_ns()` of the recorded
-process.
-
-`sequence` is the order in which *one* mechanism reported its events. The allocations, frees, owners, spans and step
-ends of a window share it, and nothing is ever joined by comparing clocks.
+Hooks and collectors report facts and nothing else; every conclusion is drawn in `tbdprof.analysis`. The rows of the
+tables are in `tbdprof.facts.rows`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-
-import numpy as np
-from numpy.typing import NDArray
-
-Table = NDArray[np.void]
-Tables = Mapping[str, Table]
 
 
 class SpanKind(IntEnum):
@@ -105,134 +94,6 @@ class Role(IntEnum):
     UNKNOWN = 14
 
 
-SPAN = np.dtype(
-    [
-        ("id", "i8"),  # unique in its window
-        ("parent", "i8"),  # id of the enclosing span on the same thread, -1: none
-        ("kind", "u1"),  # SpanKind
-        ("phase", "u1"),  # Phase
-        ("operation", "u1"),  # Operation; OTHER for phases and layers
-        ("name", "i4"),  # operator or layer name (layers: dotted path, "" is the root)
-        ("thread", "i8"),
-        ("start_ns", "i8"),
-        ("end_ns", "i8"),
-        (
-            "first_sequence",
-            "i8",
-        ),  # an event e lies inside if first_sequence < e < last_sequence, same thread
-        ("last_sequence", "i8"),
-        (
-            "forward",
-            "i8",
-        ),  # the framework's number of the forward operator this one is, or is the gradient of; -1
-        ("shapes", "i4"),  # text: JSON list of the input shapes
-        ("operand", "u8"),  # CAST only: storage address of the first input, 0: not reported
-        ("work", "i4"),  # text: what it computes, a `tbdprof.facts.work.Work`; -1: not reported
-    ]
-)
-
-KERNEL = np.dtype(
-    [
-        ("name", "i4"),
-        ("kind", "u1"),  # KernelKind
-        ("device", "i4"),  # text: "cuda:0"
-        ("stream", "i8"),
-        ("launch_ns", "i8"),  # when the host asked for it, -1: not reported
-        ("start_ns", "i8"),
-        ("end_ns", "i8"),
-        ("span", "i8"),  # innermost span that launched it, -1: none
-        ("grid", "i4"),  # text: JSON list of three, -1: not reported
-        ("block", "i4"),
-        ("registers", "i4"),  # per thread, -1: not reported
-        ("shared_bytes", "i8"),  # per block, -1: not reported
-        ("moved_bytes", "i8"),  # copies and memsets, -1: not reported
-        ("thread", "i8"),  # of the host, that launched it, -1: not reported
-        ("graph", "i8"),  # the captured graph it is a node of, -1: none
-    ]
-)
-
-ALLOCATION = np.dtype(
-    [
-        ("sequence", "i8"),
-        ("kind", "u1"),  # AllocationKind
-        ("device", "i4"),  # text: "cpu", "cuda:0"
-        ("thread", "i8"),
-        ("address", "u8"),
-        ("requested_bytes", "i8"),  # a freed row repeats what was allocated; -1: not reported
-        ("allocated_bytes", "i8"),  # -1: not reported
-        ("time_ns", "i8"),
-        ("span", "i8"),  # innermost span this happened in, -1: none
-        ("was_tensor", "i1"),  # 1: was seen as a tensor, 0: never was, -1: not reported
-        ("shape", "i4"),  # text: JSON shape of the tensor, -1: not reported
-        (
-            "total_bytes",
-            "i8",
-        ),  # the framework's own running total for the device after this event, -1: none kept
-    ]
-)
-
-OWNER = np.dtype(
-    [
-        ("sequence", "i8"),  # read at this point of the order
-        ("device", "i4"),
-        ("address", "u8"),  # of the storage, not of a view into it
-        ("bytes", "i8"),  # of the storage
-        ("role", "u1"),  # Role
-        ("name", "i4"),  # parameter name; optimizer state: "parameter name/slot"
-        ("shape", "i4"),  # text: JSON shape
-    ]
-)
-
-STEP = np.dtype(
-    [
-        ("index", "i8"),  # counted from the start of the run, warm-up included
-        ("block", "i8"),  # steps of one block lie between two synchronizations
-        ("start_ns", "i8"),
-        ("end_ns", "i8"),
-        ("units", "f8"),  # units of work consumed (images, tokens, seconds of audio)
-        ("last_sequence", "i8"),  # order at the end of the step, -1: no mechanism was on
-    ]
-)
-
-STEP_COUNT = np.dtype(
-    [
-        ("step", "i8"),  # index of the step
-        ("kind", "u1"),  # tbdprof.facts.consumed.StepCountKind
-        ("name", "i4"),  # text: the unit, or what has the length
-        ("value", "f8"),
-    ]
-)
-
-SAMPLE = np.dtype(
-    [
-        ("counter", "i4"),  # text: one of `tbdprof.facts.counters`
-        ("device", "i4"),
-        ("time_ns", "i8"),
-        ("value", "f8"),
-        ("start_ns", "i8"),  # the value is of the time from here to `time_ns`; -1: of that instant
-    ]
-)
-
-COUNT = np.dtype(
-    [
-        ("kernel", "i8"),  # place among the kernels of the window
-        ("counter", "i4"),  # text: one of `tbdprof.facts.counters`
-        ("value", "f8"),
-    ]
-)
-
-KINDS: Mapping[str, np.dtype[np.void]] = {
-    "span": SPAN,
-    "allocation": ALLOCATION,
-    "owner": OWNER,
-    "step": STEP,
-    "step_count": STEP_COUNT,
-    "sample": SAMPLE,
-    "kernel": KERNEL,
-    "count": COUNT,
-}
-
-
 class Strings:
     """Interned text: each text once, known by its index."""
 
@@ -258,12 +119,6 @@ class Strings:
     def since(self, count: int) -> list[str]:
         """Return the texts added after the first `count`."""
         return self._texts[count:]
-
-
-def table(kind: str, rows: Sequence[tuple[object, ...]]) -> Table:
-    """Return rows, each in the order of the kind's fields, as that kind's array; fields left out at the end are -1."""
-    fields = len(KINDS[kind].names or ())
-    return np.array([(*row, *(-1,) * (fields - len(row))) for row in rows], dtype=KINDS[kind])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tbdprof.errors import UsageError
 from tbdprof.facts.format import APPLICATION_ID, FORMAT_VERSION, SCHEMA, columns
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import Table, Tables
+from tbdprof.facts.rows import Table, Tables
 
 
 class Writer:

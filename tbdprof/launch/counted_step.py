@@ -18,7 +18,8 @@ from tbdprof.errors import TbdprofError, UnavailableError, UsageError
 from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import Run, Tables
+from tbdprof.facts.records import Run
+from tbdprof.facts.rows import Tables
 from tbdprof.facts.windows import COUNTED
 from tbdprof.facts.writing import write_anew
 from tbdprof.hooks import load as load_hook

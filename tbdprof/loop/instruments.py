@@ -12,7 +12,7 @@ from tbdprof.collect import Collector
 from tbdprof.collect.host_load import HostLoad
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import Tables
+from tbdprof.facts.rows import Tables
 from tbdprof.facts.windows import CLEAN
 from tbdprof.loop.plan import WINDOWS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tbdprof.collect import host
 from tbdprof.facts.records import Run
-from tbdprof.facts.version import version
+from tbdprof.loop.version import version
 
 
 def new_run(model: str, framework: str, **facts: object) -> Run:

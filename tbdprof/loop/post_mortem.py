@@ -13,7 +13,8 @@ from tbdprof.errors import TbdprofError, UnavailableError
 from tbdprof.facts.counters import DEVICE_FREE
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recorder import Recorder
-from tbdprof.facts.records import Strings, Tables, table
+from tbdprof.facts.records import Strings
+from tbdprof.facts.rows import SampleRow, Tables, table
 from tbdprof.facts.windows import MEMORY, OUT_OF_MEMORY
 from tbdprof.hooks import FrameworkHook
 
@@ -44,7 +45,7 @@ def _what_is_there(hook: FrameworkHook, strings: Strings) -> Tables:
     hook.stop()
     tables = dict(hook.drain(strings).tables)
     if on_host:
-        place = (strings.add(DEVICE_FREE), strings.add("cpu"))
-        read = table("sample", [(*place, time.monotonic_ns(), available)])
+        free = SampleRow(strings.add(DEVICE_FREE), strings.add("cpu"), time.monotonic_ns(), available)
+        read = table("sample", [free])
         tables["sample"] = np.concatenate([read, tables.get("sample", read[:0])])
     return tables

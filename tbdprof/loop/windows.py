@@ -15,7 +15,7 @@ from tbdprof.facts.consumed import Consumed
 from tbdprof.facts.keys import ReasonFor, of_window
 from tbdprof.facts.recorder import Recorder
 from tbdprof.facts.recording import Window
-from tbdprof.facts.records import Tables, table
+from tbdprof.facts.rows import StepCountRow, StepRow, Tables, table
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED, WARMUP
 from tbdprof.hooks import FrameworkHook
 from tbdprof.loop import steady
@@ -23,8 +23,6 @@ from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import MINIMUM_WARMUP, Plan, Progress
 
 Course = Generator[None, Consumed, None]
-StepRow = tuple[int, int, int, int, float, int]
-CountRow = tuple[int, int, int, float]
 
 
 class Stages:
@@ -50,7 +48,7 @@ class Stages:
         self._pause = pause
         self.steps = 0  # taken so far
         self._block = 0
-        self._counts: list[CountRow] = []  # of steps whose rows are not written yet
+        self._counts: list[StepCountRow] = []  # of steps whose rows are not written yet
 
     def course(self) -> Course:
         """Go from the warm-up to the last window; each step sends what it consumed."""
@@ -66,7 +64,7 @@ class Stages:
             while not self._warm(times, self.steps - first):
                 total = plan.warmup if plan.warmup is not None else plan.max_warmup
                 rows = yield from self._warmup_block(window, first, total)
-                times.append((rows[-1][3] - rows[0][2]) / len(rows))
+                times.append((rows[-1].end_ns - rows[0].start_ns) / len(rows))
         asked = plan.warmup is not None
         self._recorder.update(
             settled=None if asked else steady.is_settled(times),
@@ -131,10 +129,10 @@ class Stages:
                         if ends_block:
                             self._hook.synchronize()
                         self._hook.mark_step()
-                        rows.append((*row[:3], self._clock(), *row[4:]))
+                        rows.append(row._replace(end_ns=self._clock()))
                         self._block += ends_block
             finally:
-                self._block += bool(rows) and rows[-1][1] == self._block
+                self._block += bool(rows) and rows[-1].block == self._block
                 with ExitStack() as ends:
                     ends.callback(self._drain, window, rows)
                     ends.callback(self._hook.stop)
@@ -156,9 +154,11 @@ class Stages:
         consumed = yield
         ended = self._clock()
         text = self._recorder.recording.strings.add
-        self._counts += ((self.steps, int(kind), text(name), value) for kind, name, value in consumed.counts())
+        self._counts += (
+            StepCountRow(self.steps, int(kind), text(name), value) for kind, name, value in consumed.counts()
+        )
         self.steps += 1
-        return (self.steps - 1, self._block, begun, ended, consumed.units, -1)
+        return StepRow(self.steps - 1, self._block, begun, ended, consumed.units, -1)
 
     def _end_block(self, window: Window, rows: list[StepRow]) -> None:
         """Wait for the device to finish the block, and set the end of its last step to that time."""
@@ -170,11 +170,11 @@ class Stages:
 
     def _step_tables(self, rows: Sequence[StepRow]) -> Tables:
         """Return steps with their counts; the counts of dropped steps are dropped, too."""
-        kept = {row[0] for row in rows}
-        counts = [row for row in self._counts if row[0] in kept]
+        kept = {row.index for row in rows}
+        counts = [row for row in self._counts if row.step in kept]
         self._counts.clear()
-        steps = {"step": table("step", list[tuple[object, ...]](rows))}
-        return steps | ({"step_count": table("step_count", list[tuple[object, ...]](counts))} if counts else {})
+        steps = {"step": table("step", rows)}
+        return steps | ({"step_count": table("step_count", counts)} if counts else {})
 
 
 def record_facts(hook: FrameworkHook, recorder: Recorder) -> None:

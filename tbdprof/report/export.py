@@ -16,7 +16,8 @@ from typing import Any
 from tbdprof.errors import UsageError
 from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.recording import Recording
-from tbdprof.facts.records import KINDS, AllocationKind, KernelKind, Operation, Phase, Role, SpanKind
+from tbdprof.facts.records import AllocationKind, KernelKind, Operation, Phase, Role, SpanKind
+from tbdprof.facts.rows import KINDS
 
 Row = tuple[object, ...]
 

@@ -6,13 +6,14 @@ twice 2 s of an addition and 2 s of a copy by the driver.
 
 import pytest
 from make import KernelStory
+from plain_rows import table
 
 from tbdprof.analysis.kernels.counted import counted
 from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.kernels.kernel_names import bare, canonical
 from tbdprof.facts import counters
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import KernelKind, Operation, Peaks, Phase, Strings, table
+from tbdprof.facts.records import KernelKind, Operation, Peaks, Phase, Strings
 from tbdprof.facts.work import Work
 from tbdprof.results.kernels import Counted
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from make import KernelStory
+from plain_rows import table
 
 from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.kernels.kernels import Kernels
@@ -10,7 +11,8 @@ from tbdprof.analysis.spans import SpanTree
 from tbdprof.analysis.summary import summarize
 from tbdprof.analysis.time.step_time import step_time
 from tbdprof.analysis.time.timeline import timeline
-from tbdprof.facts.records import SPAN, Phase, SpanKind, table
+from tbdprof.facts.records import Phase, SpanKind
+from tbdprof.facts.rows import KINDS
 from tbdprof.results.time import Idle
 
 MAIN, AUTOGRAD = 1, 2
@@ -127,7 +129,7 @@ def nested(generator: np.random.Generator) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("seed", range(40))
 def test_the_innermost_open_span_is_what_a_look_at_every_one_finds(seed):
     rows = nested(np.random.default_rng(seed))
-    tree = SpanTree(table("span", rows) if rows else np.empty(0, SPAN))
+    tree = SpanTree(table("span", rows) if rows else np.empty(0, KINDS["span"]))
     times, threads = np.tile(np.arange(-1, 42), 3), np.repeat([MAIN, AUTOGRAD, 3], 43)
 
     found = tree.open_at(times, threads)

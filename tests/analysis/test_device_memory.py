@@ -4,6 +4,7 @@ import make
 import numpy as np
 import pytest
 from make import MemoryStory
+from plain_rows import table
 
 from tbdprof.analysis.memory import device_memory
 from tbdprof.analysis.memory.device_memory import (
@@ -26,7 +27,7 @@ from tbdprof.facts.counters import (
     PROCESS_USED,
 )
 from tbdprof.facts.recording import Recording
-from tbdprof.facts.records import Phase, Role, table
+from tbdprof.facts.records import Phase, Role
 from tbdprof.report import terminal
 from tbdprof.report.json_report import document
 from tbdprof.results.memory import DeviceMemory, Layer

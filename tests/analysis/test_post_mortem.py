@@ -3,12 +3,13 @@
 import make
 import pytest
 from make import MemoryStory, parameter
+from plain_rows import table
 
 from tbdprof.analysis.memory.post_mortem import asked_bytes, examine
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALLOCATOR_RESERVED, DEVICE_FREE
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import Optimizer, Phase, Role, table
+from tbdprof.facts.records import Optimizer, Phase, Role
 from tbdprof.facts.windows import OUT_OF_MEMORY
 from tbdprof.report import json_report, terminal
 from tbdprof.results.memory import ESTIMATED, TRIED, PostMortem

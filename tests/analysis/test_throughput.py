@@ -2,10 +2,11 @@
 
 import pytest
 from make import run, timed_window
+from plain_rows import table
 
 from tbdprof.analysis.time import throughput
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import Strings, table
+from tbdprof.facts.records import Strings
 
 
 def test_throughput_is_units_over_block_time_of_the_clean_windows_alone():

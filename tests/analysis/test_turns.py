@@ -1,10 +1,12 @@
 """Several threads that train at once: where the turns of each end."""
 
 import numpy as np
+from plain_rows import table
 
 from tbdprof.analysis.memory.turns import turns
 from tbdprof.analysis.spans import SpanTree
-from tbdprof.facts.records import Operation, Phase, SpanKind, Table, table
+from tbdprof.facts.records import Operation, Phase, SpanKind
+from tbdprof.facts.rows import Table
 
 MARKS = np.array([12, 22, 32, 42])
 

@@ -3,10 +3,11 @@
 import pytest
 from kernel_stories import US, product, relu, summary_of, training_story
 from make import KernelStory, timed_window
+from plain_rows import table
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.counters import DATA_WAIT
-from tbdprof.facts.records import KernelKind, Operation, Phase, table
+from tbdprof.facts.records import KernelKind, Operation, Phase
 from tbdprof.results.time import Verdict
 
 

@@ -26,7 +26,8 @@ import numpy as np
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import KINDS, AllocationKind, Operation, Peaks, Phase, Role, Run, SpanKind, Strings, Table
+from tbdprof.facts.records import AllocationKind, Operation, Peaks, Phase, Role, Run, SpanKind, Strings
+from tbdprof.facts.rows import KINDS, Table
 from tbdprof.facts.work import Work, text
 from tbdprof.facts.writing import save
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import Strings, Table
+from tbdprof.facts.records import Strings
+from tbdprof.facts.rows import Table
 from tbdprof.facts.writing import save
 
 MOST_BYTES = 300_000

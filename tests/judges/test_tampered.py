@@ -9,7 +9,8 @@ from judges.process import Run
 from tbdprof.analysis.memory.breakdown import measure
 from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import AllocationKind, Role, Table
+from tbdprof.facts.records import AllocationKind, Role
+from tbdprof.facts.rows import Table
 from tbdprof.results.memory import Memory
 
 LARGEST = 65536  # bytes of the loop's largest block

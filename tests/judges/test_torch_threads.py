@@ -10,7 +10,8 @@ from tbdprof.analysis.memory.accounting import account, of_device
 from tbdprof.analysis.memory.breakdown import measure
 from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import AllocationKind, Phase, Role, SpanKind, Table
+from tbdprof.facts.records import AllocationKind, Phase, Role, SpanKind
+from tbdprof.facts.rows import Table
 
 LOOPS = ("together", "three_large", "paused")
 BATCH_BYTES = 6 * 40 * ITEM + 6 * 8  # inputs and labels of one thread

@@ -2,10 +2,11 @@
 
 from fakes import FakeClock, FakeHook
 from make import run
+from plain_rows import table
 
 from tbdprof.collect import Collected, Collector
 from tbdprof.errors import UnavailableError
-from tbdprof.facts.records import Strings, table
+from tbdprof.facts.records import Strings
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import WITH_SAMPLED, Plan
 from tbdprof.loop.profiler import LoopProfiler

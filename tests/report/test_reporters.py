@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from fakes import FakeHook
 from make import MemoryStory, run
+from plain_rows import table
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UsageError
 from tbdprof.facts.recording import KILLED, Recording
-from tbdprof.facts.records import KernelKind, Operation, Optimizer, Phase, Role, table
+from tbdprof.facts.records import KernelKind, Operation, Optimizer, Phase, Role
 from tbdprof.facts.work import Work
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import LoopProfiler

@@ -5,10 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 from make import run, timed_window
+from plain_rows import table
 
 from tbdprof.facts import counters
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import Peaks, Strings, table
+from tbdprof.facts.records import Peaks, Strings
 
 DEVICE = "cuda:0"
 S = 1_000_000_000

@@ -4,21 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+from plain_rows import table
 
 from tbdprof.facts.counters import SYNCHRONIZING
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import (
-    AllocationKind,
-    KernelKind,
-    Operation,
-    Parameter,
-    Phase,
-    Role,
-    Run,
-    SpanKind,
-    Strings,
-    table,
-)
+from tbdprof.facts.records import AllocationKind, KernelKind, Operation, Parameter, Phase, Role, Run, SpanKind, Strings
 from tbdprof.facts.work import Work
 from tbdprof.facts.work import text as work_text
 

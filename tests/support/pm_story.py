@@ -7,7 +7,8 @@ from make import run
 
 from tbdprof.facts.counters import PM_BUSY, PM_FP32, PM_FP32_LITE, PM_LOST, PM_RESIDUAL, PM_TENSOR
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import KERNEL, SAMPLE, STEP, KernelKind, Strings
+from tbdprof.facts.records import KernelKind, Strings
+from tbdprof.facts.rows import KINDS
 
 DEVICE = "cuda:0"
 BEGIN_NS = 1_000_000_000
@@ -78,13 +79,13 @@ class PmStory:
         return np.bincount(self.name[counted], (self.end_ns - self.start_ns)[counted], len(self.fp32))
 
     def _steps(self) -> np.ndarray:
-        rows = np.zeros(len(self.steps), STEP)
+        rows = np.zeros(len(self.steps), KINDS["step"])
         rows["index"] = rows["block"] = np.arange(len(rows))
         rows["start_ns"], rows["end_ns"], rows["units"] = *(BEGIN_NS + self.steps.T), 1.0
         return rows
 
     def _kernels(self, strings: Strings) -> np.ndarray:
-        rows = np.zeros(len(self.name), KERNEL)
+        rows = np.zeros(len(self.name), KINDS["kernel"])
         for column in ("launch_ns", "span", "registers", "shared_bytes", "moved_bytes", "thread", "graph"):
             rows[column] = -1
         texts = np.array([strings.add(f"kernel_{number}") for number in range(len(self.fp32))])
@@ -99,12 +100,15 @@ def _samples(strings: Strings, seen: tuple[np.ndarray, dict[str, np.ndarray]], i
     start, columns = seen
     pieces = []
     for name, values in columns.items():
-        rows = np.zeros(len(start), SAMPLE)
+        rows = np.zeros(len(start), KINDS["sample"])
         rows["counter"], rows["device"], rows["value"] = strings.add(name), strings.add(DEVICE), values
         rows["start_ns"], rows["time_ns"] = BEGIN_NS + start, BEGIN_NS + start + interval_ns
         pieces.append(rows)
     figures = ((PM_LOST, 3.0), (PM_RESIDUAL, 120.0))
-    own = [np.array([(strings.add(name), strings.add(DEVICE), BEGIN_NS, value, -1)], SAMPLE) for name, value in figures]
+    own = [
+        np.array([(strings.add(name), strings.add(DEVICE), BEGIN_NS, value, -1)], KINDS["sample"])
+        for name, value in figures
+    ]
     return np.concatenate([*pieces, *own])
 
 

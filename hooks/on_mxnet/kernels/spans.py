@@ -10,7 +10,9 @@ import mxnet as mx
 from tbdprof.facts import work
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Phase, SpanKind, Strings
+from tbdprof.facts.rows import SpanRow
 from tbdprof.facts.work import Work
+from tbdprof.hooks.nesting import nested, within_layer
 from tbdprof.hooks.on_mxnet.flops import works
 from tbdprof.hooks.on_mxnet.flops.products import Computed
 from tbdprof.hooks.on_mxnet.kernels import gradient_sources
@@ -27,8 +29,6 @@ _IN_BULK = "MXNet runs operators of static shape in bulk: they have no layer and
 _AMBIGUOUS = "{} of {} graph operators cannot be distinguished from fused operators: they have no layer"
 _UNFOLLOWED = "{} of {} operators of the backward pass could not be followed to the layer they are of"
 _UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
-
-Row = tuple[object, ...]
 
 
 @dataclass(slots=True)
@@ -53,22 +53,17 @@ class Operators:
     _facts: dict[int, Facts] = field(default_factory=dict)
     _without_nodes: int = 0  # operators of graphs whose nodes are not known
 
-    def rows(self, intervals: Sequence[Interval], strings: Strings) -> list[Row]:
+    def rows(self, intervals: Sequence[Interval], strings: Strings) -> list[SpanRow]:
         """Return a row for each operator; if the operator has a layer, put the row inside a row for that layer.
 
         MXNet frees arrays within operators, by operators of its own.
         """
         self._find_facts()
-        rows, first = list[Row](), len(intervals)
-        open_on: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by thread: end and row of each open operator
-        for each in sorted(self.ran, key=lambda ran: (ran.start_ns, -ran.end_ns)):
-            around = open_on[each.thread]
-            while around and (each.start_ns >= around[-1][0] or each.end_ns > around[-1][0]):
-                around.pop()
-            parent = around[-1][1] if around else -1
-            rows += _rows(each, self._known(each), first + len(rows), parent, strings)
-            around.append((each.end_ns, first + len(rows) - 1))
-        return rows
+
+        def rows_of(ran: Ran, first: int, parent: int) -> list[SpanRow]:
+            return _rows(ran, self._known(ran), first, parent, strings)
+
+        return nested(self.ran, rows_of, len(intervals))
 
     def _known(self, ran: Ran) -> Facts:
         facts = self._facts.get(ran.number)
@@ -197,19 +192,25 @@ def _same(one: Facts, other: Facts) -> bool:
     return one.layer == other.layer and sizes[0] == sizes[1]
 
 
-def _rows(ran: Ran, facts: Facts, first: int, parent: int, strings: Strings) -> list[Row]:
+def _rows(ran: Ran, facts: Facts, first: int, parent: int, strings: Strings) -> list[SpanRow]:
     """Return an operator's row; if it has a layer, put the row inside a row for the layer."""
-    times = (ran.thread, ran.start_ns, ran.end_ns, -1, -1)
     forward = facts.source if facts.source >= 0 else ran.number if facts.phase is Phase.FORWARD else -1
     kind = works.operation(ran.name) if facts.work is None else facts.work.operation
-    shapes = -1 if facts.computed is None else strings.add(_shapes(facts.computed))
-    text = -1 if facts.work is None else strings.add(work.text(facts.work))
-    operator = (SpanKind.OPERATOR, facts.phase, kind, strings.add(ran.name), *times, forward, shapes, 0, text)
-    if facts.layer is None:
-        return [(first, parent, *operator)]
-    name = strings.add(facts.layer)
-    layer = (first, parent, SpanKind.LAYER, facts.phase, 0, name, *times, -1, -1, 0, -1)
-    return [layer, (first + 1, first, *operator)]
+    operator = SpanRow(
+        id=first,
+        parent=parent,
+        kind=SpanKind.OPERATOR,
+        phase=facts.phase,
+        operation=kind,
+        name=strings.add(ran.name),
+        thread=ran.thread,
+        start_ns=ran.start_ns,
+        end_ns=ran.end_ns,
+        forward=forward,
+        shapes=-1 if facts.computed is None else strings.add(_shapes(facts.computed)),
+        work=-1 if facts.work is None else strings.add(work.text(facts.work)),
+    )
+    return [operator] if facts.layer is None else within_layer(operator, strings.add(facts.layer))
 
 
 def _shapes(computed: Computed) -> str:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from tbdprof.facts.records import Strings, Tables, table
+from tbdprof.facts.records import Strings
+from tbdprof.facts.rows import Tables, table
 from tbdprof.hooks.on_mxnet.kernels.spans import Operators
 from tbdprof.hooks.on_mxnet.watch import phases
 from tbdprof.hooks.on_mxnet.watch.phases import Interval

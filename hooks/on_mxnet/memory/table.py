@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tbdprof.facts.records import AllocationKind, Operation, Phase, SpanKind, Strings, Tables, table
+from tbdprof.facts.records import AllocationKind, Operation, Phase, SpanKind, Strings
+from tbdprof.facts.rows import AllocationRow, OwnerRow, SpanRow, Tables, table
 from tbdprof.hooks.on_mxnet.memory.blocks import Block, Event
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.watch import phases
@@ -11,7 +12,7 @@ from tbdprof.hooks.on_mxnet.watch.owners import Owned
 from tbdprof.hooks.on_mxnet.watch.phases import Interval
 
 PLANNER = "CachedOp"
-_BEFORE = (-2, -1)  # sequence numbers of what happened before the window
+_BEFORE = (-2, -1)  # first and last sequence number of what happened before the window
 
 
 @dataclass(slots=True)
@@ -50,90 +51,81 @@ def _planned_spans(recorded: Recorded) -> dict[int, int]:
     return {parent: len(recorded.intervals) + number for number, parent in enumerate(sorted(parents))}
 
 
-def _planned_rows(recorded: Recorded, planned: Mapping[int, int], strings: Strings) -> list[tuple[object, ...]]:
+def _planned_rows(recorded: Recorded, planned: Mapping[int, int], strings: Strings) -> list[SpanRow]:
     name = strings.add(PLANNER)
-    rows: list[tuple[object, ...]] = []
-    for parent, span in planned.items():
-        phase, thread, start_ns, end_ns = Phase.FORWARD, 0, recorded.start_ns, recorded.start_ns
-        first, last = _BEFORE
-        if parent >= 0:
-            within = recorded.intervals[parent]
-            phase, thread, start_ns, end_ns = within.phase, within.thread, within.start_ns, within.end_ns
-            first, last = within.first_sequence, within.last_sequence
-        operator = (SpanKind.OPERATOR, phase, Operation.PLANNED, name, thread, start_ns, end_ns, first, last)
-        rows.append((span, parent, *operator, -1, -1, 0, -1))
-    return rows
-
-
-def _existing(recorded: Recorded, planned: Mapping[int, int], strings: Strings) -> list[tuple[object, ...]]:
-    return [
-        _row(
-            strings,
-            0,
-            AllocationKind.EXISTING,
-            block.device,
-            -1,
-            address,
-            (block.size_bytes, block.allocated_bytes),
-            recorded.start_ns,
-            planned[-1] if (address, 0) in recorded.pools else -1,
-            1 if address in recorded.tensors else -1,
-            -1,
-        )
-        for address, block in recorded.existing.items()
-    ]
-
-
-def _events(recorded: Recorded, planned: Mapping[int, int], strings: Strings) -> list[tuple[object, ...]]:
+    start_ns = recorded.start_ns
+    before = Interval(-1, -1, Phase.FORWARD, PLANNER, 0, start_ns, _BEFORE[0], start_ns, _BEFORE[1])
     rows = []
-    for event in sorted(recorded.events):
-        allocated = event.kind == AllocationKind.ALLOCATED
-        in_pool = allocated and (event.address, event.sequence) in recorded.pools
+    for parent, span in planned.items():
+        within = recorded.intervals[parent] if parent >= 0 else before
         rows.append(
-            _row(
-                strings,
-                event.sequence,
-                event.kind,
-                event.device,
-                event.thread,
-                event.address,
-                (event.size_bytes, event.allocated_bytes),
-                event.time_ns,
-                planned.get(event.span, event.span) if in_pool else event.span,
-                -1,
-                event.total_bytes,
+            SpanRow(
+                id=span,
+                parent=parent,
+                kind=SpanKind.OPERATOR,
+                phase=within.phase,
+                operation=Operation.PLANNED,
+                name=name,
+                thread=within.thread,
+                start_ns=within.start_ns,
+                end_ns=within.end_ns,
+                first_sequence=within.first_sequence,
+                last_sequence=within.last_sequence,
             )
         )
     return rows
 
 
-def _row(
-    strings: Strings,
-    sequence: int,
-    kind: AllocationKind,
-    device: int,
-    thread: int,
-    address: int,
-    sizes: tuple[int, int],
-    time_ns: int,
-    span: int,
-    was_tensor: int,
-    total_bytes: int,
-) -> tuple[object, ...]:
-    text, thread = strings.add(layout.device_text(device)), layout.signed(thread)
-    return sequence, kind, text, thread, address, *sizes, time_ns, span, was_tensor, -1, total_bytes
-
-
-def _owner_rows(recorded: Recorded, strings: Strings) -> list[tuple[object, ...]]:
+def _existing(recorded: Recorded, planned: Mapping[int, int], strings: Strings) -> list[AllocationRow]:
     return [
-        (
-            sequence,
-            strings.add(layout.device_text(row.device)),
-            row.address,
-            row.size_bytes,
-            row.role,
-            strings.add(row.name),
-            strings.add(row.shape),
+        AllocationRow(
+            sequence=0,
+            kind=AllocationKind.EXISTING,
+            device=strings.add(layout.device_text(block.device)),
+            thread=-1,
+            address=address,
+            requested_bytes=block.size_bytes,
+            allocated_bytes=block.allocated_bytes,
+            time_ns=recorded.start_ns,
+            span=planned[-1] if (address, 0) in recorded.pools else -1,
+            was_tensor=1 if address in recorded.tensors else -1,
+        )
+        for address, block in recorded.existing.items()
+    ]
+
+
+def _events(recorded: Recorded, planned: Mapping[int, int], strings: Strings) -> list[AllocationRow]:
+    rows = []
+    for event in sorted(recorded.events):
+        allocated = event.kind == AllocationKind.ALLOCATED
+        in_pool = allocated and (event.address, event.sequence) in recorded.pools
+        rows.append(
+            AllocationRow(
+                sequence=event.sequence,
+                kind=event.kind,
+                device=strings.add(layout.device_text(event.device)),
+                thread=layout.signed(event.thread),
+                address=event.address,
+                requested_bytes=event.size_bytes,
+                allocated_bytes=event.allocated_bytes,
+                time_ns=event.time_ns,
+                span=planned.get(event.span, event.span) if in_pool else event.span,
+                total_bytes=event.total_bytes,
+            )
+        )
+    return rows
+
+
+def _owner_rows(recorded: Recorded, strings: Strings) -> list[OwnerRow]:
+    return [
+        OwnerRow(
+            sequence=sequence,
+            device=strings.add(layout.device_text(row.device)),
+            address=row.address,
+            bytes=row.size_bytes,
+            role=row.role,
+            name=strings.add(row.name),
+            shape=strings.add(row.shape),
         )
         for sequence, row in recorded.owned
     ]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import mxnet as mx
 
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
+from tbdprof.facts.rows import SpanRow
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 
 _PATIENCE_S = 2.0  # limit for waiting on another thread's phase: after it, threads may be waiting for each other
@@ -110,25 +111,21 @@ class Phases:
             self._lock.notify_all()
 
 
-def rows(intervals: Sequence[Interval], strings: Strings) -> list[tuple[object, ...]]:
+def rows(intervals: Sequence[Interval], strings: Strings) -> list[SpanRow]:
     """Return the phases as rows of the span table."""
     return [
-        (
-            each.id,
-            each.parent,
-            SpanKind.PHASE,
-            each.phase,
-            Operation.OTHER,
-            strings.add(each.name),
-            each.thread,
-            each.start_ns,
-            each.end_ns,
-            each.first_sequence,
-            each.last_sequence,
-            -1,
-            -1,
-            0,
-            -1,
+        SpanRow(
+            id=each.id,
+            parent=each.parent,
+            kind=SpanKind.PHASE,
+            phase=each.phase,
+            operation=Operation.OTHER,
+            name=strings.add(each.name),
+            thread=each.thread,
+            start_ns=each.start_ns,
+            end_ns=each.end_ns,
+            first_sequence=each.first_sequence,
+            last_sequence=each.last_sequence,
         )
         for each in intervals
     ]

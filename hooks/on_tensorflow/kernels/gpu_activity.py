@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from tbdprof.facts import counters
 from tbdprof.facts.keys import ReasonFor, RemarkOn
-from tbdprof.facts.records import KernelKind, Strings, Table, table
+from tbdprof.facts.records import KernelKind, Strings
+from tbdprof.facts.rows import KernelRow, SampleRow, Table, table
 from tbdprof.hooks.on_tensorflow.session.events import CallEvent, DeviceEvent, HloEvent, OpEvent, Trace
 
 TOLERATED_NS = 10_000  # tolerated clock misalignment: about the length of a short kernel
@@ -60,7 +61,9 @@ def build(trace: Trace, spans: Table, strings: Strings) -> Device:
     lost = len(trace.activities) - len(possible) + _silent(trace)
     values = {counters.CLOCK_RESIDUAL: early_ns, counters.LOST: lost + trace.dropped}
     last_ns = max((event.end_ns for event in possible), default=0)
-    samples = table("sample", [(strings.add(name), -1, last_ns, float(value)) for name, value in values.items()])
+    samples = table(
+        "sample", [SampleRow(strings.add(name), -1, last_ns, float(value)) for name, value in values.items()]
+    )
     missing: dict[str, str] = {
         **({RemarkOn.GRAPHS: _ONE_BY_ONE} if any(event.hlo_op for event in possible) else {}),
         **({RemarkOn.KERNELS_LOST: _LOST.format(lost, lost + len(made))} if lost else {}),
@@ -118,18 +121,23 @@ class _Places:
         return row
 
 
-def _row(event: DeviceEvent, call: CallEvent | None, places: _Places, strings: Strings) -> tuple[object, ...]:
+def _row(event: DeviceEvent, call: CallEvent | None, places: _Places, strings: Strings) -> KernelRow:
     grid, block = (strings.add(size) if size else -1 for size in (event.grid, event.block))
     launch_ns, thread = (-1, -1) if call is None else (call.start_ns, call.thread)
-    when = launch_ns, event.start_ns, event.end_ns, places.of(event, call)
-    size = grid, block, event.registers, event.shared_bytes, event.moved_bytes
-    return (
-        strings.add(event.name),
-        event.kind,
-        strings.add(event.device),
-        event.stream,
-        *when,
-        *size,
-        thread,
-        event.graph,
+    return KernelRow(
+        name=strings.add(event.name),
+        kind=event.kind,
+        device=strings.add(event.device),
+        stream=event.stream,
+        launch_ns=launch_ns,
+        start_ns=event.start_ns,
+        end_ns=event.end_ns,
+        span=places.of(event, call),
+        grid=grid,
+        block=block,
+        registers=event.registers,
+        shared_bytes=event.shared_bytes,
+        moved_bytes=event.moved_bytes,
+        thread=thread,
+        graph=event.graph,
     )

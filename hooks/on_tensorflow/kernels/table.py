@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tbdprof.facts.keys import ReasonFor, RemarkOn
-from tbdprof.facts.records import Operation, Phase, Strings, Table
+from tbdprof.facts.records import Operation, Phase, Strings
+from tbdprof.facts.rows import Table
 from tbdprof.hooks.on_tensorflow.flops import counted_eager
 from tbdprof.hooks.on_tensorflow.flops.counted_graphs import CountedGraphs
 from tbdprof.hooks.on_tensorflow.flops.run_shapes import RunShapes

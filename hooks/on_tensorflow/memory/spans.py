@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
+from tbdprof.facts.rows import SpanRow
+from tbdprof.hooks.nesting import within_layer
 from tbdprof.hooks.on_tensorflow.memory.operator_lookup import Meanings
 from tbdprof.hooks.on_tensorflow.operators.node import Node
 from tbdprof.hooks.on_tensorflow.session.events import MarkEvent, MemoryEvent, OpEvent, Trace
@@ -80,7 +82,7 @@ class Spans:
         span = self._places.get(id(event))
         return Phase.OUTSIDE if span is None else span.phase
 
-    def rows(self) -> list[tuple[object, ...]]:
+    def rows(self) -> list[SpanRow]:
         """Return the rows of the span table."""
         return [row for span in sorted(self._spans, key=lambda span: span.id) for row in self._rows_of(span)]
 
@@ -124,17 +126,30 @@ class Spans:
             else:
                 thing.last = sequence
 
-    def _rows_of(self, span: _Span) -> Iterator[tuple[object, ...]]:
+    def _rows_of(self, span: _Span) -> Iterator[SpanRow]:
         text, parent = self.strings.add, -1 if span.parent is None else span.parent.id
-        place = (span.thread, span.start_ns, span.end_ns, span.first, span.last, -1, -1, 0, -1)
+        phase = SpanRow(
+            id=span.id,
+            parent=parent,
+            kind=SpanKind.PHASE,
+            phase=span.phase,
+            operation=Operation.OTHER,
+            name=text(span.phase.name.lower() if span.op is None else span.op.node),
+            thread=span.thread,
+            start_ns=span.start_ns,
+            end_ns=span.end_ns,
+            first_sequence=span.first,
+            last_sequence=span.last,
+        )
         if span.op is None:
-            yield span.id, parent, SpanKind.PHASE, span.phase, Operation.OTHER, text(span.phase.name.lower()), *place
+            yield phase
             return
         operation = Operation.OTHER if span.node is None else span.node.operation
-        if span.node is not None and span.node.layer is not None:
-            yield span.id - 1, parent, SpanKind.LAYER, span.phase, Operation.OTHER, text(span.node.layer), *place
-            parent = span.id - 1
-        yield span.id, parent, SpanKind.OPERATOR, span.phase, operation, text(span.op.node), *place
+        operator = phase._replace(kind=SpanKind.OPERATOR, operation=operation)
+        if span.node is None or span.node.layer is None:
+            yield operator
+        else:
+            yield from within_layer(operator._replace(id=span.id - 1), text(span.node.layer))
 
 
 def _points(spans: list[_Span], trace: Trace) -> Iterator[_Point]:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tbdprof.facts.keys import ReasonFor, RemarkOn
-from tbdprof.facts.records import AllocationKind, Phase, Role, Strings, Table, table
+from tbdprof.facts.records import AllocationKind, Phase, Role, Strings
+from tbdprof.facts.rows import AllocationRow, OwnerRow, Table, table
 from tbdprof.hooks.on_tensorflow.memory.existing import Block, existing, held
 from tbdprof.hooks.on_tensorflow.memory.operator_lookup import Meanings
 from tbdprof.hooks.on_tensorflow.memory.owner_places import Placing
@@ -75,8 +76,8 @@ class _Rows:
     """Builds the rows of allocations and owners."""
 
     def __init__(self, recorded: Recorded, spans: Spans, strings: Strings) -> None:
-        self.allocations: list[tuple[object, ...]] = []
-        self.owners: list[tuple[object, ...]] = []
+        self.allocations: list[AllocationRow] = []
+        self.owners: list[OwnerRow] = []
         self._recorded, self._spans, self._strings = recorded, spans, strings
         self._parameters = {each.path: each for each in recorded.named}
         self._placing = Placing(spans.order, recorded.reads)
@@ -93,9 +94,19 @@ class _Rows:
         followed = self._recorded.followed.get(names[0], {}) if names else {}
         for block, is_tensor in self._before(events, names, followed):
             self._ahead += [] if block.is_tensor else [block]
-            sizes = (block.requested_bytes, block.allocated_bytes)
-            self._enter(
-                0, AllocationKind.EXISTING, -1, block.address, sizes, 0, -1, 1 if is_tensor else -1, block.shape
+            self.allocations.append(
+                AllocationRow(
+                    sequence=0,
+                    kind=AllocationKind.EXISTING,
+                    device=self._strings.add(self._recorded.device),
+                    thread=-1,
+                    address=block.address,
+                    requested_bytes=block.requested_bytes,
+                    allocated_bytes=block.allocated_bytes,
+                    time_ns=0,
+                    was_tensor=1 if is_tensor else -1,
+                    shape=self._shape(block.shape),
+                )
             )
 
     def _before(
@@ -112,18 +123,21 @@ class _Rows:
 
     def happen(self, sequence: int, event: MemoryEvent) -> None:
         """Enter an allocation or a free, and its owner if the operator shows it."""
-        self._enter(
-            sequence,
-            event.kind,
-            event.thread,
-            event.address,
-            (event.requested_bytes, event.allocated_bytes),
-            event.time_ns,
-            self._spans.innermost(event),
-            1 if event.region != "temp" and event.dtype else -1,
-            event.shape,
-            event.total_bytes,
-            device_of(event.allocator),
+        self.allocations.append(
+            AllocationRow(
+                sequence=sequence,
+                kind=event.kind,
+                device=self._strings.add(device_of(event.allocator)),
+                thread=event.thread,
+                address=event.address,
+                requested_bytes=event.requested_bytes,
+                allocated_bytes=event.allocated_bytes,
+                time_ns=event.time_ns,
+                span=self._spans.innermost(event),
+                was_tensor=1 if event.region != "temp" and event.dtype else -1,
+                shape=self._shape(event.shape),
+                total_bytes=event.total_bytes,
+            )
         )
         if event.kind == AllocationKind.ALLOCATED:
             self._own_by_operator(sequence, event)
@@ -202,30 +216,11 @@ class _Rows:
     def _own(self, sequence: int, row: Owned) -> None:
         text = self._strings.add
         # Right after the allocation: an owner belongs to a block that began before it.
-        self.owners.append(
-            (sequence + 1, text(row.device), row.address, row.bytes, row.role, text(row.name), text(row.shape))
-        )
+        place, name, shape = text(row.device), text(row.name), text(row.shape)
+        self.owners.append(OwnerRow(sequence + 1, place, row.address, row.bytes, row.role, name, shape))
 
-    def _enter(
-        self,
-        sequence: int,
-        kind: AllocationKind,
-        thread: int,
-        address: int,
-        sizes: tuple[int, int],
-        time_ns: int,
-        span: int,
-        was_tensor: int,
-        shape: str,
-        total_bytes: int = -1,
-        device: str = "",
-    ) -> None:
-        text = self._strings.add
-        place = text(device or self._recorded.device)
-        shape_text = text(shape) if shape else -1
-        self.allocations.append(
-            (sequence, kind, place, thread, address, *sizes, time_ns, span, int(was_tensor), shape_text, total_bytes)
-        )
+    def _shape(self, text: str) -> int:
+        return self._strings.add(text) if text else -1
 
 
 def device_of(allocator: str) -> str:

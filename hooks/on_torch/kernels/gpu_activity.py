@@ -15,7 +15,8 @@ from typing import Protocol
 
 from tbdprof.facts import counters
 from tbdprof.facts.keys import ReasonFor, RemarkOn
-from tbdprof.facts.records import KernelKind, Strings, Table, table
+from tbdprof.facts.records import KernelKind, Strings
+from tbdprof.facts.rows import KernelRow, SampleRow, Table, table
 from tbdprof.hooks.on_torch.kernels import event_kinds
 
 NO_KERNELS = (
@@ -213,25 +214,25 @@ def _nested(calls: Iterable[Call]) -> list[list[Call]]:
     return found
 
 
-def _row(each: Launched, call: Call | None, spans: Mapping[int, int], strings: Strings) -> tuple[object, ...]:
+def _row(each: Launched, call: Call | None, spans: Mapping[int, int], strings: Strings) -> KernelRow:
     details = dict(_DETAIL.findall(each.details))
     operator = each.operator or (0 if call is None else call.operator)
-    return (
-        strings.add(each.name),
-        each.kind,
-        strings.add(each.device),
-        each.stream,
-        -1 if call is None else call.start_ns,
-        each.start_ns,
-        each.end_ns,
-        spans.get(operator, -1),  # a kernel without an operator is assigned by thread and time
-        _geometry(details.get("grid"), strings),
-        _geometry(details.get("block"), strings),
-        int(details.get("registers per thread", -1)),
-        int(details.get("shared memory", -1)),
-        int(details.get("bytes", -1)),
-        -1 if call is None else call.thread,
-        _graph(details, call),
+    return KernelRow(
+        name=strings.add(each.name),
+        kind=each.kind,
+        device=strings.add(each.device),
+        stream=each.stream,
+        launch_ns=-1 if call is None else call.start_ns,
+        start_ns=each.start_ns,
+        end_ns=each.end_ns,
+        span=spans.get(operator, -1),  # a kernel without an operator is assigned by thread and time
+        grid=_geometry(details.get("grid"), strings),
+        block=_geometry(details.get("block"), strings),
+        registers=int(details.get("registers per thread", -1)),
+        shared_bytes=int(details.get("shared memory", -1)),
+        moved_bytes=int(details.get("bytes", -1)),
+        thread=-1 if call is None else call.thread,
+        graph=_graph(details, call),
     )
 
 
@@ -254,13 +255,13 @@ def _samples(activity: Activity, begin_ns: int, end_ns: int, residual_ns: int, l
     device = strings.add(activity.device)
     launching = {call.thread for call in activity.calls if _LAUNCH.match(call.name)}
     waiting = strings.add(counters.SYNCHRONIZING)
-    rows: list[tuple[object, ...]] = [
-        (waiting, device, call.end_ns, 1.0, call.start_ns)
+    rows = [
+        SampleRow(waiting, device, call.end_ns, 1.0, call.start_ns)
         for call in activity.calls
         if _WAIT.match(call.name) and call.start_ns >= begin_ns and call.thread in launching
     ]
-    rows.append((strings.add(counters.CLOCK_RESIDUAL), device, end_ns, residual_ns, begin_ns))
-    rows.append((strings.add(counters.LOST), device, end_ns, lost, begin_ns))
+    rows.append(SampleRow(strings.add(counters.CLOCK_RESIDUAL), device, end_ns, residual_ns, begin_ns))
+    rows.append(SampleRow(strings.add(counters.LOST), device, end_ns, lost, begin_ns))
     return table("sample", rows)
 
 

@@ -2,7 +2,8 @@
 
 import itertools
 
-from tbdprof.facts.records import Strings, Table, table
+from tbdprof.facts.records import Strings
+from tbdprof.facts.rows import Table, table
 from tbdprof.hooks.on_torch.kernels import gpu_activity
 from tbdprof.hooks.on_torch.kernels.gpu_activity import Activity
 from tbdprof.hooks.on_torch.session.events import Enter, Leave, Marked, Point, Trace

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tbdprof.facts.keys import RemarkOn
-from tbdprof.facts.records import AllocationKind, Strings, Table, table
+from tbdprof.facts.records import AllocationKind, Strings
+from tbdprof.facts.rows import AllocationRow
 from tbdprof.hooks import disagreements
 from tbdprof.hooks.on_torch.session.events import Existing, MemoryEvent, Owned, SeenTensor
 
@@ -144,9 +145,9 @@ class Ledger:
             if block is not None and block.requested_bytes < 0 and _is_whole(owner.bytes, block):
                 block.requested_bytes = owner.bytes
 
-    def table(self, strings: Strings) -> Table:
-        """Return the table of what was entered."""
-        return table("allocation", [_allocation(row, strings) for row in self._rows])
+    def rows(self, strings: Strings) -> list[AllocationRow]:
+        """Return the rows of what was entered."""
+        return [_allocation(row, strings) for row in self._rows]
 
     def missing(self) -> dict[str, str]:
         """Return what was left out, and where torch's events contradict each other."""
@@ -201,19 +202,20 @@ def _is_whole(asked_bytes: int, block: _Block) -> bool:
     return 0 <= spare < unsplit + _ROUNDED_TO_BYTES
 
 
-def _allocation(row: _Row, strings: Strings) -> tuple[object, ...]:
+def _allocation(row: _Row, strings: Strings) -> AllocationRow:
     block = row.block
-    return (
-        row.sequence,
-        row.kind,
-        strings.add(block.device),
-        row.thread,
-        block.address,
-        block.bytes if block.device == "cpu" else block.requested_bytes,  # on a GPU torch reports the rounded block
-        block.bytes,
-        row.time_ns,
-        row.span,
-        block.was_tensor,
-        -1 if block.shape is None else strings.add(json.dumps(block.shape)),
-        row.total_bytes,
+    return AllocationRow(
+        sequence=row.sequence,
+        kind=row.kind,
+        device=strings.add(block.device),
+        thread=row.thread,
+        address=block.address,
+        # On a GPU torch reports the rounded block.
+        requested_bytes=block.bytes if block.device == "cpu" else block.requested_bytes,
+        allocated_bytes=block.bytes,
+        time_ns=row.time_ns,
+        span=row.span,
+        was_tensor=block.was_tensor,
+        shape=-1 if block.shape is None else strings.add(json.dumps(block.shape)),
+        total_bytes=row.total_bytes,
     )

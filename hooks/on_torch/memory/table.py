@@ -5,7 +5,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tbdprof.facts.records import Strings, Table, table
+from tbdprof.facts.records import Strings
+from tbdprof.facts.rows import OwnerRow, Table, table
 from tbdprof.hooks.on_torch.memory.ledger import Ledger, Place
 from tbdprof.hooks.on_torch.session.events import (
     Enter,
@@ -42,15 +43,15 @@ class _Readings:
         return replace(mark, owned=stayed(mark.owned, since), found=stayed(mark.found, since))
 
 
-def _owner(sequence: int, owned: Owned, strings: Strings) -> tuple[object, ...]:
-    return (
-        sequence,
-        strings.add(owned.device),
-        owned.address,
-        owned.bytes,
-        owned.role,
-        strings.add(owned.name),
-        strings.add(json.dumps(owned.shape)),
+def _owner(sequence: int, owned: Owned, strings: Strings) -> OwnerRow:
+    return OwnerRow(
+        sequence=sequence,
+        device=strings.add(owned.device),
+        address=owned.address,
+        bytes=owned.bytes,
+        role=owned.role,
+        name=strings.add(owned.name),
+        shape=strings.add(json.dumps(owned.shape)),
     )
 
 
@@ -99,7 +100,7 @@ def build(
     order = itertools.count(1)
     spans = Spans(strings, order, calling(trace))
     ledger = Ledger(order, trace.cpu_bytes_at_begin, counted_from_start)
-    owners: list[tuple[object, ...]] = []
+    owners: list[OwnerRow] = []
     marks: list[int] = []
     begin_ns, end_ns = (trace.events[0][0], trace.events[-1][0]) if trace.events else (0, 0)
     for block in _there(existing, trace):
@@ -128,13 +129,13 @@ def build(
         ledger.seen(tensor)
     tables = {
         "span": table("span", spans.table_rows()),
-        "allocation": ledger.table(strings),
+        "allocation": table("allocation", ledger.rows(strings)),
         "owner": table("owner", owners),
     }
     return tables, marks, ledger.missing()
 
 
-def _mark(mark: Mark, sequence: int, owners: list[tuple[object, ...]], strings: Strings) -> list[int]:
+def _mark(mark: Mark, sequence: int, owners: list[OwnerRow], strings: Strings) -> list[int]:
     """Append a marker's owners; return its sequence number if it ends a step."""
     owners += [_owner(sequence, owned, strings) for owned in mark.owned]
     return [sequence] if mark.point is Point.STEP else []

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
+from tbdprof.facts.rows import SpanRow
 from tbdprof.hooks.on_torch.session.events import (
     ACCUMULATE_GRAD,
     BackwardRun,
@@ -40,7 +41,7 @@ class _Open:
 
 
 class Spans:
-    """Opens and closes spans in the order of events; a closed span is a row of `records.SPAN`.
+    """Opens and closes spans in the order of events; a closed span is a `SpanRow`.
 
     A forward phase begins with the call of its root module. It ends at the next backward pass, the optimizer's step, or
     the end of the training step. It may begin inside a range of Python code and outlast that range. Then it is cut
@@ -50,7 +51,7 @@ class Spans:
 
     def __init__(self, strings: Strings, order: Iterator[int], calling: Iterable[int] = ()) -> None:
         """Take the threads that call modules; all others belong to autograd."""
-        self._rows: dict[int, tuple[object, ...]] = {}
+        self._rows: dict[int, SpanRow] = {}
         self._strings = strings
         self._order = order
         self._ids = 0
@@ -62,7 +63,7 @@ class Spans:
         self._numbering: dict[int, int] = {}  # an operator's number -> the thread that last used it
         self.by_correlation: dict[int, int] = {}  # the profiler's number of a region -> id of its span
 
-    def table_rows(self) -> list[tuple[object, ...]]:
+    def table_rows(self) -> list[SpanRow]:
         """Return the closed spans in the order in which they opened."""
         return [self._rows[each] for each in sorted(self._rows)]
 
@@ -195,22 +196,22 @@ class Spans:
         region = span.origin if isinstance(span.origin, Region) else None
         operation = _operation(region, span.kind)
         cast = operation is Operation.CAST and region is not None and region.tensors
-        self._rows[span.id] = (
-            span.id,
-            span.parent,
-            span.kind,
-            span.phase,
-            operation,
-            self._strings.add(span.name),
-            span.thread,
-            span.start_ns,
-            time_ns,
-            span.first_sequence,
-            next(self._order),
-            span.forward,
-            self._strings.add(json.dumps(region.shapes)) if region is not None else -1,
-            region.tensors[0].address if region is not None and cast else 0,
-            self._strings.add(region.work) if region is not None and region.work is not None else -1,
+        self._rows[span.id] = SpanRow(
+            id=span.id,
+            parent=span.parent,
+            kind=span.kind,
+            phase=span.phase,
+            operation=operation,
+            name=self._strings.add(span.name),
+            thread=span.thread,
+            start_ns=span.start_ns,
+            end_ns=time_ns,
+            first_sequence=span.first_sequence,
+            last_sequence=next(self._order),
+            forward=span.forward,
+            shapes=self._strings.add(json.dumps(region.shapes)) if region is not None else -1,
+            operand=region.tensors[0].address if region is not None and cast else 0,
+            work=self._strings.add(region.work) if region is not None and region.work is not None else -1,
         )
         return span
 

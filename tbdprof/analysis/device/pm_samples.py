@@ -9,7 +9,7 @@ from tbdprof.analysis.device.attribution import Intervals
 from tbdprof.analysis.time.time_blocks import settled
 from tbdprof.facts.arrays import Floats
 from tbdprof.facts.recording import Recording
-from tbdprof.facts.records import SAMPLE, Table
+from tbdprof.facts.rows import Table, table
 from tbdprof.facts.windows import SAMPLED
 
 _PREFIX = "pm_"  # begins the names of these counters
@@ -29,7 +29,7 @@ def pm_samples(recording: Recording) -> PmSamples | None:
     places = {recording.strings[index]: index for index in range(len(recording.strings))}
     counters = {name: index for name, index in places.items() if name.startswith(_PREFIX)}
     device = places.get(recording.run.device, _NOWHERE)
-    pieces = [np.zeros(0, SAMPLE)]
+    pieces = [table("sample", [])]
     for window in recording.named(SAMPLED):
         steps, rows = settled(window.table("step")), window.table("sample")
         if len(steps):

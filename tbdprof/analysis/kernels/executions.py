@@ -25,7 +25,8 @@ from tbdprof.facts.arrays import Bools, Codes, Floats, Texts
 from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.counters import SYNCHRONIZING
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import Operation, Phase, SpanKind, Strings, Table
+from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
+from tbdprof.facts.rows import Table
 from tbdprof.facts.windows import KERNELS
 from tbdprof.facts.work import parse
 

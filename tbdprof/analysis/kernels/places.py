@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.arrays import Bools, Floats, Ints, Texts
-from tbdprof.facts.records import KernelKind, SpanKind, Table
+from tbdprof.facts.records import KernelKind, SpanKind
+from tbdprof.facts.rows import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from tbdprof.analysis.memory.turns import turns
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import AllocationKind, SpanKind, Table
+from tbdprof.facts.records import AllocationKind, SpanKind
+from tbdprof.facts.rows import Table
 from tbdprof.facts.windows import MEMORY
 
 

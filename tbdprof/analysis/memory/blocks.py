@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.facts.arrays import Bools, Ints
-from tbdprof.facts.records import AllocationKind, Table
+from tbdprof.facts.records import AllocationKind
+from tbdprof.facts.rows import Table
 
 BEFORE = -1  # sequence of a block that existed when the window began
 NEVER = np.iinfo(np.int64).max  # sequence of the end of a block that was still live when the window ended

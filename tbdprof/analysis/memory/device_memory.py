@@ -22,7 +22,8 @@ from tbdprof.facts.counters import (
     PROCESS_USED,
 )
 from tbdprof.facts.recording import Recording
-from tbdprof.facts.records import Run, Table
+from tbdprof.facts.records import Run
+from tbdprof.facts.rows import Table
 from tbdprof.facts.windows import MEMORY
 from tbdprof.results.found import Found, because, reasons
 from tbdprof.results.memory import CATEGORIES, DeviceMemory, Layer, Memory

@@ -31,7 +31,8 @@ from tbdprof.analysis.memory.blocks import BEFORE, Blocks
 from tbdprof.analysis.memory.turns import NO_TURNS, Turns
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.arrays import Bools, Ints
-from tbdprof.facts.records import Operation, Phase, Role, SpanKind, Table
+from tbdprof.facts.records import Operation, Phase, Role, SpanKind
+from tbdprof.facts.rows import Table
 
 # If several owners name one block, the later one in this order wins: a tied or aliased storage counts once.
 PRECEDENCE = (

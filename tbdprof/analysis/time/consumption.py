@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import Strings, Table
+from tbdprof.facts.records import Strings
+from tbdprof.facts.rows import Table
 from tbdprof.facts.windows import CLEAN, MEMORY
 from tbdprof.results.time import Lengths
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tbdprof.facts.arrays import Floats
 from tbdprof.facts.recording import Window
-from tbdprof.facts.records import Table
+from tbdprof.facts.rows import Table
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95

@@ -25,7 +25,8 @@ from tbdprof.collect.activity.records import Records, asking, kernels
 from tbdprof.errors import UnavailableError
 from tbdprof.facts import counters
 from tbdprof.facts.keys import ReasonFor, RemarkOn
-from tbdprof.facts.records import Strings, table
+from tbdprof.facts.records import Strings
+from tbdprof.facts.rows import SampleRow, table
 
 KINDS = ("CONCURRENT_KERNEL", "MEMCPY", "MEMCPY2", "MEMSET")  # not KERNEL, which serializes kernels
 BUFFER_BYTES = 64 << 20
@@ -175,7 +176,7 @@ class ActivityCollector:
     def _samples(self, strings: Strings, residual_ns: float, lost: int) -> Any:
         first, last = self._pairs[0][0], self._pairs[-1][2]
         values = {counters.CLOCK_RESIDUAL: residual_ns, counters.LOST: float(lost)}
-        return table("sample", [(strings.add(name), -1, last, value, first) for name, value in values.items()])
+        return table("sample", [SampleRow(strings.add(name), -1, last, value, first) for name, value in values.items()])
 
 
 def _begin(cupti: Any, ends: ExitStack) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 from tbdprof.collect import threads
 from tbdprof.collect.activity.clock_fit import Fit
 from tbdprof.collect.activity.demangling import demangled
-from tbdprof.facts.records import KernelKind, Strings, Table, table
+from tbdprof.facts.records import KernelKind, Strings
+from tbdprof.facts.rows import KernelRow, Table, table
 
 # Calls that launch work on the device. Calls that run on the host, or only add a node to a graph, do not.
 _ASKING = re.compile(r"^_*(?:\w+__)?(cuda|cu|cu64)(Launch(?!HostFunc)|GraphLaunch|Memcpy|Memset)")
@@ -161,11 +162,26 @@ def kernels(records: Records, line: Fit, strings: Strings, number: Callable[[int
     return Kernels(made, records.unread + impossible + len(silent), launches.count(None), early_ns)
 
 
-def _row(each: Activity, strings: Strings, name: int, when: tuple[int, int, int], thread: int) -> tuple[object, ...]:
+def _row(each: Activity, strings: Strings, name: int, when: tuple[int, int, int], thread: int) -> KernelRow:
+    launch_ns, start_ns, end_ns = when
     device = strings.add(f"cuda:{each.device}")
     grid, block = (strings.add(json.dumps(size)) if size else -1 for size in (each.grid, each.block))
-    size = each.registers, each.shared_bytes, each.moved_bytes
-    return (name, each.kind, device, each.stream, *when, -1, grid, block, *size, thread, each.graph or -1)
+    return KernelRow(
+        name=name,
+        kind=each.kind,
+        device=device,
+        stream=each.stream,
+        launch_ns=launch_ns,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        grid=grid,
+        block=block,
+        registers=each.registers,
+        shared_bytes=each.shared_bytes,
+        moved_bytes=each.moved_bytes,
+        thread=thread,
+        graph=each.graph or -1,
+    )
 
 
 def _where(record: Any) -> tuple[int, int, int, int, int, int]:

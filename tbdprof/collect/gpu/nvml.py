@@ -29,7 +29,8 @@ from tbdprof.collect.gpu.nvml_stretches import Clock, DriverBusy, Gpm, Row
 from tbdprof.errors import UnavailableError
 from tbdprof.facts import counters
 from tbdprof.facts.keys import ReasonFor
-from tbdprof.facts.records import Strings, table
+from tbdprof.facts.records import Strings
+from tbdprof.facts.rows import SampleRow, table
 
 PERIOD_S = 0.1
 SLOW_NS = 1_000_000_000  # between two readings of values that change slowly or take the driver long
@@ -207,7 +208,7 @@ class NvmlSampler:
             return Collected(missing={} if self._refusal is None else {self.name: self._refusal})
         taken, missing = self._reader.take()
         device = strings.add(f"cuda:{self._index}")
-        rows = [(strings.add(counter), device, at, value, since) for counter, at, value, since in taken]
+        rows = [SampleRow(strings.add(counter), device, at, value, since) for counter, at, value, since in taken]
         return Collected({"sample": table("sample", rows)}, missing)
 
     def close(self) -> None:

@@ -28,7 +28,8 @@ from tbdprof.collect.ncu import output
 from tbdprof.collect.ncu.output import Launch
 from tbdprof.errors import UnavailableError
 from tbdprof.facts import counters
-from tbdprof.facts.records import KernelKind, Strings, Tables, table
+from tbdprof.facts.records import KernelKind, Strings
+from tbdprof.facts.rows import CountRow, KernelRow, Tables, table
 
 FOLDERS = ("/usr/local/cuda*/bin", "/opt/nvidia/nsight-compute/*")
 LIMIT_S = 300.0
@@ -157,13 +158,24 @@ def count(child: Sequence[str], wanted: Mapping[str, str], *, tool: Path, limit_
 
 def tables(counted: Counted, strings: Strings, device: str) -> Tables:
     """Return launches as `kernel` and `count` rows; each kernel begins where the last ended, from 0 on."""
-    kernels, values, now = list[tuple[object, ...]](), list[tuple[object, ...]](), 0
+    kernels, values, now = list[KernelRow](), list[CountRow](), 0
     for place, launch in enumerate(counted.launches):
         end = now + round(launch.values.get("gpu__time_duration.sum", 0))
-        shape = (strings.add(json.dumps(each)) for each in (launch.grid, launch.block))
-        named = (strings.add(launch.name), KernelKind.KERNEL, strings.add(device), launch.stream)
-        kernels.append((*named, -1, now, end, -1, *shape))
-        values += ((place, strings.add(name), value) for name, value in _by_counter(launch, counted.counter_of).items())
+        kernels.append(
+            KernelRow(
+                name=strings.add(launch.name),
+                kind=KernelKind.KERNEL,
+                device=strings.add(device),
+                stream=launch.stream,
+                launch_ns=-1,
+                start_ns=now,
+                end_ns=end,
+                grid=strings.add(json.dumps(launch.grid)),
+                block=strings.add(json.dumps(launch.block)),
+            )
+        )
+        found = _by_counter(launch, counted.counter_of)
+        values += [CountRow(place, strings.add(name), value) for name, value in found.items()]
         now = end
     return {"kernel": table("kernel", kernels), "count": table("count", values)}
 

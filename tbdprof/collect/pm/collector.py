@@ -21,7 +21,8 @@ from tbdprof.collect.pm import process
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.counters import PM_LOST, PM_RESIDUAL
 from tbdprof.facts.keys import ReasonFor, RemarkOn
-from tbdprof.facts.records import SAMPLE, Strings, Table
+from tbdprof.facts.records import Strings
+from tbdprof.facts.rows import KINDS, SampleRow, Table, table
 
 INTERVAL_NS = 100_000
 TIMES = ("start_ns", "end_ns")
@@ -166,15 +167,15 @@ def _rows(columns: Mapping[str, NDArray[np.float64]], answer: process.Answer, st
     pieces = []
     for counter, values in columns.items():
         valid = np.isfinite(values) if counter not in TIMES else np.zeros(len(values), bool)
-        rows = np.zeros(int(valid.sum()), SAMPLE)
+        rows = np.zeros(int(valid.sum()), KINDS["sample"])
         rows["counter"], rows["device"], rows["value"] = strings.add(counter), device, values[valid]
         rows["start_ns"], rows["time_ns"] = start[valid], end[valid]
         pieces += [rows] if len(rows) else []
     last = int(end[-1]) if len(end) else 0
     for counter, value in ((PM_LOST, answer.get("lost")), (PM_RESIDUAL, answer.get("residual_ns"))):
         if value is not None and len(end):
-            pieces.append(np.array([(strings.add(counter), device, last, float(value), -1)], SAMPLE))
-    return np.concatenate([np.zeros(0, SAMPLE), *pieces])
+            pieces.append(table("sample", [SampleRow(strings.add(counter), device, last, float(value))]))
+    return np.concatenate([np.zeros(0, KINDS["sample"]), *pieces])
 
 
 def _losses(answer: process.Answer, samples: int) -> dict[str, str]:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tbdprof.facts.records import Strings, Table
+from tbdprof.facts.records import Strings
+from tbdprof.facts.rows import Table
 from tbdprof.hooks import Setting
 from tbdprof.hooks.on_mxnet import hook
 from tbdprof.hooks.on_mxnet.facade import MxnetHook

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tbdprof.facts.records import Strings, Table
+from tbdprof.facts.records import Strings
+from tbdprof.facts.rows import Table
 from tbdprof.hooks import Facts, Setting
 from tbdprof.hooks.on_mxnet import hook
 from tbdprof.hooks.on_mxnet.facade import MxnetHook

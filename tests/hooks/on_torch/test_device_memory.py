@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from make import parameter, run
+from plain_rows import table
 from torch import nn
 
 from tbdprof.analysis.memory.breakdown import measure
@@ -19,7 +20,7 @@ from tbdprof.facts.counters import (
     DEVICE_FREE,
 )
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import AllocationKind, Phase, Role, Strings, table
+from tbdprof.facts.records import AllocationKind, Phase, Role, Strings
 from tbdprof.facts.windows import OUT_OF_MEMORY
 from tbdprof.hooks.levels import samples
 from tbdprof.hooks.on_torch import context, devices, facts, hook

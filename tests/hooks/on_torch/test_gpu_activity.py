@@ -5,11 +5,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from plain_rows import table
 
 from tbdprof.analysis.kernels.executions import gather
 from tbdprof.facts import counters
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import KernelKind, Phase, Run, Strings, Table, table
+from tbdprof.facts.records import KernelKind, Phase, Run, Strings
+from tbdprof.facts.rows import Table
 from tbdprof.hooks.on_torch.kernels import gpu_activity
 from tbdprof.hooks.on_torch.kernels.table import build
 from tbdprof.hooks.on_torch.session.backward_runs import relate

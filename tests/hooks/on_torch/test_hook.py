@@ -11,7 +11,8 @@ from torch import nn
 from torch_nets import Checkpointed
 
 from tbdprof.errors import UnavailableError, UsageError
-from tbdprof.facts.records import AllocationKind, Operation, Phase, Role, SpanKind, Strings, Table
+from tbdprof.facts.records import AllocationKind, Operation, Phase, Role, SpanKind, Strings
+from tbdprof.facts.rows import Table
 from tbdprof.hooks import Setting
 from tbdprof.hooks.on_torch import hook
 from tbdprof.hooks.on_torch.facade import TorchHook

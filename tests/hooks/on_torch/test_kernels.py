@@ -15,7 +15,8 @@ from torch_nets import Checkpointed
 from tbdprof import suite
 from tbdprof.analysis.kernels.flops import count
 from tbdprof.errors import UnavailableError
-from tbdprof.facts.records import Operation, Phase, SpanKind, Strings, Table
+from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
+from tbdprof.facts.rows import Table
 from tbdprof.facts.work import Work, parse, text
 from tbdprof.hooks.on_torch import hook
 from tbdprof.hooks.on_torch.facade import TorchHook

@@ -1,6 +1,7 @@
 import itertools
 
-from tbdprof.facts.records import AllocationKind, Operation, Phase, SpanKind, Strings, Table
+from tbdprof.facts.records import AllocationKind, Operation, Phase, SpanKind, Strings
+from tbdprof.facts.rows import Table
 from tbdprof.hooks.on_torch.memory.table import build
 from tbdprof.hooks.on_torch.session.backward_runs import relate
 from tbdprof.hooks.on_torch.session.events import (

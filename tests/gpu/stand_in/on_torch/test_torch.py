@@ -14,7 +14,8 @@ from tbdprof.analysis.memory.post_mortem import examine
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.counters import ALLOCATOR_RESERVED
 from tbdprof.facts.reading import load
-from tbdprof.facts.records import KernelKind, Table
+from tbdprof.facts.records import KernelKind
+from tbdprof.facts.rows import Table
 from tbdprof.results.memory import PostMortem
 from tbdprof.results.summary import Summary
 
