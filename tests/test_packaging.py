@@ -53,8 +53,8 @@ def test_hooks_and_suite_are_one_package_with_tbdprof() -> None:
 
 def loaded_by(code: str) -> set[str]:
     """Return the top-level modules that a fresh interpreter has loaded after running code."""
-    tell = "import json; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
-    command = [sys.executable, "-c", f"import sys\n{code}\n{tell}"]
+    listing = "import json; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    command = [sys.executable, "-c", f"import sys\n{code}\n{listing}"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     return set(json.loads(done.stdout.splitlines()[-1]))
 

@@ -3,16 +3,16 @@
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
 from tbdprof.results.found import Found
-from tbdprof.results.reasons import NOT_JUDGED, NOT_TOLD, ONE_WINDOW
+from tbdprof.results.reasons import NOT_JUDGED, NOT_REPORTED, ONE_WINDOW
 from tbdprof.results.time import Throughput
 
 
 def run_facts(recording: Recording, throughput: Throughput | None, precision: str | None) -> Found[Run]:
     """Return the run; `precision` is that of its matmuls and convolutions, and the throughput says if it drifted."""
     run = recording.run
-    missing = {name: NOT_TOLD for name in ("batch_size", "seed") if getattr(run, name) is None}
+    missing = {name: NOT_REPORTED for name in ("batch_size", "seed") if getattr(run, name) is None}
     if run.precision is None and precision is None:
-        missing["precision"] = NOT_TOLD
+        missing["precision"] = NOT_REPORTED
     if not any(item.trainable for item in run.parameters):
         missing["parameters"] = "no trained parameter was seen"
     if run.settled is None:

@@ -31,8 +31,8 @@ PARTS = {"kernels": ("kernels", "low_utilization"), "layers": ("time_by_layer",)
 
 def render(summary: Summary, part: str | None = None) -> str:
     """Return the report, or one part of it, as one JSON object."""
-    told = document(summary)
-    kept = told if part is None else {name: told[name] for name in ("schema", *PARTS[part], "missing")}
+    whole = document(summary)
+    kept = whole if part is None else {name: whole[name] for name in ("schema", *PARTS[part], "missing")}
     return json.dumps(kept, indent=2, allow_nan=False)
 
 
@@ -73,7 +73,7 @@ def _run(summary: Summary) -> Json:
         name: sum(len(window.table("step")) for window in summary.recording.windows if window.name == name)
         for name in (WARMUP, CLEAN, MEMORY, KERNELS, SAMPLED)
     }
-    told = (
+    names = (
         "model",
         "framework",
         "framework_version",
@@ -83,7 +83,7 @@ def _run(summary: Summary) -> Json:
         "batch_size",
     )
     return {
-        **{name: getattr(run, name) for name in told},
+        **{name: getattr(run, name) for name in names},
         "precision": summary.precision,
         "precision_flags": dict(run.precision_flags),
         "options": dict(run.options),

@@ -29,7 +29,7 @@ def as_text(checked: Checked) -> str:
 def as_json(checked: Checked) -> str:
     """Return the check as one JSON object; a figure that is not finite, or has no meaning, is null."""
     learned = checked.learned
-    told = ("model", "framework", "framework_version", "device", "threads", "seed")
+    names = ("model", "framework", "framework_version", "device", "threads", "seed")
     curve = [
         {
             "step": point.step,
@@ -41,7 +41,7 @@ def as_json(checked: Checked) -> str:
     ]
     document = {
         "schema": SCHEMA,
-        **{name: getattr(checked, name) for name in told},
+        **{name: getattr(checked, name) for name in names},
         "data": learned.data,
         "measure": learned.measure,
         "chance": learned.chance,

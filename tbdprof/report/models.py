@@ -116,5 +116,5 @@ def _model(spec: Spec) -> dict[str, Any]:
 
 
 def _data(each: Dataset) -> dict[str, str | None]:
-    told = {name: getattr(each, name) for name in ("name", "samples", "size", "special")}
-    return {name: text or None for name, text in told.items()}
+    texts = {name: getattr(each, name) for name in ("name", "samples", "size", "special")}
+    return {name: text or None for name, text in texts.items()}

@@ -129,7 +129,7 @@ class PostMortem:
     asked_bytes: int | None
     live: Mapping[str, int] | None  # by category
     others_bytes: int | None  # feature maps and others together
-    told_apart: bool  # the memory window was open
+    separated: bool  # all that was live is known by category: the memory window was open
     live_bytes: int | None
     capacity_bytes: int | None  # of the device, as the allocator said
     free_bytes: int | None  # what the device could still give

@@ -4,7 +4,7 @@ GPU_ONLY = "reported on a GPU only"
 NOT_ASKED_FOR = "this precision was not requested before the run"
 NOT_IN_TABLE = "the table has no peak for this kind of GPU"
 NOT_COUNTED = "the framework keeps no count over the whole run on this device"
-NOT_TOLD = "the loop did not report it"
+NOT_REPORTED = "the loop did not report it"
 NOT_REQUESTED = "the allocator does not report both requested and allocated bytes"
 NOT_JUDGED = "a warm-up of a fixed length is not judged"
 ONE_BLOCK = "an interval needs two blocks of steps or more"
@@ -35,7 +35,7 @@ QUIET = frozenset(
         NOT_EXACT,
         NOT_OUT_OF_MEMORY,
         ONE_LEVEL,
-        NOT_TOLD,
+        NOT_REPORTED,
         NOT_REQUESTED,
         NOT_JUDGED,
         ONE_BLOCK,

@@ -57,8 +57,8 @@ class Summary:
     @property
     def precision(self) -> str | None:
         """Return the precision asked for, else that of most of the run's matmuls and convolutions; None: not known."""
-        told, use = self.recording.run.precision, self.utilization
-        return told if told is not None or use is None else use.precision
+        asked, use = self.recording.run.precision, self.utilization
+        return asked if asked is not None or use is None else use.precision
 
     @property
     def missing_now(self) -> dict[str, str]:

@@ -118,7 +118,7 @@ class StepTime:
     idle: Idle
     covered: float  # kernels' own times over the wall time; above 1 where threads or streams work at once
     busy: float  # share of the wall time in which at least one kernel runs
-    told_twice: float  # kernels counted twice: own times beyond a thread's or stream's busy time, over the wall time
+    overlap: float  # kernels counted twice: own times beyond a thread's or stream's busy time, over the wall time
     kernels: float  # per step; on a CPU operators, without those that only do bookkeeping
     kernel_seconds: float | None  # of one on average, None: there is none
 

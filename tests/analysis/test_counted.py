@@ -47,16 +47,16 @@ STEP: Rows = [("gemm", GRID, BLOCK, GEMM), ("add", GRID, BLOCK, ADD), ("add", GR
 
 
 def story(*, product: str = "gemm", addition: str = "add", other: str = "add") -> KernelStory:
-    told = KernelStory(device="cuda:0")
-    told.settle()
+    kernel_story = KernelStory(device="cuda:0")
+    kernel_story.settle()
     for begin in (0, 20 * SECOND):
-        told.step(begin, begin + 12 * SECOND)
-        span = told.operator("aten::mm", Phase.FORWARD, begin, begin + SECOND, work=PRODUCT)
-        told.kernel(product, begin, begin + 4 * SECOND, span=span, grid=GRID, block=BLOCK)
-        told.kernel(addition, begin + 4 * SECOND, begin + 6 * SECOND, grid=GRID, block=BLOCK)
-        told.kernel(other, begin + 6 * SECOND, begin + 8 * SECOND, grid=GRID, block=BLOCK)
-        told.kernel("Memcpy HtoD", begin + 8 * SECOND, begin + 10 * SECOND, kind=KernelKind.COPY)
-    return told
+        kernel_story.step(begin, begin + 12 * SECOND)
+        span = kernel_story.operator("aten::mm", Phase.FORWARD, begin, begin + SECOND, work=PRODUCT)
+        kernel_story.kernel(product, begin, begin + 4 * SECOND, span=span, grid=GRID, block=BLOCK)
+        kernel_story.kernel(addition, begin + 4 * SECOND, begin + 6 * SECOND, grid=GRID, block=BLOCK)
+        kernel_story.kernel(other, begin + 6 * SECOND, begin + 8 * SECOND, grid=GRID, block=BLOCK)
+        kernel_story.kernel("Memcpy HtoD", begin + 8 * SECOND, begin + 10 * SECOND, kind=KernelKind.COPY)
+    return kernel_story
 
 
 def counted_window(strings: Strings, rows: Rows) -> Window:
@@ -138,7 +138,7 @@ def test_a_tensor_pipe_that_multiplied_pairs_of_halves_alone_did_no_product() ->
     assert add.flop_utilization is None, "a percent of its time is left, of products of a type nobody counted"
 
 
-def test_what_was_not_told_is_not_zero() -> None:
+def test_what_was_not_reported_is_not_zero() -> None:
     bare_counts = {counters.COUNTED_NS: 3e9, counters.COUNTED_FFMA: 1.0}
 
     gemm, _ = result(recording([("gemm", GRID, BLOCK, bare_counts), *STEP[1:]])).kernels
@@ -158,7 +158,7 @@ def test_the_same_name_in_the_tools_spelling_is_the_same_kernel() -> None:
     assert [each.launches for each in found.kernels] == [1, 2]
 
 
-def test_kernels_whose_names_differ_are_told_apart_by_their_place_in_the_step() -> None:
+def test_kernels_whose_names_differ_are_separated_by_their_place_in_the_step() -> None:
     ours = [f"void at::each<at::{functor}(T1)::{{lambda(int)#1}}>(int)" for functor in ("mul", "div")]
     theirs = [f"void at::each<at::{functor}(const X &)::[lambda(int) (instance 1)]>(int)" for functor in ("mul", "div")]
     twice = ADD | {counters.COUNTED_FADD: 40.0}
@@ -166,8 +166,8 @@ def test_kernels_whose_names_differ_are_told_apart_by_their_place_in_the_step() 
 
     found = result(recording(rows, addition=ours[0], other=ours[1]))
 
-    told = {each.key[0]: each.fp32_flops for each in found.kernels}
-    assert told == {"gemm": 160.0, ours[0]: 20.0, ours[1]: 40.0}
+    flops = {each.key[0]: each.fp32_flops for each in found.kernels}
+    assert flops == {"gemm": 160.0, ours[0]: 20.0, ours[1]: 40.0}
 
 
 def test_kernels_whose_number_differs_are_not_guessed_at() -> None:

@@ -17,10 +17,10 @@ from tbdprof.report import json_report, terminal
 PLAN = Plan(warmup=2, steps=10, memory_steps=3)
 
 
-def profiled(wait_s: float, *, told: bool = True) -> Recording:
+def profiled(wait_s: float, *, reports: bool = True) -> Recording:
     """Return a run whose every step takes 0.1 s beside the time it waits for its batch; watched steps wait longer."""
     hook, waited = FakeHook(clock=FakeClock()), [7.0]  # other loops of the process waited before
-    counters = {DATA_WAIT: lambda: waited[0]} if told else {}
+    counters = {DATA_WAIT: lambda: waited[0]} if reports else {}
     instruments = Instruments({"clean": [HostLoad({**OF_HOST, **counters}, hook.clock)]})
     with LoopProfiler(hook, run(), PLAN, clock=hook.clock, instruments=instruments) as prof:
         while prof.active:
@@ -37,8 +37,8 @@ def test_waiting_is_a_share_of_the_clean_windows_alone(wait_s: float, share: flo
     assert data_wait(profiled(wait_s)).value == pytest.approx(share)
 
 
-def test_a_loop_that_does_not_tell_has_no_share_and_a_reason():
-    recording = profiled(0.1, told=False)
+def test_a_loop_that_does_not_report_has_no_share_and_a_reason():
+    recording = profiled(0.1, reports=False)
     summary = summarize(recording)
 
     assert data_wait(recording).value is None
@@ -50,9 +50,9 @@ def test_a_loop_that_does_not_tell_has_no_share_and_a_reason():
 @pytest.mark.parametrize(
     ("wait_s", "line"), [(0.025, "the loop waited for batches 20.0 % of a clean step"), (0.0, None)]
 )
-def test_the_first_screen_tells_it_where_there_is_any(wait_s: float, line: str | None):
+def test_the_first_screen_shows_it_where_there_is_any(wait_s: float, line: str | None):
     summary = summarize(profiled(wait_s))
 
-    told = [text.split(maxsplit=1) for text in terminal.render(summary).splitlines() if text.startswith("loading")]
-    assert told == ([] if line is None else [["loading", line]])
+    shown = [text.split(maxsplit=1) for text in terminal.render(summary).splitlines() if text.startswith("loading")]
+    assert shown == ([] if line is None else [["loading", line]])
     assert "throughput.data_wait" not in summary.missing

@@ -20,7 +20,7 @@ from tbdprof.results.kernels import Flop, Utilization
 MS = 1_000_000
 
 
-def told(story: DeviceStory, kernels_busy: float | None = None) -> Device:
+def device_of(story: DeviceStory, kernels_busy: float | None = None) -> Device:
     found = device(story.recording(), kernels_busy).value
     assert found is not None
     return found
@@ -39,14 +39,14 @@ def test_several_windows_weigh_by_their_samples_time():
     story.window("clean", [3.0], start_s=5.0).stretches(counters.DRIVER_BUSY, 0.6, [5.0, 6.5, 8.0])
 
     assert mean(story.recording(), "clean", counters.DRIVER_BUSY) == pytest.approx(0.5)
-    assert told(story).driver_period_s == pytest.approx(1.5)
+    assert device_of(story).driver_period_s == pytest.approx(1.5)
 
 
 def test_the_block_that_settles_does_not_count():
     story = DeviceStory().window("kernels", [1.0, 2.0])
     story.stretches(counters.DRIVER_BUSY, lambda s: s / 4, [0.0, 1.0, 2.0, 3.0])
 
-    assert told(story).driver_busy == {"clean": None, "kernels": pytest.approx((0.5 + 0.75) / 2)}
+    assert device_of(story).driver_busy == {"clean": None, "kernels": pytest.approx((0.5 + 0.75) / 2)}
 
 
 def test_figures_of_another_device_are_not_the_runs():
@@ -61,7 +61,7 @@ def test_the_clock_has_a_mean_a_range_and_a_share_of_the_highest_in_every_window
         story.window(name, [1.0, 1.0], start_s=2.0 * number)
         story.instants(counters.SM_CLOCK, lambda s: 1e9 + 1e8 * s, 2 * number + np.array([0.1, 1.1, 1.9]))
     story.instants(counters.SM_CLOCK_MAX, 1.98e9, np.array([7.0]))
-    found = told(story)
+    found = device_of(story)
 
     assert set(found.sm_clock) == {"clean", "memory", "sampled"}
     clean = found.sm_clock["clean"]
@@ -72,17 +72,17 @@ def test_the_clock_has_a_mean_a_range_and_a_share_of_the_highest_in_every_window
     assert found.sm_clock["sampled"].least_hz == pytest.approx(1.71e9)  # the first block settles
 
 
-def test_where_the_driver_does_not_tell_the_highest_clock_it_is_that_of_the_peaks():
+def test_where_the_driver_does_not_report_the_highest_clock_it_is_that_of_the_peaks():
     story = DeviceStory().window("clean", [1.0]).instants(counters.SM_CLOCK, 1.5e9, np.array([0.5]))
 
-    assert told(story).of_most("clean") == pytest.approx(0.75)
+    assert device_of(story).of_most("clean") == pytest.approx(0.75)
 
 
-def test_throttling_is_told_in_words_and_a_clock_somebody_set_or_nothing_to_do_is_none():
+def test_throttling_is_reported_in_words_and_a_clock_somebody_set_or_nothing_to_do_is_none():
     story = DeviceStory().window("clean", [1.0])
     bits = {0.1: 0x4, 0.2: 0x4 | 0x20, 0.3: 0x1, 0.4: 0x2, 0.5: 0x0}
     story.instants(counters.THROTTLE, lambda s: float(bits[round(s, 1)]), np.array(list(bits)))
-    found = told(story).reasons["clean"]
+    found = device_of(story).reasons["clean"]
 
     assert found is not None
     assert found.throttled == pytest.approx(0.4)
@@ -92,9 +92,9 @@ def test_throttling_is_told_in_words_and_a_clock_somebody_set_or_nothing_to_do_i
     }  # fmt: skip
 
 
-def test_a_reason_nvml_has_no_word_for_is_told_by_its_bit():
+def test_a_reason_nvml_has_no_word_for_is_reported_by_its_bit():
     story = DeviceStory().window("clean", [1.0]).instants(counters.THROTTLE, float(0x8000), np.array([0.5]))
-    found = told(story).reasons["clean"]
+    found = device_of(story).reasons["clean"]
 
     assert found is not None
     assert found.by_reason == {"reason 0x8000": 1.0}
@@ -109,7 +109,7 @@ def gpm(story: DeviceStory, seconds: float = 2.0, **values: float) -> DeviceStor
 
 def test_gpms_fp32_is_over_elapsed_time_and_is_divided_by_its_own_busy():
     story = gpm(DeviceStory().window("clean", [2.0]), GPM_BUSY=0.8, GPM_FP32=0.4, GPM_TENSOR=0.1)
-    found = told(story).gpm["clean"]
+    found = device_of(story).gpm["clean"]
 
     assert found is not None
     assert found.fp32_while_busy == pytest.approx(0.5)
@@ -117,7 +117,7 @@ def test_gpms_fp32_is_over_elapsed_time_and_is_divided_by_its_own_busy():
 
 
 def test_without_a_busy_figure_there_is_no_figure_while_busy():
-    found = told(gpm(DeviceStory().window("clean", [2.0]), GPM_FP32=0.4)).gpm["clean"]
+    found = device_of(gpm(DeviceStory().window("clean", [2.0]), GPM_FP32=0.4)).gpm["clean"]
 
     assert found is not None
     assert found.fp32_while_busy is None
@@ -128,7 +128,7 @@ def test_busy_by_the_kernels_times_is_beside_the_drivers_and_gpms_and_more_than_
     driver: float, apart: bool
 ):
     story = gpm(DeviceStory().window("kernels", [1.0, 10.0]), 11.0, GPM_BUSY=0.9, DRIVER_BUSY=driver)
-    busy = told(story, 0.9).busy
+    busy = device_of(story, 0.9).busy
 
     assert busy is not None
     assert busy.seconds == pytest.approx(10)
@@ -138,7 +138,7 @@ def test_busy_by_the_kernels_times_is_beside_the_drivers_and_gpms_and_more_than_
 
 
 def test_kernels_windows_that_are_short_beside_the_drivers_samples_are_no_reason_for_doubt():
-    busy = told(gpm(DeviceStory().window("kernels", [1.0, 1.0]), DRIVER_BUSY=0.2), 0.9).busy
+    busy = device_of(gpm(DeviceStory().window("kernels", [1.0, 1.0]), DRIVER_BUSY=0.2), 0.9).busy
 
     assert busy is not None
     assert (busy.driver_difference, busy.is_comparable) == (pytest.approx(-0.7), False)
@@ -149,15 +149,15 @@ def test_temperature_is_the_highest_the_edges_of_the_window_with_it():
     story = DeviceStory().window("kernels", [0.1, 0.1])
     story.instants(counters.TEMPERATURE, lambda s: 50 + 10 * s, np.array([0.0, 0.5]))
 
-    assert told(story).most_celsius["kernels"] == 55
+    assert device_of(story).most_celsius["kernels"] == 55
 
 
 def flop(value: float) -> Utilization:
-    told = Flop(value, "analytic", "fp32", 1.0, 60e12, "a table", 1 / value)
-    return Utilization(0.9, 0.9, told, told, 1e9, 1e10)
+    found = Flop(value, "analytic", "fp32", 1.0, 60e12, "a table", 1 / value)
+    return Utilization(0.9, 0.9, found, found, 1e9, 1e10)
 
 
-def test_utilization_is_told_at_the_clock_that_was_measured_too():
+def test_utilization_is_reported_at_the_clock_that_was_measured_too():
     recording = DeviceStory().window("kernels", [1.0, 1.0]).recording()
     found = at_clock(flop(0.45), recording.run, 1.5e9)
 

@@ -1,4 +1,4 @@
-"""Kernels of a GPU: the span each lies in where only thread and time of its launch are told, and the host's waiting."""
+"""Kernels of a GPU: the span of each where only its launch's thread and time are reported, and the host's waiting."""
 
 import numpy as np
 import pytest
@@ -77,13 +77,13 @@ def test_backward_on_a_thread_of_its_own_finds_phase_and_the_layer_of_its_forwar
     }
 
 
-def test_a_told_span_goes_before_the_time_of_the_launch():
+def test_a_reported_span_goes_before_the_time_of_the_launch():
     story = a_story()
-    told = story.operator("told", Phase.FORWARD, 0, 10)
+    reported = story.operator("reported", Phase.FORWARD, 0, 10)
     story.operator("open", Phase.BACKWARD, 20, 100)
-    story.kernel("it", 200, 300, span=told, launch=50, thread=MAIN)
+    story.kernel("it", 200, 300, span=reported, launch=50, thread=MAIN)
 
-    assert placed(story)["it"] == (Phase.FORWARD, "", "told")
+    assert placed(story)["it"] == (Phase.FORWARD, "", "reported")
 
 
 @pytest.mark.parametrize("missing", [{"launch": -1, "thread": MAIN}, {"launch": 50, "thread": -1}])
@@ -173,12 +173,12 @@ def test_reasons_to_idle_add_up_to_it_without_waiting_too():
     assert idle.data_wait + idle.launching == pytest.approx(idle.total)
 
 
-def test_why_synchronization_is_null_is_told_by_the_kind_of_device():
+def test_why_synchronization_is_null_depends_on_the_kind_of_device():
     on_gpu, on_cpu = a_busy_step(), KernelStory()
     on_cpu.settle()
     on_cpu.step(0, 100)
     on_cpu.operator("f", Phase.FORWARD, 0, 50)
 
-    told = [summarize(story.recording()).missing["time.idle.synchronization"] for story in (on_gpu, on_cpu)]
+    reasons = [summarize(story.recording()).missing["time.idle.synchronization"] for story in (on_gpu, on_cpu)]
 
-    assert told == ["no call in which the host waits for the device was recorded", "reported on a GPU only"]
+    assert reasons == ["no call in which the host waits for the device was recorded", "reported on a GPU only"]

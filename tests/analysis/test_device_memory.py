@@ -53,10 +53,10 @@ def recording(samples: dict[str, int], **facts: object) -> Recording:
         story.own(weight, Role.WEIGHT, "w")
         story.free(output)
         story.mark()
-    told = story.recording(device=GPU, **facts)
+    recorded = story.recording(device=GPU, **facts)
     rows = [(story.strings.add(name), story.strings.add(GPU), 1000, float(size), -1) for name, size in samples.items()]
-    told.windows[0].tables["sample"] = table("sample", rows)
-    return told
+    recorded.windows[0].tables["sample"] = table("sample", rows)
+    return recorded
 
 
 def measured(samples: dict[str, int], **facts: object) -> DeviceMemory:
@@ -114,7 +114,7 @@ def test_a_loop_of_ones_own_has_context_and_libraries_by_what_the_process_takes_
     assert summary.missing["memory.driver_context"] == NOT_MADE_ALONE
 
 
-def test_a_framework_that_does_not_tell_what_it_reserves_has_no_cache() -> None:
+def test_a_framework_that_does_not_report_what_it_reserves_has_no_cache() -> None:
     summary = summarize(recording({**DRIVER, PROCESS_USED: 810, OTHERS_USED: 80}, **MEASURED))
     found = summary.device_memory
 
@@ -123,7 +123,7 @@ def test_a_framework_that_does_not_tell_what_it_reserves_has_no_cache() -> None:
     assert summary.missing["memory.allocator_cache"] == NOT_RESERVED
 
 
-def test_one_that_tells_it_and_knows_no_pools_for_graphs_is_not_said_to_keep_it_for_itself() -> None:
+def test_one_that_reports_it_and_knows_no_pools_for_graphs_is_not_said_to_keep_it_for_itself() -> None:
     missing = summarize(recording({**ALLOCATOR, **DRIVER}, **MEASURED)).missing
 
     assert "memory.allocator_cache" not in missing
@@ -131,22 +131,22 @@ def test_one_that_tells_it_and_knows_no_pools_for_graphs_is_not_said_to_keep_it_
 
 
 def test_the_drivers_figure_is_that_nearest_to_the_last_step_end() -> None:
-    told = recording({**ALLOCATOR, **DRIVER, PROCESS_USED: 810, OTHERS_USED: 80}, **MEASURED)
-    counter, device = told.strings.add(DEVICE_USED), told.strings.add(GPU)
+    recorded = recording({**ALLOCATOR, **DRIVER, PROCESS_USED: 810, OTHERS_USED: 80}, **MEASURED)
+    counter, device = recorded.strings.add(DEVICE_USED), recorded.strings.add(GPU)
     later = table("sample", [(counter, device, at, used, -1) for at, used in ((900, 700.0), (1200, 800.0))])
-    told.windows[0].tables["sample"] = np.concatenate([told.windows[0].table("sample"), later])
+    recorded.windows[0].tables["sample"] = np.concatenate([recorded.windows[0].table("sample"), later])
 
-    assert summarize(told).device_memory == measured(
+    assert summarize(recorded).device_memory == measured(
         {**ALLOCATOR, **DRIVER, PROCESS_USED: 810, OTHERS_USED: 80}, **MEASURED
     )
 
 
 def test_what_another_device_of_the_process_holds_is_not_this_ones() -> None:
-    told = recording({**ALLOCATOR, **DRIVER})
-    counter, other = told.strings.add(DEVICE_USED), told.strings.add("cuda:1")
+    recorded = recording({**ALLOCATOR, **DRIVER})
+    counter, other = recorded.strings.add(DEVICE_USED), recorded.strings.add("cuda:1")
     more = table("sample", [(counter, other, 1000, 7.0, -1)])
-    told.windows[0].tables["sample"] = np.concatenate([more, told.windows[0].table("sample")])
-    found = summarize(told).device_memory
+    recorded.windows[0].tables["sample"] = np.concatenate([more, recorded.windows[0].table("sample")])
+    found = summarize(recorded).device_memory
     assert found is not None
     assert found.used_bytes == DRIVER[DEVICE_USED]
 
@@ -160,7 +160,7 @@ def test_without_samples_of_the_driver_nothing_is_said_to_be_explained() -> None
     assert summary.missing["device_memory.used"] == device_memory.NOT_SAMPLED
 
 
-def test_context_and_libraries_are_told_as_measured_in_this_process_beside_those_measured_apart() -> None:
+def test_context_and_libraries_are_reported_as_measured_in_this_process_beside_those_measured_apart() -> None:
     figures = {**ALLOCATOR, **DRIVER, PROCESS_USED: 870, OTHERS_USED: 80}
     summary = summarize(recording(figures, **MEASURED))
     found = summary.device_memory
@@ -174,13 +174,13 @@ def test_context_and_libraries_are_told_as_measured_in_this_process_beside_those
     assert document(summary)["device_memory"]["beneath_allocator"] == {"bytes": 370, "source": BY_PROCESS}
 
 
-def test_a_figure_of_this_process_that_is_a_layer_already_is_not_told_twice() -> None:
+def test_a_figure_of_this_process_that_is_a_layer_already_is_not_reported_twice() -> None:
     text = terminal.render(summarize(recording({**ALLOCATOR, **DRIVER, PROCESS_USED: 870, OTHERS_USED: 80})), width=160)
     assert "context and libraries" in text
     assert "as measured in this process" not in text
 
 
-def test_where_the_driver_tells_of_no_process_it_is_what_came_into_use() -> None:
+def test_where_the_driver_reports_no_process_it_is_what_came_into_use() -> None:
     assert measured({**ALLOCATOR, **DRIVER}, **MEASURED).beneath == Layer("context and libraries", 380, BY_GROWTH)
 
 
@@ -189,7 +189,7 @@ def test_where_the_driver_tells_of_no_process_it_is_what_came_into_use() -> None
     [(ALLOCATOR, MEASURED), ({**ALLOCATOR, **DRIVER}, {}), ({**DRIVER, PROCESS_USED: 810, OTHERS_USED: 80}, MEASURED)],
     ids=["no driver", "nothing before", "no allocator"],
 )
-def test_what_this_process_takes_beneath_its_allocator_may_not_be_told(
+def test_what_this_process_takes_beneath_its_allocator_may_not_be_reported(
     samples: dict[str, int], facts: dict[str, object]
 ) -> None:
     summary = summarize(recording(samples, **facts))

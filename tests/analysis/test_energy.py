@@ -51,21 +51,21 @@ def test_what_the_device_takes_before_and_after_the_steps_does_not_count():
 
 
 def test_power_that_rises_evenly_is_integrated_exactly():
-    told = samples([0, 1, 2, 3], [0, 100, 200, 300])
+    rising = samples([0, 1, 2, 3], [0, 100, 200, 300])
 
-    assert integrated(told, (0, 3 * S)) == pytest.approx(450)
-    assert integrated(told, (S // 2, 5 * S // 2)) == pytest.approx(300)
-    assert grown(told, (S // 2, 5 * S // 2)) == pytest.approx(200)
+    assert integrated(rising, (0, 3 * S)) == pytest.approx(450)
+    assert integrated(rising, (S // 2, 5 * S // 2)) == pytest.approx(300)
+    assert grown(rising, (S // 2, 5 * S // 2)) == pytest.approx(200)
 
 
-def test_samples_that_end_before_the_window_tell_nothing():
+def test_samples_that_end_before_the_window_give_nothing():
     assert integrated(samples([0, 1, 2], [1, 1, 1]), (0, 3 * S)) is None
     assert grown(samples([0, 1, 2], [1, 2, 3]), (-S, 2 * S)) is None
     assert grown(samples([1], [1]), (0, S)) is None
     assert integrated(samples([], []), (0, S)) is None
 
 
-def test_a_counter_that_began_anew_tells_nothing():
+def test_a_counter_that_began_anew_gives_nothing():
     assert grown(samples([0, 1, 2], [5, 0, 1]), (0, 2 * S)) is None
 
 
@@ -152,14 +152,14 @@ def test_without_the_counter_power_over_time_is_the_figure_and_the_reason_stands
 
 
 def test_without_either_there_is_no_energy_and_both_reasons():
-    told = {"energy.counter": "one", "energy.power": "another"}
-    summary = summarize(DeviceStory().window("clean", [5.0]).recording(told))
+    reasons = {"energy.counter": "one", "energy.power": "another"}
+    summary = summarize(DeviceStory().window("clean", [5.0]).recording(reasons))
 
     assert summary.energy is None
     assert summary.missing["energy"] == "one; another"
 
 
-def test_on_a_cpu_energy_is_quietly_not_told():
+def test_on_a_cpu_energy_is_quietly_not_reported():
     summary = summarize(DeviceStory().window("clean", [5.0]).recording(device="cpu"))
 
     assert summary.missing["energy"] == summary.missing["device"] == "reported on a GPU only"

@@ -124,9 +124,9 @@ def test_pooling_counts_the_window_of_each_element_put_out() -> None:
 
 
 def test_an_optimizer_counts_each_parameter() -> None:
-    told = {name: element_wise(name, 100) for name in ("sgd", "sgd_momentum", "adam", "adamw", "rmsprop")}
+    counts = {name: element_wise(name, 100) for name in ("sgd", "sgd_momentum", "adam", "adamw", "rmsprop")}
 
-    assert {name: found.total for name, found in told.items() if found} == {
+    assert {name: found.total for name, found in counts.items() if found} == {
         "sgd": 200,
         "sgd_momentum": 400,
         "adam": 1300,
@@ -147,7 +147,7 @@ def test_what_has_no_count_is_none_and_never_nothing() -> None:
     assert count(Work(Operation.COMMUNICATION, {"elements": 3})) is None
 
 
-def test_a_size_that_was_not_told_leaves_no_count() -> None:
+def test_a_size_that_was_not_reported_leaves_no_count() -> None:
     assert count(Work(Operation.CONVOLUTION, {"weight": 72})) is None
     assert count(Work(Operation.MATMUL, {"rows": 4, "columns": 5})) is None
     assert count(Work(Operation.POOLING, {"elements": 5}, name="max_pool")) is None

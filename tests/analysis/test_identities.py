@@ -60,7 +60,7 @@ def test_a_peak_above_the_frameworks_own_is_a_violation():
     assert measured(training().recording(whole_run_peak_bytes=439)).mismatches == 1
 
 
-def test_owned_memory_the_allocator_never_gave_is_told_apart():
+def test_owned_memory_the_allocator_never_gave_is_separate():
     story = training()
     story.own(0xDEAD, Role.INPUT, "numpy's", size=64)
 

@@ -191,7 +191,7 @@ def test_the_first_block_settles_and_a_kernel_belongs_to_the_step_it_starts_in()
     assert (kernels.steps, kernels.units, kernels.step_ns.tolist()) == (2, 16, [10, 10])
 
 
-def test_a_window_of_one_block_tells_nothing():
+def test_a_window_of_one_block_gives_nothing():
     story = KernelStory()
     story.step(0, 10)
     story.operator("relu", Phase.FORWARD, 0, 5)

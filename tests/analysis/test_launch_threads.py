@@ -1,4 +1,4 @@
-"""A kernel that CUPTI told of lies in the operator its launch was made in, also where threads are told by halves."""
+"""A kernel that CUPTI reports lies in the operator its launch was made in, also where threads are reported in part."""
 
 import threading
 
@@ -37,7 +37,7 @@ def test_mxnets_operators_have_their_kernels_by_the_hash_of_the_thread():
     cupti = FakeCupti(FakeClock())
     collector = ActivityCollector(cupti, clock=cupti.clock, number_of_thread=threads.hashed)
     collector.start("kernels")
-    cupti.told = [call(LAUNCH, 5, 100, thread=threading.get_ident()), kernel("k", 5, 300, 400)]
+    cupti.records = [call(LAUNCH, 5, 100, thread=threading.get_ident()), kernel("k", 5, 300, 400)]
     collector.stop()
     story.kernels = [tuple(row) for row in collector.drain(story.strings).tables["kernel"].tolist()]
 
@@ -60,7 +60,7 @@ def test_where_threads_are_numbered_otherwise_a_kernel_is_in_the_one_operator_th
     story.operator("Copy", Phase.FORWARD, 100, 300, thread=8)
     for start, launch in ((310, 60), (320, 120), (330, 250), (340, 305)):
         story.kernel("k", start, start + 5, launch=launch, thread=99)
-    story.kernel("k", 350, 355, thread=99)  # when it was asked for is not told
+    story.kernel("k", 350, 355, thread=99)  # when it was asked for is not reported
 
     # The outermost operator names it; two were open at 120, and none at 305.
     assert operators(story) == ["Convolution", "", "Copy", "", ""]

@@ -27,14 +27,14 @@ SAMPLED = {GEMM_KEY: Pipes(0.515, 0.0, 0.4), RELU_KEY: Pipes(0.2, 0.0, 0.1)}
 
 def kernels() -> Kernels:
     """Return a step in which a product takes 4 s and an activation 1 s."""
-    told = KernelStory(device="cuda:0")
-    told.settle()
-    told.step(0, 6 * SECOND)
-    product = told.operator("mm", Phase.FORWARD, 0, 10, operation=Operation.MATMUL, work=PRODUCT)
-    relu = told.operator("relu", Phase.FORWARD, 10, 20, operation=Operation.ACTIVATION, work=RELU)
-    told.kernel("relu", 0, SECOND, span=relu, grid=GRID, block=BLOCK)
-    told.kernel("gemm", SECOND, 5 * SECOND, span=product, grid=GRID, block=BLOCK)
-    found = gather(told.recording())
+    story = KernelStory(device="cuda:0")
+    story.settle()
+    story.step(0, 6 * SECOND)
+    product = story.operator("mm", Phase.FORWARD, 0, 10, operation=Operation.MATMUL, work=PRODUCT)
+    relu = story.operator("relu", Phase.FORWARD, 10, 20, operation=Operation.ACTIVATION, work=RELU)
+    story.kernel("relu", 0, SECOND, span=relu, grid=GRID, block=BLOCK)
+    story.kernel("gemm", SECOND, 5 * SECOND, span=product, grid=GRID, block=BLOCK)
+    found = gather(story.recording())
     assert found is not None
     return found
 
@@ -45,7 +45,7 @@ def result(counted: Counted | None = EXACT, sampled: dict[tuple[str, str, str], 
     return found
 
 
-def test_a_kernel_is_told_at_each_level_the_longest_first() -> None:
+def test_a_kernel_is_reported_at_each_level_the_longest_first() -> None:
     gemm, relu = result().rows
 
     assert (gemm.key, gemm.share, gemm.is_product) == (GEMM_KEY, 0.8, True)
@@ -71,7 +71,7 @@ def test_flops_are_compared_of_products_alone() -> None:
     assert relu.flop_difference is None, "what is counted per element is a convention"
 
 
-def test_how_many_agree_is_told_with_the_worst() -> None:
+def test_how_many_agree_is_reported_with_the_worst() -> None:
     found = {each.what.partition(" ")[0]: each for each in result().agreements}
 
     assert found["FP32"] == Agreement("FP32 pipe, sampled against counted", 1, 2, 0.02, pytest.approx(0.1))
@@ -100,13 +100,13 @@ def test_a_level_that_is_not_there_is_not_compared() -> None:
 
 
 def test_a_copy_by_the_driver_is_no_kernel_to_compare() -> None:
-    told = KernelStory(device="cuda:0")
-    told.settle()
-    told.step(0, 6 * SECOND)
-    told.kernel("Memcpy HtoD", 0, 4 * SECOND, kind=KernelKind.COPY)
-    told.kernel("gemm", 4 * SECOND, 5 * SECOND, grid=GRID, block=BLOCK)
+    story = KernelStory(device="cuda:0")
+    story.settle()
+    story.step(0, 6 * SECOND)
+    story.kernel("Memcpy HtoD", 0, 4 * SECOND, kind=KernelKind.COPY)
+    story.kernel("gemm", 4 * SECOND, 5 * SECOND, grid=GRID, block=BLOCK)
 
-    found = levels(gather(told.recording()), PEAKS, EXACT, SAMPLED, Pipes())
+    found = levels(gather(story.recording()), PEAKS, EXACT, SAMPLED, Pipes())
 
     assert found is not None
     assert [row.key[0] for row in found.rows] == ["gemm"]

@@ -89,7 +89,7 @@ def test_what_backward_makes_belongs_to_the_layer_of_its_forward_operator():
     assert (holding.role, holding.layer) == (Role.GRADIENT_MAP, "fc")
 
 
-def test_memory_only_the_total_tells_of_is_unknown_and_shown():
+def test_memory_only_the_total_reports_is_unknown_and_shown():
     story = training(1)
     story.unseen(1000)
     training_step(story, story.allocations[0][4])
@@ -117,7 +117,7 @@ def test_blocks_nobody_reported_keep_the_allocators_peak_from_the_frameworks_own
     assert memory.allocator_peak_bytes == 100 + 100 + 40 + 20
 
 
-def test_on_several_threads_what_only_the_total_tells_within_one_operator_is_explained_as_workspace():
+def test_on_several_threads_what_only_the_total_reports_within_one_operator_is_explained_as_workspace():
     memory = measured(never_reported(300).recording(threads=2))
 
     assert memory.roles_at_peak[Role.WORKSPACE] == 300
@@ -242,7 +242,7 @@ def test_rounding_is_allocated_minus_requested():
     assert memory.mismatches == 0
 
 
-def test_rounding_is_not_told_where_only_what_was_requested_is():
+def test_rounding_is_not_reported_where_only_what_was_requested_is():
     story = training()
     story.allocations = [(*row[:6], -1, *row[7:]) for row in story.allocations]
 

@@ -78,11 +78,11 @@ def test_outside_a_memory_window_owners_name_what_they_own_and_the_rest_is_one_s
     found = examined(ended(owned_story()))
 
     assert live(found) == {"weights": 100, "weight_gradients": 100, "dynamic": 100, "feature_maps": 60}
-    assert (found.others_bytes, found.live_bytes, found.told_apart) == (300, 660, False)
+    assert (found.others_bytes, found.live_bytes, found.separated) == (300, 660, False)
     assert found.asked_bytes == 200
 
 
-def test_what_the_hosts_allocator_counts_beyond_the_listed_is_not_told_apart() -> None:
+def test_what_the_hosts_allocator_counts_beyond_the_listed_is_not_separated() -> None:
     found = examined(ended(owned_story(), samples={ALLOCATOR_ALLOCATED: 1000}))
 
     assert (found.others_bytes, found.live_bytes) == (640, 1000)
@@ -110,7 +110,7 @@ def test_as_much_as_was_asked_for_in_pieces_is_fragmentation(monkeypatch: pytest
     assert "expandable_segments:True" in terminal.render(summarize(recording), width=200)
 
 
-def test_the_hosts_memory_running_out_under_a_run_on_a_gpu_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hosts_memory_running_out_under_a_run_on_a_gpu_is_reported_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(make, "DEVICE", GPU)
     summary = summarize(ended(owned_story(), ON_HOST, {ALLOCATOR_RESERVED: 900}, device=GPU))
 
@@ -150,14 +150,14 @@ def failed_step(story: MemoryStory, *, frees: bool = False) -> tuple[Window, Win
     return opened, after
 
 
-def test_in_a_memory_window_all_is_told_apart_as_it_was_at_the_last_allocation() -> None:
+def test_in_a_memory_window_all_is_separated_as_it_was_at_the_last_allocation() -> None:
     story = MemoryStory(base_total=100)
     windows = failed_step(story)
     found = examined(Recording(make.run(asked_for=SMALL), list(windows), story.strings))
 
     # The maps of both steps, 40 + 80, and the map's gradient of 30; the scratch of 500 was gone before.
     assert live(found) == {"weights": 100, "weight_gradients": 100, "feature_maps": 150}
-    assert (found.others_bytes, found.live_bytes, found.told_apart) == (0, 350, True)
+    assert (found.others_bytes, found.live_bytes, found.separated) == (0, 350, True)
 
 
 @pytest.mark.parametrize(("live_bytes", "maps"), [(350, 150), (310, 110), (230, 30), (999, 150)])
@@ -186,11 +186,11 @@ SGD = Optimizer("sgd", ("w",), {"momentum": 0.9})
 def test_the_estimate_is_by_proportion_of_what_grows_with_the_batch(
     batch: int | None, free: int, fits: int | None
 ) -> None:
-    told = ended(
+    recording = ended(
         owned_story(), samples={DEVICE_FREE: free}, batch_size=batch, unit="samples",
         parameters=(parameter("w", 25),), optimizers=(SGD,),
     )  # fmt: skip
-    found = examined(told)
+    found = examined(recording)
 
     assert (found.fitting_batch, found.found_by) == (fits, None if fits is None else ESTIMATED)
 
@@ -234,7 +234,7 @@ def test_a_run_that_ended_otherwise_has_no_post_mortem() -> None:
     assert summary.missing["post_mortem"] not in summary.missing_now.values()
 
 
-def test_the_json_tells_every_part_or_why_not() -> None:
+def test_the_json_has_every_part_or_why_not() -> None:
     document = json_report.document(summarize(ended(owned_story(), "Failed to allocate CPU Memory")))
     ending, missing = document["post_mortem"], document["missing"]
 

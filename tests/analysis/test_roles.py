@@ -90,7 +90,7 @@ def test_an_operator_of_another_thread_does_not_hold_the_free():
     story = MemoryStory()
     with story.operator("conv", Phase.FORWARD, thread=2):
         address = story.allocate(4, was_tensor=0)
-        story.free(address)  # frees are told on thread 1
+        story.free(address)  # frees are reported on thread 1
 
     assert role_of(story, address) == Role.FEATURE_MAP
 
@@ -230,7 +230,7 @@ def test_what_one_network_hands_to_the_next_is_a_feature_map_but_data_made_betwe
     assert role_of(story, real) == Role.INPUT
 
 
-def test_where_no_layers_are_told_an_input_made_in_forward_is_not_believed():
+def test_where_no_layers_are_reported_an_input_made_in_forward_is_not_believed():
     story = MemoryStory()
     with story.phase(Phase.FORWARD):
         output = story.allocate(4)

@@ -30,10 +30,10 @@ def measured(story: PmStory, **seen: object) -> Sampled:
 
 def error(story: PmStory, found: Sampled) -> float:
     """Return how far the uses of the FP32 pipe are from the truth, by time; kernels without one count as 0."""
-    told = {int(each.key[0].removeprefix("kernel_")): each.use.fp32 for each in found.kernels}
+    uses = {int(each.key[0].removeprefix("kernel_")): each.use.fp32 for each in found.kernels}
     spent = story.time_of()
-    wrong = [abs((0 if use is None else use.value) - story.fp32[name]) * spent[name] for name, use in told.items()]
-    return float(sum(wrong) / sum(spent[name] for name in told))
+    wrong = [abs((0 if use is None else use.value) - story.fp32[name]) * spent[name] for name, use in uses.items()]
+    return float(sum(wrong) / sum(spent[name] for name in uses))
 
 
 def by_name(found: Sampled) -> dict[str, sampled.SampledKernels]:
@@ -66,7 +66,7 @@ def test_an_offset_that_is_not_looked_for_spoils_the_uses(monkeypatch: pytest.Mo
     assert found.residuals[PM_FP32] > 10 * 0.005  # and the fit says so: the noise is 0.005
 
 
-def test_kernels_without_a_gap_tell_the_offset_by_what_they_use():
+def test_kernels_without_a_gap_give_the_offset_by_what_they_use():
     story = PmStory.serial(3)
     long = story.end_ns - story.start_ns
     end = np.cumsum(long)
@@ -85,7 +85,7 @@ def test_an_offset_beyond_reach_is_not_claimed():
     assert measured(story, offset_ns=5000 * US).offset == Offset(0, None)
 
 
-def test_kernels_side_by_side_on_two_streams_are_told_apart():
+def test_kernels_side_by_side_on_two_streams_are_separated():
     story = PmStory.serial(4)
     second = np.arange(len(story.name)) % 2
     early = np.minimum((story.end_ns - story.start_ns) // 2, 40 * US) * second
@@ -184,7 +184,7 @@ def test_short_kernels_under_noise_say_how_uncertain_they_are():
     assert short.reason.startswith("too short or too rare: its use is uncertain by ")
 
 
-def test_kernels_always_side_by_side_cannot_be_told_apart():
+def test_kernels_always_side_by_side_cannot_be_separated():
     story = three()
     twin = story.name == 0
     story = replace(
@@ -309,7 +309,7 @@ def test_a_use_is_never_below_nothing():
     assert solve(matrix, np.array([-0.1] * 5 + [0.5] * 5)).use.tolist() == pytest.approx([0, 0.5, 0])
 
 
-def test_no_course_tells_no_offset():
+def test_no_course_gives_no_offset():
     samples = Intervals(np.arange(0, 1000, 100), np.arange(100, 1100, 100))
     kernels = Intervals(np.array([0]), np.array([1000]))
 

@@ -17,7 +17,7 @@ LETTERS = {
 }  # fmt: skip
 
 
-def told(picture: str, device: str = "cpu") -> KernelStory:
+def story_of(picture: str, device: str = "cpu") -> KernelStory:
     """Return steps drawn as text: a letter is 10 ns of one operator, a dot of nothing; a bar ends a step."""
     story = KernelStory(device=device)
     story.settle()
@@ -40,7 +40,7 @@ def spent(story: KernelStory) -> StepTime:
 
 def drawn(picture: str) -> str:
     """Return the phases of the pieces of a drawn step, a letter each 10 ns: data is d, other o."""
-    kernels = gather(told(picture).recording())
+    kernels = gather(story_of(picture).recording())
     assert kernels is not None
     course = timeline(kernels)
     pieces = zip(course.phase.tolist(), course.length_ns.tolist(), strict=True)
@@ -78,7 +78,7 @@ def test_every_instant_of_a_step_has_one_phase(picture, phases):
 
 
 def test_phases_are_seconds_a_step_and_add_up_to_it():
-    found = spent(told("..FF.BB.U..|.FFF.BBBUUU"))
+    found = spent(story_of("..FF.BB.U..|.FFF.BBBUUU"))
 
     seconds = {phase.name: round(phase.seconds * 1e9) for phase in found.phases}
     assert tuple(seconds) == PHASES
@@ -89,20 +89,20 @@ def test_phases_are_seconds_a_step_and_add_up_to_it():
 
 
 def test_the_device_idles_for_data_before_forward_and_for_launching_after():
-    idle = spent(told("..FF.BB.U.")).idle
+    idle = spent(story_of("..FF.BB.U.")).idle
 
     assert (idle.total, idle.data_wait, idle.launching) == pytest.approx((0.5, 0.2, 0.3))
     assert (idle.synchronization, idle.copies, idle.communication) == (None, None, None)
 
 
 def test_time_in_the_frameworks_loader_is_data_wait_even_if_operators_run_in_it():
-    idle = spent(told(".DD.FFFFBU")).idle
+    idle = spent(story_of(".DD.FFFFBU")).idle
 
     assert (idle.total, idle.data_wait, idle.launching) == pytest.approx((0.2, 0.4, 0))
 
 
 def test_waiting_in_the_loader_is_data_wherever_it_is_unless_training_runs_meanwhile():
-    story = told("FF...BB..U")
+    story = story_of("FF...BB..U")
     story.span(SpanKind.PHASE, "enumerate(DataLoader)", Phase.DATA, 20, 60)
 
     found = spent(story)
@@ -125,7 +125,7 @@ def test_a_nested_operator_has_its_phase_while_it_runs_and_the_one_around_it_aft
 
 
 def test_training_goes_before_a_copy_of_the_next_batch_beside_it():
-    story = told("FFFFBBBBUU", "cuda:0")
+    story = story_of("FFFFBBBBUU", "cuda:0")
     for row in story.spans:
         story.kernel(f"of {row[0]}", row[7], row[8], span=row[0])
     story.kernel("copy", 15, 55, kind=KernelKind.COPY, stream=9)
@@ -139,7 +139,7 @@ def test_training_goes_before_a_copy_of_the_next_batch_beside_it():
 
 
 def test_copies_and_communication_count_where_nothing_else_runs():
-    story = told("F.F.B...U.", "cuda:0")
+    story = story_of("F.F.B...U.", "cuda:0")
     for row in story.spans:
         story.kernel(f"of {row[0]}", row[7], row[8], span=row[0])
     story.kernel("copy", 5, 25, kind=KernelKind.COPY, stream=9)
@@ -154,7 +154,7 @@ def test_copies_and_communication_count_where_nothing_else_runs():
 
 @pytest.mark.parametrize("name", ["Memcpy DtoD (Device -> Device)", "MemcpyD2D", "Memset (Device)", "direct_copy"])
 def test_what_a_gpu_copies_within_itself_is_no_copy_from_it_or_to_it(name: str):
-    story = told("F.F.", "cuda:0")
+    story = story_of("F.F.", "cuda:0")
     for row in story.spans:
         story.kernel(f"of {row[0]}", row[7], row[8], span=row[0])
     copied = story.operator("aten::copy_", Phase.FORWARD, 10, 20, operation=Operation.COPY)
@@ -168,7 +168,7 @@ def test_what_a_gpu_copies_within_itself_is_no_copy_from_it_or_to_it(name: str):
 
 @pytest.mark.parametrize("name", ["Memcpy HtoD (Pinned -> Device)", "MemcpyD2H", "Memcpy DtoH", "MemcpyH2D"])
 def test_a_copy_from_the_host_or_to_it_is_one(name: str):
-    story = told("F.F.", "cuda:0")
+    story = story_of("F.F.", "cuda:0")
     for row in story.spans:
         story.kernel(f"of {row[0]}", row[7], row[8], span=row[0])
     story.kernel(name, 10, 20, kind=KernelKind.COPY)
@@ -209,13 +209,13 @@ def test_a_kernel_that_begins_by_the_gpus_clock_after_the_last_step_is_over_does
     ]
 
 
-def test_two_threads_at_once_cover_more_than_the_step_and_nothing_is_told_twice():
-    story = told("FFFFFFFFFF")
+def test_two_threads_at_once_cover_more_than_the_step_and_nothing_overlaps_in_either():
+    story = story_of("FFFFFFFFFF")
     story.operator("on another thread", Phase.FORWARD, 0, 100, thread=2)
 
     found = spent(story)
 
-    assert (found.busy, found.covered, found.told_twice) == pytest.approx((1, 2, 0))
+    assert (found.busy, found.covered, found.overlap) == pytest.approx((1, 2, 0))
 
 
 def test_threads_in_several_phases_at_once_share_the_time_by_their_number():
@@ -238,16 +238,16 @@ def test_threads_in_several_phases_at_once_share_the_time_by_their_number():
     assert found.covered == pytest.approx(1.5)
 
 
-def test_a_kernel_told_twice_is_caught():
-    story = told("FF..BB..UU")
+def test_a_kernel_reported_twice_is_caught():
+    story = story_of("FF..BB..UU")
     story.operator("B", Phase.BACKWARD, 40, 50)
 
     found = spent(story)
 
-    assert found.told_twice == pytest.approx(0.1)
-    told_of = summarize(story.recording()).missing_now["kernels told twice"]
-    assert told_of == "kernels of one thread or stream overlap by 10.0 % of the step"
-    assert spent(told("FF..BB..UU")).told_twice == 0
+    assert found.overlap == pytest.approx(0.1)
+    remark = summarize(story.recording()).missing_now["kernels told twice"]
+    assert remark == "kernels of one thread or stream overlap by 10.0 % of the step"
+    assert spent(story_of("FF..BB..UU")).overlap == 0
 
 
 def random_story(generator: np.random.Generator) -> KernelStory:
@@ -295,7 +295,7 @@ def test_phases_always_partition_the_steps_to_the_nanosecond(seed):
 
 
 def test_kernels_a_step_are_what_computes_or_moves_and_no_bookkeeping():
-    story = told("FFB|FBB")
+    story = story_of("FFB|FBB")
     story.operator("view", Phase.FORWARD, 2, 4, operation=Operation.BOOKKEEPING)
 
     found = spent(story)

@@ -11,13 +11,13 @@ from tbdprof.facts.rows import Table
 MARKS = np.array([12, 22, 32, 42])
 
 
-def updates(*told: tuple[int, int, int]) -> SpanTree:
-    """Return the tree of updates, each told by its thread and where it begins and ends."""
+def updates(*spans: tuple[int, int, int]) -> SpanTree:
+    """Return the tree of updates, each given as its thread and where it begins and ends."""
     rows: Table = table(
         "span",
         [
             (i, -1, SpanKind.PHASE, Phase.UPDATE, Operation.OTHER, 0, thread, first, last, first, last, -1, -1, 0)
-            for i, (thread, first, last) in enumerate(told)
+            for i, (thread, first, last) in enumerate(spans)
         ],
     )
     return SpanTree(rows)
@@ -35,10 +35,10 @@ def test_a_thread_s_turns_end_with_its_updates():
 
 
 def test_with_two_updates_a_step_every_second_ends_a_turn():
-    told = [
+    spans = [
         (thread, at, at + 1) for thread, at in ((1, 5), (1, 10), (2, 15), (2, 20), (1, 25), (1, 30), (2, 35), (2, 40))
     ]
-    found = turns(updates(*told), MARKS)
+    found = turns(updates(*spans), MARKS)
     assert {thread: ends.tolist() for thread, ends in found.ends.items()} == {1: [11, 31], 2: [21, 41]}
 
 

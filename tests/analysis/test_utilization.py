@@ -45,7 +45,7 @@ def test_in_another_precision_there_is_no_fp32_figure_but_its_own():
     assert "utilization.mfu" not in summary.missing
 
 
-def test_where_nobody_told_a_precision_it_is_that_of_most_products():
+def test_where_nobody_gave_a_precision_it_is_that_of_most_products():
     summary = summary_of(training_story("bf16"), precision=None)
     run = document(summary)["run"]
 
@@ -55,7 +55,7 @@ def test_where_nobody_told_a_precision_it_is_that_of_most_products():
 
 
 @pytest.mark.parametrize(
-    ("told", "sources", "reason"),
+    ("asked", "sources", "reason"),
     [
         (None, {}, "the run computes in fp16, and the peak of that is not known: this precision was not "),
         ("fp16", {"fp16": "no probe"}, "the run computes in fp16, and the peak of that is not known: no probe"),
@@ -63,14 +63,14 @@ def test_where_nobody_told_a_precision_it_is_that_of_most_products():
     ],
 )
 def test_a_peak_that_is_not_known_is_named_with_the_precision_the_report_has(
-    told: str | None, sources: dict[str, str], reason: str
+    asked: str | None, sources: dict[str, str], reason: str
 ):
     peaks = Peaks({"fp32": 1e11}, None, sources)
-    summary = summary_of(training_story("fp16"), precision=told, peaks=peaks)
+    summary = summary_of(training_story("fp16"), precision=asked, peaks=peaks)
 
     assert summary.missing["utilization.mfu"].startswith(reason)
     assert summary.missing["utilization.fp32_flop"] == summary.missing["utilization.mfu"]
-    assert document(summary)["run"]["precision"] == (told or "fp16")
+    assert document(summary)["run"]["precision"] == (asked or "fp16")
 
 
 def test_a_gpus_peak_that_is_in_no_table_is_not_for_want_of_asking():
@@ -94,7 +94,7 @@ def test_a_run_of_which_no_precision_is_known_says_so():
     assert summary.missing["utilization.mfu"] == "no operator reported a matmul or convolution"
 
 
-def test_above_the_peak_is_told_as_it_is_and_marked():
+def test_above_the_peak_is_reported_as_it_is_and_marked():
     slow = Peaks({"fp32": 1e10}, None, {"fp32": "a probe that was disturbed"})
 
     use = summary_of(training_story(), peaks=slow).utilization
@@ -129,7 +129,7 @@ def test_steps_without_samples_have_no_flops_per_sample_unless_the_batch_is_know
 
 
 @pytest.mark.parametrize(("unit", "batch_size"), [("tokens", None), ("images", None)])
-def test_units_that_are_no_samples_are_not_told_as_such(unit: str, batch_size: int | None):
+def test_units_that_are_no_samples_are_not_reported_as_such(unit: str, batch_size: int | None):
     summary = summary_of(training_story(), unit=unit, batch_size=batch_size)
 
     assert summary.utilization is not None
@@ -232,7 +232,7 @@ def test_without_a_kernels_window_everything_of_it_has_a_reason():
         (lambda story: story.spans.clear(), "no operator ran in the counted steps of the kernels window"),
     ],
 )
-def test_a_kernels_window_that_tells_nothing_says_why(change, reason):
+def test_a_kernels_window_that_gives_nothing_says_why(change, reason):
     story = KernelStory()
     story.settle()
     story.step(0, 100)

@@ -157,7 +157,7 @@ def test_a_clean_step_that_waits_longer_for_its_batch_makes_the_verdict():
     assert sum(found.shares.values()) == pytest.approx(1)
 
 
-def test_waiting_that_is_not_the_largest_share_is_told_among_the_others():
+def test_waiting_that_is_not_the_largest_share_is_reported_among_the_others():
     found = waiting(0.0004, training_story())
 
     assert found.bound_by == "compute"

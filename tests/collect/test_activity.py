@@ -42,7 +42,7 @@ def recorded(
         Strings(),
     )
     collector.start("kernels")
-    cupti.told += records
+    cupti.records += records
     collector.stop()
     return collector.drain(strings), strings
 
@@ -245,7 +245,7 @@ def test_a_flush_that_hangs_is_left_alone_and_nothing_more_is_asked(cupti: FakeC
     cupti.hang = threading.Event()
     collector, strings = ActivityCollector(cupti, clock=cupti.clock, limit_s=0.01), Strings()
     collector.start("kernels")
-    cupti.told = [kernel("k", 5, 4, 9)]
+    cupti.records = [kernel("k", 5, 4, 9)]
     collector.stop()
     collected = collector.drain(strings)
     cupti.hang.set()
@@ -270,7 +270,7 @@ def test_windows_follow_one_another(cupti: FakeCupti) -> None:
     collector, strings = ActivityCollector(cupti, clock=cupti.clock), Strings()
     for correlation in (1, 2):
         collector.start("kernels")
-        cupti.told = [call(LAUNCH, correlation, 1), kernel("k", correlation, 4, 9 * correlation)]
+        cupti.records = [call(LAUNCH, correlation, 1), kernel("k", correlation, 4, 9 * correlation)]
         collector.stop()
         collector.stop()
         assert collector.drain(strings).tables["kernel"]["end_ns"].tolist() == [9 * correlation]

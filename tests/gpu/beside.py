@@ -41,8 +41,8 @@ def throughput(folder: Path) -> Verdict:
             "bound by": None if summary.verdict is None else summary.verdict.sentence,
             "sm_clock_hz": runs.figures(summary)["sm_clock_hz"],
         }
-    told = {f"{each} was measured": row["samples_per_s"] is not None for each, row in figures.items()}
-    return judged("throughput beside the issue's", told, figures)
+    holds = {f"{each} was measured": row["samples_per_s"] is not None for each, row in figures.items()}
+    return judged("throughput beside the issue's", holds, figures)
 
 
 def low_utilization(folder: Path) -> Verdict:
@@ -50,7 +50,7 @@ def low_utilization(folder: Path) -> Verdict:
     summary = summarize(runs.recorded(runs.request(folder, "fp32", 32)))
     low = summary.low_utilization
     if low is None:
-        return Verdict(NOT_POSSIBLE, summary.missing.get("low_utilization", "no reason told"))
+        return Verdict(NOT_POSSIBLE, summary.missing.get("low_utilization", "no reason reported"))
     rows = {row.name: f"{100 * row.share:.2f} %, {100 * (row.utilization or 0):.1f} %" for row in low.rows[:5]}
     figures = {"here, PyTorch": rows, "average": low.average, "covered": low.covered, **PAPER}
     return judged("the table beside the paper's", {"it has rows": bool(rows)}, figures)

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     checks = [replace(check, limit_s=check.limit_s * setting.PATIENCE) for check in checks]
     limit_s = asked.limit_s * setting.PATIENCE
-    results = schedule.run_all(checks, asked.output, runner(asked.output), limit_s=limit_s, told=_say)
+    results = schedule.run_all(checks, asked.output, runner(asked.output), limit_s=limit_s, report=_say)
     print(f"written: {asked.output / 'results.txt'}")
     return 0 if schedule.succeeded(results) else 1
 

@@ -120,7 +120,7 @@ def counted_kernels(folder: Path) -> Verdict:
             "FP32 pipe, sampled against counted", {"16 of 20 within 2 points": pipe.within >= WITHIN}, figures
         )
     flop = agreed.get("FLOPs of products, analytic against counted")
-    reason = f"not sampled ({summary.missing.get('sampled', 'no reason told')}): analytic against counted instead"
+    reason = f"not sampled ({summary.missing.get('sampled', 'no reason reported')}): analytic against counted instead"
     if flop is None:
         return Verdict(FAIL, f"{reason}, and no product was matched", figures)
     return judged(reason, {"all products within 5 points": flop.within == flop.of}, figures)
@@ -137,15 +137,15 @@ def steady_energy(folder: Path) -> Verdict:
         path=_fresh(folder / "energy.tbd"),
     )
     (window,) = recording.named("clean")
-    both, told = counter_against_power(recording, window), energy(recording, None).value
-    if both is None or both.ratio is None or told is None:
+    both, found = counter_against_power(recording, window), energy(recording, None).value
+    if both is None or both.ratio is None or found is None:
         missing = summarize(recording).missing_now
-        return Verdict(NOT_POSSIBLE, "the counter or the power was not told over 60 s", {"missing": missing})
-    figures = {**dataclasses.asdict(both), "ratio": both.ratio, "joules per image": told.joules_per_unit}
+        return Verdict(NOT_POSSIBLE, "the counter or the power was not reported over 60 s", {"missing": missing})
+    figures = {**dataclasses.asdict(both), "ratio": both.ratio, "joules per image": found.joules_per_unit}
     holds = {
         "counter and power within 5 %": abs(both.ratio - 1) <= 0.05,
         "60 s were steady": both.seconds >= 60,
-        "joules per image": told.joules_per_unit is not None,
+        "joules per image": found.joules_per_unit is not None,
     }
     return judged("energy", holds, figures)
 
@@ -174,9 +174,9 @@ def out_of_memory(folder: Path) -> Verdict:
     fitting = ended.fitting_batch
     figures: dict[str, Any] = {"line": said, **dataclasses.asdict(ended), "releasable": ended.releasable_bytes}
     holds = {
-        "what was live is told by category": bool(ended.live),
-        "what was asked for is told": ended.asked_bytes is not None,
-        "what could be released is told": ended.releasable_bytes is not None,
+        "what was live is reported by category": bool(ended.live),
+        "what was asked for is reported": ended.asked_bytes is not None,
+        "what could be released is reported": ended.releasable_bytes is not None,
         "the line names a batch": fitting is not None and f"--batch-size {fitting}" in said,
         "that batch fits": fitting is not None and _fits(fitting, folder),
     }

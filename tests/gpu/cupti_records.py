@@ -1,4 +1,4 @@
-"""CUPTI's records through cupti-python, by which MXNet's kernels are told: here of a loop in torch, whose are known."""
+"""CUPTI's records through cupti-python, which report MXNet's kernels: here of a loop in torch, whose are known."""
 
 import threading
 import time
@@ -45,7 +45,7 @@ def cupti_records(_folder: Path) -> Verdict:
     busy_s = int((rows["end_ns"] - rows["start_ns"]).sum()) / 1e9
     holds = {
         "every addition is a kernel": sum("add" in strings[int(name)].lower() for name in mine["name"]) >= KERNELS,
-        "every copy is told with its bytes": copies["moved_bytes"].tolist() == [4 * ELEMENTS] * COPIES,
+        "every copy is reported with its bytes": copies["moved_bytes"].tolist() == [4 * ELEMENTS] * COPIES,
         "autograd's thread launched some": len(set(rows["thread"].tolist())) > 1,
         "nothing is missing": not collected.missing,
         "nothing began before it was asked for": early_ns <= TOLERATED_NS,

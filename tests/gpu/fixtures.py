@@ -59,7 +59,7 @@ def _cut(window: Window, blocks: int, texts: Strings, strings: Strings) -> Windo
         window.ordinal,
         window.name,
         window.state,
-        {kind: _told(kind, rows, texts, strings) for kind, rows in tables.items()},
+        {kind: _translated(kind, rows, texts, strings) for kind, rows in tables.items()},
     )
 
 
@@ -90,11 +90,11 @@ def _within(kind: str, rows: Table, steps: Table, window: str) -> Table:
     return rows[inside]
 
 
-def _told(kind: str, rows: Table, texts: Strings, strings: Strings) -> Table:
+def _translated(kind: str, rows: Table, texts: Strings, strings: Strings) -> Table:
     """Return rows whose text is that of another recording."""
-    told = rows.copy()
+    translated = rows.copy()
     for column in TEXTS.get(kind, ()):
         values, place = np.unique(rows[column], return_inverse=True)
         moved = [strings.add(texts[int(value)]) if value >= 0 else -1 for value in values]
-        told[column] = np.array(moved, told[column].dtype)[place] if len(values) else told[column]
-    return told
+        translated[column] = np.array(moved, translated[column].dtype)[place] if len(values) else translated[column]
+    return translated

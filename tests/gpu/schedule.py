@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-LIMIT = "TBDPROF_CHECK_LIMIT_S"  # tells a check's process how long it may take
+LIMIT = "TBDPROF_CHECK_LIMIT_S"  # how long a check's process may take
 PASS, FAIL, NOT_POSSIBLE = "pass", "fail", "not possible"
 LEAST_S = 5.0  # with less left a check is not begun
 GONE_S = 5.0  # for what was killed to be gone
@@ -80,7 +80,7 @@ def run_all(
     *,
     limit_s: float,
     clock: Callable[[], float] = time.monotonic,
-    told: Callable[[Result], None] = lambda _: None,
+    report: Callable[[Result], None] = lambda _: None,
 ) -> list[Result]:
     """Run checks until the time is up, and keep every result beside those of earlier calls."""
     begun, results = clock(), list[Result]()
@@ -93,7 +93,7 @@ def run_all(
             verdict = runner(check, folder, min(left, check.limit_s))
         results.append(Result(check.name, verdict, clock() - start))
         keep(folder, results[-1:])
-        told(results[-1])
+        report(results[-1])
     return results
 
 

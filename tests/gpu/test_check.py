@@ -35,7 +35,7 @@ def python(body: str) -> schedule.Runner:
     return schedule.in_process(lambda _, left: [sys.executable, "-c", f"left = {str(left)!r}\n{body}"])
 
 
-def test_checks_run_in_order_and_one_without_time_is_told_how_to_get_it(tmp_path: Path) -> None:
+def test_checks_run_in_order_and_one_without_time_says_how_to_get_it(tmp_path: Path) -> None:
     clock, asked = FakeClock(), list[tuple[str, float]]()
     runner = scripted(clock, {"a": 30, "b": 67}, asked)
 
@@ -60,9 +60,9 @@ def test_a_limit_is_never_more_than_what_is_left(tmp_path: Path) -> None:
 
 
 def test_a_process_leaves_its_verdict(tmp_path: Path) -> None:
-    told = '{"state": "fail", "reason": "3 mismatches", "figures": {"mismatches": 3}}'
+    written = '{"state": "fail", "reason": "3 mismatches", "figures": {"mismatches": 3}}'
 
-    verdict = python(f"open(left, 'w').write({told!r})")(check("a"), tmp_path, 20)
+    verdict = python(f"open(left, 'w').write({written!r})")(check("a"), tmp_path, 20)
 
     assert verdict == Verdict(FAIL, "3 mismatches", {"mismatches": 3})
 

@@ -17,12 +17,12 @@ from tbdprof.results.levels import KernelLevels, Levels, Pipes
 
 
 def test_a_recording_cut_short_has_whole_steps_and_its_text() -> None:
-    told = KernelStory(device="cuda:0")
+    story = KernelStory(device="cuda:0")
     for step in range(6):
-        told.step(100 * step, 100 * step + 90, block=step // 2)
-        span = told.operator(f"op {step}", Phase.FORWARD, 100 * step, 100 * step + 20)
-        told.kernel(f"kernel {step}", 100 * step + 10, 100 * step + 60, span=span, grid="[1, 1, 1]")
-    recording = told.recording()
+        story.step(100 * step, 100 * step + 90, block=step // 2)
+        span = story.operator(f"op {step}", Phase.FORWARD, 100 * step, 100 * step + 20)
+        story.kernel(f"kernel {step}", 100 * step + 10, 100 * step + 60, span=span, grid="[1, 1, 1]")
+    recording = story.recording()
 
     short = fixtures.cut(recording, 2)
 
@@ -68,13 +68,13 @@ def test_memory_is_kept_apart_from_what_takes_time() -> None:
 
 
 def test_what_cannot_be_made_small_is_not_kept(tmp_path) -> None:
-    told = KernelStory(device="cuda:0")
-    told.settle()
-    told.step(0, 10)
+    story = KernelStory(device="cuda:0")
+    story.settle()
+    story.step(0, 10)
 
-    assert fixtures.trimmed(told.recording(), tmp_path / "a.tbd", most_bytes=10) is None
+    assert fixtures.trimmed(story.recording(), tmp_path / "a.tbd", most_bytes=10) is None
     assert not (tmp_path / "a.tbd").exists()
-    assert fixtures.trimmed(told.recording(), tmp_path / "a.tbd") == (tmp_path / "a.tbd").stat().st_size
+    assert fixtures.trimmed(story.recording(), tmp_path / "a.tbd") == (tmp_path / "a.tbd").stat().st_size
 
 
 def test_a_clean_window_keeps_a_step_a_block() -> None:
@@ -108,15 +108,15 @@ def test_a_product_is_named_by_its_size() -> None:
     assert np.isclose(nets.flops("4096by4096by4096"), 2 * 4096**3)
 
 
-def test_a_product_is_told_by_arithmetic_at_the_measured_clock_and_by_each_level() -> None:
-    told = KernelStory(device="cuda:0")
-    told.settle()
-    told.step(0, 10**9)
-    layer = told.layer("10by2by4", 0, 100)
-    span = told.operator("aten::mm", Phase.FORWARD, 0, 100, parent=layer)
+def test_a_product_is_reported_by_arithmetic_at_the_measured_clock_and_by_each_level() -> None:
+    story = KernelStory(device="cuda:0")
+    story.settle()
+    story.step(0, 10**9)
+    layer = story.layer("10by2by4", 0, 100)
+    span = story.operator("aten::mm", Phase.FORWARD, 0, 100, parent=layer)
     for turn in range(nets.TIMES):  # 160 FLOP in 2 s on a card of 200 FLOP/s at twice the clock it ran at
-        told.kernel("gemm", turn * 10**8, turn * 10**8 + 2 * 10**9, span=span, grid="[1, 1, 1]", block="[32, 1, 1]")
-    recording = told.recording(peaks=Peaks({"fp32": 200.0}, None, {}, clock_hz=2e9))
+        story.kernel("gemm", turn * 10**8, turn * 10**8 + 2 * 10**9, span=span, grid="[1, 1, 1]", block="[32, 1, 1]")
+    recording = story.recording(peaks=Peaks({"fp32": 200.0}, None, {}, clock_hz=2e9))
     key = ("gemm", "[1, 1, 1]", "[32, 1, 1]")
     row = KernelLevels(key, 16.0, 1.0, True, None, None, Pipes(0.79), Pipes(0.85))
     clocks = Device({}, None, {}, {"kernels": Clock(1e9, 1e9, 1e9)}, 2e9, {}, {}, {}, None)

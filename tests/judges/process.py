@@ -49,7 +49,7 @@ def outcome_of(module: str, loop: str, folder: Path, *, threads: int = 1) -> Out
     recording = folder / f"{module}-{loop}.tbd"
     recording.unlink(missing_ok=True)  # of an earlier try
     printed = run_python(["-m", "judges.process", module, loop, str(recording)], threads)
-    return Outcome(printed["reports"], printed["text"], printed["told"], recording)
+    return Outcome(printed["reports"], printed["text"], printed["facts"], recording)
 
 
 def run_python(arguments: list[str], threads: int = 1) -> Json:
@@ -79,7 +79,7 @@ def main(module: str, loop: str, recording: str) -> None:
     facts = getattr(importlib.import_module(f"judges.{module}"), loop)(profile)
     profilers[-1].save(recording)
     reports = [document(profiler.summary) for profiler in profilers]
-    print(json.dumps({"reports": reports, "text": str(profilers[-1]), "told": facts}))
+    print(json.dumps({"reports": reports, "text": str(profilers[-1]), "facts": facts}))
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ def test_what_is_in_memory_where_a_loop_ends_is_a_window_of_its_own(steps: int, 
     assert (last.state, len(last.table("step")), len(last.table("allocation"))) == ("complete", 0, 1)
     ending = summarize(recording).post_mortem
     assert ending is not None
-    assert ending.told_apart == (steps == 2)
+    assert ending.separated == (steps == 2)
 
 
 def test_another_error_leaves_no_such_window() -> None:

@@ -29,7 +29,7 @@ GPM = {
 
 
 def sampled(story: DeviceStory) -> DeviceStory:
-    """Sample the last window with everything a driver tells; until its second block it was held down by its power."""
+    """Sample the last window with everything a driver reports; until its second block it was held down by its power."""
     times = np.arange(0, 41) / 10
     story.instants(counters.POWER, lambda s: 480.0 if s < 2 else 520.0, times)
     story.instants(counters.ENERGY, lambda s: 500.0 * s, times)
@@ -44,18 +44,18 @@ def sampled(story: DeviceStory) -> DeviceStory:
     return story
 
 
-def told(**facts: object) -> Summary:
+def summary_of(**facts: object) -> Summary:
     story = sampled(DeviceStory().window("clean", [2.0, 2.0], units=100.0))
     return summarize(sampled(story.window("kernels", [2.0, 2.0])).recording(**{"unit": "samples", **facts}))
 
 
 def test_energy_comes_first_in_joules_a_sample_with_how_it_was_obtained():
-    text = terminal.render(told(), width=160)
+    text = terminal.render(summary_of(), width=160)
 
     assert "10 J/sample in the clean windows, by the energy counter, 0.999 of its power over time" in text
     assert "500 W on average, 480 to 520 W (samples of an instant, one every 100 ms)" in text
     assert "÷ throughput" not in text
-    assert "10.01 J/sample (power ÷ throughput)" in terminal.render(told(), width=160, full=True)
+    assert "10.01 J/sample (power ÷ throughput)" in terminal.render(summary_of(), width=160, full=True)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_energy_comes_first_in_joules_a_sample_with_how_it_was_obtained():
         ("NVIDIA GB200", energy.THE_MODULE, f"by the energy counter of {energy.THE_MODULE}, "),
     ],
 )
-def test_a_counter_that_counts_the_cpu_of_its_module_too_is_told_so(name: str, covers: str, remark: str):
-    summary = told(device_name=name)
+def test_a_counter_that_counts_the_cpu_of_its_module_too_is_reported_so(name: str, covers: str, remark: str):
+    summary = summary_of(device_name=name)
 
     assert json_report.document(summary)["energy"]["covers"] == covers
     assert remark in terminal.render(summary, width=200)
@@ -90,7 +90,7 @@ def test_a_counter_more_than_a_twentieth_from_the_power_is_marked(watts: float, 
 
 
 def test_clocks_throttling_temperature_and_gpm_have_their_lines():
-    text = terminal.render(told(), width=200)
+    text = terminal.render(summary_of(), width=200)
 
     assert "clean 1451 (1400–1500), kernels 1500 MHz; at most 1980 MHz" in text
     assert "48.8 % of the samples: power cap 48.8 %" in text
@@ -101,7 +101,7 @@ def test_clocks_throttling_temperature_and_gpm_have_their_lines():
 
 
 def compared(busy: BusyCompared) -> str:
-    summary = told()
+    summary = summary_of()
     assert summary.device is not None
     return terminal.render(replace(summary, device=replace(summary.device, busy=busy)), width=200)
 
@@ -124,11 +124,11 @@ def test_a_run_without_samples_has_no_section():
 
 @pytest.mark.parametrize("width", [60, 100, 200])
 def test_the_section_fits_its_terminal(width: int):
-    assert max(map(len, terminal.render(told(), width=width, full=True).splitlines())) <= width
+    assert max(map(len, terminal.render(summary_of(), width=width, full=True).splitlines())) <= width
 
 
 def test_the_json_has_every_figure_by_window():
-    document = json.loads(json_report.render(told()))
+    document = json.loads(json_report.render(summary_of()))
     found = document["device"]
 
     assert found["driver_busy"] == {"clean": 0.92, "kernels": 0.92, "period_s": 1.0}
@@ -155,7 +155,7 @@ def test_the_json_has_every_figure_by_window():
 
 
 def test_joules_a_sample_of_a_run_that_counts_steps_come_from_its_batch():
-    document = json.loads(json_report.render(told(unit="steps", batch_size=50)))
+    document = json.loads(json_report.render(summary_of(unit="steps", batch_size=50)))
 
     assert document["energy"]["joules_per_unit"] == 10.0
     assert document["energy"]["joules_per_sample"] == pytest.approx(10.0 * 100 / 50)  # a step's 100 units are of 50
@@ -166,8 +166,8 @@ def bare() -> DeviceStory:
 
 
 RUNS = {
-    "everything": told,
-    "no unit's samples": lambda: told(unit="tokens"),
+    "everything": summary_of,
+    "no unit's samples": lambda: summary_of(unit="tokens"),
     "nothing": lambda: summarize(bare().recording({"device": "the NVIDIA driver does not answer: no such file"})),
     "power alone": lambda: summarize(bare().instants(counters.POWER, 400.0, np.arange(0, 41) / 10).recording()),
     "one sample": lambda: summarize(bare().instants(counters.POWER, 400.0, np.array([1.0])).recording()),

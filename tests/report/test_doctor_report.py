@@ -69,7 +69,7 @@ def test_the_highest_of_all_is_to_be_asked_for() -> None:
     assert doctor_report.rows(best)[-1] == ("highest level", "counted", f"ask for it: {EXACT}")
 
 
-def test_of_several_devices_each_is_told_and_which_one_the_levels_are_of() -> None:
+def test_of_several_devices_each_is_reported_and_which_one_the_levels_are_of() -> None:
     gpus = (Gpu(0, "Example GPU", "9.0", 141 * 1024**3, False), Gpu(1, "Other GPU", "8.0", 80 * 1024**3, True))
     looked_at = Subject("cuda:0", "Other GPU", 1, 2)  # CUDA numbers the fastest first, or as CUDA_VISIBLE_DEVICES says
     several = replace(FULL, nvidia=replace(FULL.nvidia, gpus=gpus), looked_at=looked_at)
@@ -88,12 +88,12 @@ def test_of_several_devices_each_is_told_and_which_one_the_levels_are_of() -> No
 
 
 def test_of_one_device_the_levels_say_no_more_than_its_name() -> None:
-    def told(looked_at: Subject) -> list[tuple[str, str, str]]:
+    def levels_of(looked_at: Subject) -> list[tuple[str, str, str]]:
         return [row for row in doctor_report.rows(replace(FULL, looked_at=looked_at)) if row[0] == "levels of"]
 
-    assert told(Subject("cuda:0", "Example GPU", 0, 1)) == [("levels of", "cuda:0", "Example GPU; GPU 0 above")]
-    assert told(Subject("cuda:0", "Example GPU", None, 1)) == [("levels of", "cuda:0", "Example GPU")]
-    assert told(Subject("cuda:0")) == []
+    assert levels_of(Subject("cuda:0", "Example GPU", 0, 1)) == [("levels of", "cuda:0", "Example GPU; GPU 0 above")]
+    assert levels_of(Subject("cuda:0", "Example GPU", None, 1)) == [("levels of", "cuda:0", "Example GPU")]
+    assert levels_of(Subject("cuda:0")) == []
 
 
 def test_the_text_fits_its_width_and_keeps_every_word() -> None:

@@ -18,10 +18,10 @@ DOCUMENT = json.loads(json_report.render(measured(summarize(profiled(FULL)))))
 
 
 def test_utilization_has_its_value_level_coverage_peak_and_bound():
-    told = DOCUMENT["utilization"]
+    found = DOCUMENT["utilization"]
 
-    assert told["device_busy"] == {"value": 0.79, "in_window": 0.8, "level": "operators"}
-    assert told["fp32_flop"] == told["mfu"] == {
+    assert found["device_busy"] == {"value": 0.79, "in_window": 0.8, "level": "operators"}
+    assert found["fp32_flop"] == found["mfu"] == {
         "value": 0.5, "level": "analytic", "precision": "fp32", "coverage": 0.625, "peak_flops": 100e9,
         "peak_source": "3×3 convolution 64→64, 56×56, batch 8, 2 threads", "bound": 2.0, "at_clock": None,
     }  # fmt: skip
@@ -29,33 +29,33 @@ def test_utilization_has_its_value_level_coverage_peak_and_bound():
 
 
 def test_a_gpus_busy_time_is_that_of_its_kernels():
-    told = json_report.document(measured(summarize(profiled(FULL))))
+    found = json_report.document(measured(summarize(profiled(FULL))))
     summary = measured(summarize(profiled(FULL)))
     on_gpu = replace(summary, recording=replace(summary.recording, run=replace(summary.recording.run, device="cuda:0")))
 
-    assert told["utilization"]["device_busy"]["level"] == "operators"
+    assert found["utilization"]["device_busy"]["level"] == "operators"
     assert json_report.document(on_gpu)["utilization"]["device_busy"]["level"] == "kernels"
 
 
 def test_the_fp32_figure_is_null_in_another_precision():
     bf16 = Utilization(0.79, 0.8, replace(FLOP, precision="bf16"), None, 1e9, 8e9)
-    told = json_report.document(measured(summarize(profiled(FULL)), utilization=bf16))["utilization"]
+    found = json_report.document(measured(summarize(profiled(FULL)), utilization=bf16))["utilization"]
 
-    assert set(told["fp32_flop"].values()) == {None}
-    assert told["mfu"]["value"] == 0.5
-    assert told["mfu"]["precision"] == "bf16"
+    assert set(found["fp32_flop"].values()) == {None}
+    assert found["mfu"]["value"] == 0.5
+    assert found["mfu"]["precision"] == "bf16"
 
 
 def test_phases_add_up_to_the_step_and_idle_has_every_reason():
-    told = DOCUMENT["time"]
+    found = DOCUMENT["time"]
 
-    assert sum(phase["seconds"] for phase in told["phases"].values()) == pytest.approx(told["step_s"])
-    assert told["phases"]["forward"] == {"seconds": 0.06, "busy_seconds": 0.05, "share": 0.3}
-    assert told["idle"] == {
+    assert sum(phase["seconds"] for phase in found["phases"].values()) == pytest.approx(found["step_s"])
+    assert found["phases"]["forward"] == {"seconds": 0.06, "busy_seconds": 0.05, "share": 0.3}
+    assert found["idle"] == {
         "total": 0.2, "data_wait": 0.1, "launching": 0.1,
         "synchronization": None, "copies": None, "communication": None,
     }  # fmt: skip
-    assert told["covered"] == 0.8
+    assert found["covered"] == 0.8
 
 
 def test_a_kernel_has_its_place_under_the_roofline():
@@ -72,7 +72,7 @@ def test_a_kernel_has_its_place_under_the_roofline():
     assert uncounted["peak_flops"] is uncounted["headroom"] is uncounted["limit"] is uncounted["utilization"] is None
 
 
-def test_the_low_utilization_table_and_the_verdict_are_told_in_full():
+def test_the_low_utilization_table_and_the_verdict_are_reported_in_full():
     low = DOCUMENT["low_utilization"]
 
     assert (low["average"], low["covered"]) == (0.6, 0.875)

@@ -19,8 +19,8 @@ def summary(**changes: object) -> Summary:
 
 def tables(full: bool = False, **changes: object) -> dict[str, list[str]]:
     """Return the lines of each table of kernels by its title's first word or words."""
-    told = terminal.render(summary(**changes), width=120, full=full)
-    parts = [part.splitlines() for part in told.split("\n\n")]
+    text = terminal.render(summary(**changes), width=120, full=full)
+    parts = [part.splitlines() for part in text.split("\n\n")]
     return {part[0]: part[1:] for part in parts if part[0].startswith(("Kernels", "Roofline"))}
 
 
@@ -52,9 +52,9 @@ def test_kernels_without_a_count_that_take_next_to_no_time_are_one_line():
 
 def test_of_kernels_without_a_count_those_that_take_next_to_no_time_are_left_out():
     rare = replace(UNCOUNTED, share=0.004)
-    told = tables(low_utilization=LowUtilization(0.6, 0.871, (NORMALIZATION,), (UNCOUNTED, rare)))
+    shown = tables(low_utilization=LowUtilization(0.6, 0.871, (NORMALIZATION,), (UNCOUNTED, rare)))
 
-    assert [line.split("  ")[0] for line in told["Kernels without a count"][2:]] == ["12.5 %", "(1 more, 0.4 %)"]
+    assert [line.split("  ")[0] for line in shown["Kernels without a count"][2:]] == ["12.5 %", "(1 more, 0.4 %)"]
 
 
 def test_the_roofline_leaves_out_what_takes_no_time_and_says_so():
@@ -82,8 +82,8 @@ def test_what_the_tables_leave_out_is_said_with_its_share():
 
 
 def test_in_full_every_kernel_is_in_exactly_one_table_and_every_counted_one_under_the_roofline():
-    told = tables(full=True)
-    *lists, roofline = ["\n".join(lines) for lines in told.values()]
+    shown = tables(full=True)
+    *lists, roofline = ["\n".join(lines) for lines in shown.values()]
 
     for name in ("mkldnn_convolution", "batch_norm<float>", "mine::fused"):
         assert sum(name in lines for lines in lists) == 1, name
@@ -108,17 +108,17 @@ HALVES = replace(
 )
 
 
-def test_of_what_tensor_cores_cannot_do_the_peak_is_told_below_the_table_and_among_the_ceilings():
+def test_of_what_tensor_cores_cannot_do_the_peak_is_below_the_table_and_among_the_ceilings():
     norm = replace(NORMALIZATION, precision="bf16", limit="compute")
     low = LowUtilization(0.6, 0.875, (norm,), (UNCOUNTED,))
     recording = measured(summarize(profiled(FULL))).recording
     run = replace(recording.run, peaks=HALVES)
-    told = tables(full=True, low_utilization=low, groups=(CONVOLUTION, norm), recording=replace(recording, run=run))
-    below, roofline = (next(lines for title, lines in told.items() if title.startswith(start)) for start in STARTS)
+    shown = tables(full=True, low_utilization=low, groups=(CONVOLUTION, norm), recording=replace(recording, run=run))
+    below, roofline = (next(lines for title, lines in shown.items() if title.startswith(start)) for start in STARTS)
 
     others = "kernels other than matmuls and convolutions are compared with the peak without tensor cores"
     assert below[-1] == f"{others}: bf16 200.00 GFLOP/s"
-    assert "ceiling bf16: 800.00 GFLOP/s (source not told)" in roofline
+    assert "ceiling bf16: 800.00 GFLOP/s (source not reported)" in roofline
     assert "ceiling bf16 without tensor cores: 200.00 GFLOP/s (its clock)" in roofline
     assert not [line for line in roofline if "fp32 without" in line]
     assert headroom(norm, HALVES) == pytest.approx(200 / 10)
@@ -138,8 +138,8 @@ def test_a_count_without_a_peak_to_compare_it_with_is_said():
     recording = measured(summarize(profiled(FULL))).recording
     run = replace(recording.run, peaks=replace(HALVES, vector_flops_per_s={"fp32": 100e9}))
 
-    told = tables(low_utilization=low, recording=replace(recording, run=run))
-    assert told["Kernels without a count"][-1] == (
+    shown = tables(low_utilization=low, recording=replace(recording, run=run))
+    assert shown["Kernels without a count"][-1] == (
         "some have a count, but their peak is not known: bf16 without tensor cores, int64"
     )
 
@@ -161,10 +161,10 @@ def test_a_utilization_above_100_percent_is_printed_and_marked_below_its_table()
 
 
 def test_without_an_average_kernels_are_listed_by_time():
-    told = tables(low_utilization=None)
+    shown = tables(low_utilization=None)
 
-    assert list(told) == ["Kernels, longest first"]
-    assert len(told["Kernels, longest first"]) == 2 + 3
+    assert list(shown) == ["Kernels, longest first"]
+    assert len(shown["Kernels, longest first"]) == 2 + 3
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,10 @@ def test_a_layer_has_its_share_and_its_own_time_forward_backward_and_otherwise()
 
 
 def test_the_model_itself_and_what_is_in_no_layer_have_names():
-    told = "\n".join(lines())
+    text = "\n".join(lines())
 
-    assert "(model)" in told
-    assert "(not in a layer)" in told
+    assert "(model)" in text
+    assert "(not in a layer)" in text
 
 
 def test_the_report_shows_the_longest_and_the_part_shows_all():

@@ -62,25 +62,25 @@ def test_what_cannot_be_stands_in_the_report() -> None:
 
 
 def test_the_document_has_counts_levels_and_agreements() -> None:
-    told = json_report.document(summary())
+    document = json_report.document(summary())
 
-    json.dumps(told, allow_nan=False)
-    assert told["counted"]["fp32_flops"] == 4e9
-    assert told["counted"]["kernels"][0]["tensor_flops"] == {"tf32": 5e9}
-    (row,) = told["levels"]["rows"]
+    json.dumps(document, allow_nan=False)
+    assert document["counted"]["fp32_flops"] == 4e9
+    assert document["counted"]["kernels"][0]["tensor_flops"] == {"tf32": 5e9}
+    (row,) = document["levels"]["rows"]
     assert row["fp32_pipe"] == {"sampled_low": 0.6, "sampled": 0.62, "counted": 0.61, "difference": 0.62 - 0.61}
     assert row["flop"]["difference"] == 0.58 - 0.57
-    assert told["levels"]["whole"]["tensor_pipe"]["device"] == 0.01
-    assert told["levels"]["agreements"][0]["within"] == 17
+    assert document["levels"]["whole"]["tensor_pipe"]["device"] == 0.01
+    assert document["levels"]["agreements"][0]["within"] == 17
 
 
 def test_without_them_there_is_nothing_but_a_reason() -> None:
     plain = summary(None, None)
 
     assert "counted" not in terminal.render(plain, width=120)
-    told = json_report.document(plain)
-    assert told["counted"] is told["levels"] is None
-    assert told["missing"]["counted"] == "counted with --exact only"
+    document = json_report.document(plain)
+    assert document["counted"] is document["levels"] is None
+    assert document["missing"]["counted"] == "counted with --exact only"
     assert "counted" not in plain.missing_now
     assert summarize(Recording(run())).missing["counted"] == summarize(Recording(run())).missing["levels"]
 
@@ -90,15 +90,15 @@ def test_without_them_there_is_nothing_but_a_reason() -> None:
     "part", ["analytic_flop", "counted_flop", "sampled", "counted", "device", "everything", "nothing"]
 )
 def test_every_null_of_the_whole_has_its_reason(exact: Counted | None, part: str) -> None:
-    untold = {"analytic_flop": None, "counted_flop": None, **dict.fromkeys(("sampled", "counted", "device"), Pipes())}
-    chosen = untold if part == "everything" else {name: untold[name] for name in {part} & set(untold)}
+    absent = {"analytic_flop": None, "counted_flop": None, **dict.fromkeys(("sampled", "counted", "device"), Pipes())}
+    chosen = absent if part == "everything" else {name: absent[name] for name in {part} & set(absent)}
     found = replace(LEVELS, **chosen)  # type: ignore[arg-type]
     whole = json_report.document(summary(exact, found))["levels"]["whole"]
-    told = {f"levels.whole.{name}.{level}": value for name, each in whole.items() for level, value in each.items()}
+    values = {f"levels.whole.{name}.{level}": value for name, each in whole.items() for level, value in each.items()}
 
     counted = because("not counted") if exact is None else Found(exact)
     reasons = explained(summary().recording, found, counted).under("levels")
 
-    assert set(reasons) == {path for path, value in told.items() if value is None}
+    assert set(reasons) == {path for path, value in values.items() if value is None}
     assert {reasons.get("levels.whole.fp32_pipe.counted")} <= {None, "not counted", NOT_BY_COUNTER}
     assert ("not counted" in reasons.values()) == (exact is None and part in ("counted_flop", "counted", "everything"))

@@ -93,7 +93,7 @@ def test_a_device_busier_than_a_clean_step_is_long_is_marked():
     assert said == "103.1 % of a clean step (! kernels took longer while watched); 90.0 % in the kernels window"
 
 
-def test_the_reasons_of_idling_are_listed_longest_first_and_what_is_not_told_is_left_out():
+def test_the_reasons_of_idling_are_listed_longest_first_and_what_is_not_reported_is_left_out():
     idle = replace(TIME.idle, data_wait=0.02, launching=0.18, communication=0.0)
 
     assert row("idle", step_time=replace(TIME, idle=idle)) == "launching 18.0 %, waiting for data 2.0 % of the step"
@@ -117,7 +117,7 @@ def test_a_sample_s_flops_stand_beside_the_parameters():
     assert "25 parameters · 1.00 GFLOP a sample" in screen(160)
 
 
-def test_clean_windows_that_disagree_are_told_with_the_rate_of_each():
+def test_clean_windows_that_disagree_are_reported_with_the_rate_of_each():
     throughput = full_summary().throughput
     assert throughput is not None
     each = tuple(replace(throughput.rate, per_s=rate) for rate in (80.0, 60.0, 12345.6))
@@ -127,7 +127,7 @@ def test_clean_windows_that_disagree_are_told_with_the_rate_of_each():
     assert said == "the clean windows disagree: 80, 60, 12,346 samples/s"
 
 
-def test_a_loop_that_never_settled_is_told_before_its_figures_are_believed():
+def test_a_loop_that_never_settled_is_reported_before_its_figures():
     summary = full_summary(**FACTS)
     run = replace(summary.recording.run, settled=False)
     text = terminal.render(replace(summary, recording=replace(summary.recording, run=run)), width=100)

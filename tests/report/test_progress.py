@@ -9,11 +9,11 @@ from tbdprof.loop.plan import NO_STEPS
 
 
 def test_a_phase_is_a_plain_line_with_its_steps_where_it_has_any(capsys: pytest.CaptureFixture[str]) -> None:
-    with PlainProgress() as told:
-        told("find the device's peak", 0, NO_STEPS)
-        told("warm-up", 0, None)
-        told("clean", 0, 10)
-        told("clean", 1, 10)
+    with PlainProgress() as report:
+        report("find the device's peak", 0, NO_STEPS)
+        report("warm-up", 0, None)
+        report("clean", 0, 10)
+        report("clean", 1, 10)
 
     said = capsys.readouterr()
     assert said.out == ""
@@ -29,9 +29,9 @@ def test_a_phase_that_lasts_says_now_and_then_how_fast_it_is(
 ) -> None:
     now = iter([0.0, 0.0, 5.0, 5.0, 10.0, 10.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    with PlainProgress() as told:
+    with PlainProgress() as report:
         for step in (0, 10, 20):
-            told("clean", step, None)
+            report("clean", step, None)
 
     assert capsys.readouterr().err.splitlines() == ["tbdprof: clean: step 0", "tbdprof: clean: step 20 2.00 steps/s"]
 

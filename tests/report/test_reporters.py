@@ -74,7 +74,7 @@ def nulls(value: object, path: str = "") -> list[str]:
 
 
 def explained(path: str, missing: dict[str, str]) -> bool:
-    """Tell whether a null, or something it is part of, has its reason; some stand by their own name alone."""
+    """Return whether a null, or something it is part of, has its reason; some stand by their own name alone."""
     parts = path.split(".")
     return parts[-1] in missing or any(".".join(parts[:length]) in missing for length in range(1, len(parts) + 1))
 
@@ -106,7 +106,7 @@ RUNS = {
     "no update": without_update,
     "a total that came late": lambda: without_update(independent_total="counting began late"),
     "steps counted": lambda: profiled(FULL, units=None),
-    "all told": lambda: profiled(FULL, batch_size=8, precision="fp32", seed=0),
+    "all reported": lambda: profiled(FULL, batch_size=8, precision="fp32", seed=0),
 }
 
 
@@ -188,7 +188,7 @@ def test_the_terminal_report_says_what_there_is():
     assert "incomplete" not in text
 
 
-def told(memory_changes: dict[str, object] | None = None, **summary_changes: object) -> str:
+def shown(memory_changes: dict[str, object] | None = None, **summary_changes: object) -> str:
     """Return the terminal report of a full run of which something is otherwise."""
     summary = summarize(profiled(FULL))
     assert summary.memory is not None
@@ -199,16 +199,16 @@ def told(memory_changes: dict[str, object] | None = None, **summary_changes: obj
 def test_what_the_blocks_leave_of_the_frameworks_total_is_said_and_never_called_equal():
     sizes = dict.fromkeys(Role, 0) | {Role.WEIGHT: 150, Role.UNKNOWN: 90}
 
-    text = told({"roles_at_peak": sizes, "allocator_peak_bytes": 150})
+    text = shown({"roles_at_peak": sizes, "allocator_peak_bytes": 150})
 
     assert "\n90 bytes of the framework's total are not explained\n" in text
     assert "equal" not in text
-    assert "equal" not in told({"roles_at_peak": sizes})
-    assert "241 bytes were reported, the framework says 240" in told({"allocator_peak_bytes": 241})
+    assert "equal" not in shown({"roles_at_peak": sizes})
+    assert "241 bytes were reported, the framework says 240" in shown({"allocator_peak_bytes": 241})
 
 
 def test_memory_outside_the_allocator_has_its_line():
-    assert "outside the allocator (the host's or a library's): 64 B" in told({"outside_allocator_bytes": 64})
+    assert "outside the allocator (the host's or a library's): 64 B" in shown({"outside_allocator_bytes": 64})
 
 
 @pytest.mark.parametrize(
@@ -220,18 +220,18 @@ def test_memory_outside_the_allocator_has_its_line():
         ((0.9, 1.1), True, "cost is not known: 1.000 [0.900, 1.100] times a clean step, and the run drifted"),
     ],
 )
-def test_a_cost_that_cannot_be_told_is_not_called_none(interval: tuple[float, float], drifted: bool, said: str):
+def test_a_cost_that_is_not_known_is_not_called_none(interval: tuple[float, float], drifted: bool, said: str):
     throughput = summarize(profiled(FULL)).throughput
     assert throughput is not None
 
-    text = told(throughput=replace(throughput, drifted=drifted), memory_overhead=Overhead(1.0, interval))
+    text = shown(throughput=replace(throughput, drifted=drifted), memory_overhead=Overhead(1.0, interval))
 
     assert text.splitlines()[[line[:13] for line in text.splitlines()].index("memory window")].endswith(said)
 
 
 def test_other_load_names_the_cores_it_is_of_where_a_quota_holds():
-    assert "may run on" not in told(cpu=CpuUtilization(0.5, 0.25, 2.0, 2.0))
-    assert "50.0 % of 2 cores; others 25.0 % of the 8 it may run on" in told(cpu=CpuUtilization(0.5, 0.25, 2.0, 8.0))
+    assert "may run on" not in shown(cpu=CpuUtilization(0.5, 0.25, 2.0, 2.0))
+    assert "50.0 % of 2 cores; others 25.0 % of the 8 it may run on" in shown(cpu=CpuUtilization(0.5, 0.25, 2.0, 8.0))
 
 
 def test_a_window_is_lost_where_the_process_was_killed_and_not_while_it_is_still_open():
@@ -277,22 +277,22 @@ def test_an_export_to_sqlite_can_be_queried(tmp_path: Path):
     assert freed == (6,)
 
 
-def test_an_export_tells_the_run_as_json_and_its_parameters_and_optimizers_as_tables(tmp_path: Path):
+def test_an_export_has_the_run_as_json_and_its_parameters_and_optimizers_as_tables(tmp_path: Path):
     recording = profiled(FULL, options={"image_size": 64})
     recording.run = replace(recording.run, optimizers=(Optimizer("sgd", ("w",), {"momentum": 0.9}),))
     export.write(recording, tmp_path / "plain.sqlite", "sqlite")
 
     with sqlite3.connect(tmp_path / "plain.sqlite") as connection:
-        told = {key: json.loads(value) for key, value in connection.execute("SELECT key, value FROM run")}
+        rows = {key: json.loads(value) for key, value in connection.execute("SELECT key, value FROM run")}
         parameters = connection.execute("SELECT name, shape, bytes, trainable, is_buffer FROM parameter").fetchall()
         optimizers = connection.execute("SELECT kind, settings, parameters FROM optimizer").fetchall()
 
-    assert (told["model"], told["complete"], told["seed"], told["options"]) == ("toy", True, None, {"image_size": 64})
+    assert (rows["model"], rows["complete"], rows["seed"], rows["options"]) == ("toy", True, None, {"image_size": 64})
     assert parameters == [("w", "[25]", 100, 1, 0)]
     assert optimizers == [("sgd", '{"momentum": 0.9}', '["w"]')]
 
 
-def test_an_export_tells_what_a_span_computes_and_the_kernels_of_a_gpu(tmp_path: Path):
+def test_an_export_has_what_a_span_computes_and_the_kernels_of_a_gpu(tmp_path: Path):
     story = MemoryStory()
     work = Work(Operation.MATMUL, {"batch": 1, "rows": 2, "columns": 3, "inner": 4})
     with story.operator("aten::mm", Phase.FORWARD, operation=Operation.MATMUL, work=work):

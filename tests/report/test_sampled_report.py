@@ -41,15 +41,15 @@ def test_the_summary_has_the_cost_of_sampling_against_its_neighbours():
 
 
 def test_the_json_has_the_sampled_level():
-    told = json.loads(json_report.render(summary_of(three())))
+    document = json.loads(json_report.render(summary_of(three())))
 
-    assert told["utilization"]["fp32_pipe"]["level"] == "sampled"
-    assert told["utilization"]["fp32_pipe"]["value"] == pytest.approx(0.2846, abs=0.003)
-    assert told["utilization"]["fp32_pipe"]["low"] == pytest.approx(0.1423, abs=0.0015)
-    assert told["utilization"]["tensor_pipe"]["value"] == pytest.approx(0.1423, abs=0.0015)
-    assert told["overhead"]["sampled_window"]["ratio"] == pytest.approx(731 / 700)
-    assert told["sampled"]["offset"] == {"seconds": 0.0, "found_by": PM_BUSY}
-    (first, *_) = told["sampled"]["kernels"]
+    assert document["utilization"]["fp32_pipe"]["level"] == "sampled"
+    assert document["utilization"]["fp32_pipe"]["value"] == pytest.approx(0.2846, abs=0.003)
+    assert document["utilization"]["fp32_pipe"]["low"] == pytest.approx(0.1423, abs=0.0015)
+    assert document["utilization"]["tensor_pipe"]["value"] == pytest.approx(0.1423, abs=0.0015)
+    assert document["overhead"]["sampled_window"]["ratio"] == pytest.approx(731 / 700)
+    assert document["sampled"]["offset"] == {"seconds": 0.0, "found_by": PM_BUSY}
+    (first, *_) = document["sampled"]["kernels"]
     assert (first["name"], first["grid"], first["reason"]) == ("kernel_0", "[64, 1, 1]", None)
     assert first["fp32"]["value"] == pytest.approx(0.5, abs=1e-6)
     assert first["dram"] is None
@@ -74,7 +74,7 @@ def test_a_line_without_a_lower_bound_has_the_upper_one_alone():
     assert PM_FP32_LITE not in found.while_busy
 
 
-def test_where_the_driver_alone_tells_of_the_fp32_pipe_its_lower_bound_has_a_reason():
+def test_where_the_driver_alone_reports_the_fp32_pipe_its_lower_bound_has_a_reason():
     story = three()
     recording = story.recording(story.seen())
     recording.missing["sampled"] = "kept for root"
@@ -106,8 +106,8 @@ def test_every_null_of_the_sampled_level_has_its_reason(kernels: bool, without: 
     rows = recording.windows[0].tables["sample"]
     kept = [recording.strings[int(each)] != without for each in rows["counter"]]
     recording.windows[0].tables["sample"] = rows[kept]
-    told = json.loads(json_report.render(summarize(recording)))
-    part, missing = told["sampled"], told["missing"]
+    document = json.loads(json_report.render(summarize(recording)))
+    part, missing = document["sampled"], document["missing"]
     whole = {name: part[name] for name in ("lost", "kernels_busy", "clock_residual_s", "offset")}
     means = {f"{group}.{name}": value for group in ("elapsed", "while_busy") for name, value in part[group].items()}
 

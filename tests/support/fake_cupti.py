@@ -1,6 +1,6 @@
-"""A CUPTI that does as it is told: the names of cupti-python 13.4's module `cupti.cupti`, with records made by hand.
+"""A CUPTI that does as a test asks: the names of cupti-python 13.4's module `cupti.cupti`, with records made by hand.
 
-Its clock counts nanoseconds of the wall; what is put into `told` is delivered when a flush is forced.
+Its clock counts nanoseconds of the wall; what is put into `records` is delivered when a flush is forced.
 """
 
 # ruff: noqa: N815 - its names are the library's
@@ -92,7 +92,7 @@ class FakeCupti:
     def __init__(self, clock: Callable[[], int], fails: dict[str, int | Exception] | None = None) -> None:
         self.clock = clock
         self.fails = fails or {}
-        self.told: list[object] = []
+        self.records: list[object] = []
         self.dropped = 0
         self.other = "CUPTI for Kineto"
         self.hang: threading.Event | None = None  # a flush waits for it
@@ -146,9 +146,9 @@ class FakeCupti:
         if self.hang is not None:
             self.hang.wait()
         self._may_fail("activity_flush_all")
-        records, self.told = self.told, []
+        taken, self.records = self.records, []
         assert self._take is not None
-        self._take(records)
+        self._take(taken)
 
     def activity_get_num_dropped_records(self, context: int, stream: int, into: int) -> None:
         assert self.is_subscribed

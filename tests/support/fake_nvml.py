@@ -108,7 +108,7 @@ class FakeNvml:
         self.freed: list[str] = []
 
     def __getattribute__(self, name: str) -> Any:
-        """Refuse a function, or do not have it, as this card was told."""
+        """Refuse a function, or do not have it, as this card was set to."""
         if not name.startswith("nvml") or name == "nvmlMemory_v2":
             return object.__getattribute__(self, name)
         if name in self.lacks:

@@ -14,7 +14,7 @@ TEXTS = {"allocation": ["device"], "span": ["name", "work"], "owner": ["device",
 
 
 class FakeClock:
-    """A clock that goes on only when told."""
+    """A clock that goes on only when asked to."""
 
     def __init__(self) -> None:
         self.now_ns = 0

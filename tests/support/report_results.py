@@ -91,7 +91,7 @@ TIME = StepTime(
     idle=Idle(0.2, 0.1, 0.1, None, None, None),
     covered=0.8,
     busy=0.8,
-    told_twice=0.0,
+    overlap=0.0,
     kernels=1600.0,
     kernel_seconds=1e-4,
 )

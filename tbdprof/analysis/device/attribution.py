@@ -117,14 +117,14 @@ def solve(matrix: Any, values: Floats) -> Solution:
 
     normal, right = (matrix.T @ matrix).toarray(), matrix.T @ values
     scale, vectors = np.linalg.eigh(normal)
-    told = scale > _RANK * max(scale[-1], _RANK)
-    root, basis = np.sqrt(scale[told]), vectors[:, told]
+    resolved = scale > _RANK * max(scale[-1], _RANK)
+    root, basis = np.sqrt(scale[resolved]), vectors[:, resolved]
     use, _ = nnls(root[:, None] * basis.T, (basis.T @ right) / root)
     left = values - matrix @ use
     square = float(left @ left)
     spread = ((basis / root) ** 2).sum(axis=1)
     variance = square / max(1, len(values) - int((use > 0).sum()))
-    error = np.where((vectors[:, ~told] ** 2).sum(axis=1) > _APART, np.inf, np.sqrt(variance * spread))
+    error = np.where((vectors[:, ~resolved] ** 2).sum(axis=1) > _APART, np.inf, np.sqrt(variance * spread))
     parts = np.maximum(matrix.T @ np.ones(len(values)), np.finfo(float).tiny)
     return Solution(use, error, float(np.sqrt(square / max(1, len(values)))), np.sqrt(matrix.T @ left**2 / parts))
 

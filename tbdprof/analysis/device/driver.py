@@ -131,7 +131,7 @@ def _compared(recording: Recording, found: Device, kernels_busy: float) -> Devic
 
 
 def _gpm(recording: Recording, name: str) -> Gpm | None:
-    told = {
+    values = {
         field: mean(recording, name, counter)
         for field, counter in (
             ("busy", counters.GPM_BUSY),
@@ -142,7 +142,7 @@ def _gpm(recording: Recording, name: str) -> Gpm | None:
             ("dram", counters.GPM_DRAM),
         )
     }
-    return Gpm(**told) if any(value is not None for value in told.values()) else None
+    return Gpm(**values) if any(value is not None for value in values.values()) else None
 
 
 def _reasons(recording: Recording, name: str) -> Reasons | None:

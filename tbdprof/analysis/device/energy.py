@@ -44,7 +44,7 @@ def energy(recording: Recording, throughput: Throughput | None) -> Found[Energy 
     if power is None and not any(len(samples_of(recording, window, ENERGY)) for window in clean):
         return because(_why_no_energy(recording))
     measured = tuple(each for window in clean if (each := _measured(recording, window)) is not None)
-    source, joules, units, seconds = _told(measured)
+    source, joules, units, seconds = _by_source(measured)
     has_units = len(joules) > 0 and bool((units > 0).all())
     found = Energy(
         windows=measured,
@@ -149,14 +149,14 @@ def _between(recording: Recording, window: Window, bounds: Bounds) -> WindowEner
     )
 
 
-def _told(measured: Sequence[WindowEnergy]) -> tuple[str | None, Floats, Floats, Floats]:
+def _by_source(measured: Sequence[WindowEnergy]) -> tuple[str | None, Floats, Floats, Floats]:
     """Return the energy's source, and the joules, units and seconds of the windows that have it."""
     by_counter = [(each.counter_joules, each.units, each.seconds) for each in measured]
     by_power = [(each.power_joules, each.units, each.seconds) for each in measured]
     for source, rows in (("counter", by_counter), ("power", by_power)):
-        told = np.array([row for row in rows if row[0] is not None], np.float64)
-        if len(told):
-            return source, told[:, 0], told[:, 1], told[:, 2]
+        known = np.array([row for row in rows if row[0] is not None], np.float64)
+        if len(known):
+            return source, known[:, 0], known[:, 1], known[:, 2]
     return None, np.zeros(0), np.zeros(0), np.zeros(0)
 
 

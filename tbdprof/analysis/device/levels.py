@@ -87,9 +87,9 @@ def levels(
     if kernels is None or not len(kernels) or (exact is None and not sampled):
         return None
     groups = by_launch(kernels)
-    told = {} if exact is None else {each.key: each for each in exact.kernels}
+    by_key = {} if exact is None else {each.key: each for each in exact.kernels}
     places = sorted(np.flatnonzero(~groups.is_transfer).tolist(), key=lambda place: -groups.seconds[place])
-    every = [_row(groups, place, peaks, told.get(groups.keys[place]), sampled) for place in places]
+    every = [_row(groups, place, peaks, by_key.get(groups.keys[place]), sampled) for place in places]
     rows = every[:LONGEST]
     return Levels(
         rows=tuple(rows),

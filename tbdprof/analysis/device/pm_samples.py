@@ -39,7 +39,7 @@ def pm_samples(recording: Recording) -> PmSamples | None:
     return _columns(np.concatenate(pieces), counters)
 
 
-def told(recording: Recording, counter: str) -> list[float]:
+def reported(recording: Recording, counter: str) -> list[float]:
     """Return the values that the sampler reports about itself in each sampled window."""
     return [
         float(row["value"])

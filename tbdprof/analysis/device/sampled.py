@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tbdprof.analysis.device.attribution import Intervals, Solution, calibrated, covered, shares, solve
-from tbdprof.analysis.device.pm_samples import PmSamples, pm_samples, told
+from tbdprof.analysis.device.pm_samples import PmSamples, pm_samples, reported
 from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.kernels.launches import Launches, by_launch
@@ -138,7 +138,7 @@ def _value(found: Estimate | None) -> float | None:
 
 def _whole(recording: Recording, found: PmSamples, ran: Floats | None, reason: str | None = None) -> Sampled:
     """Return the means over the whole window; `ran` is the fraction of each sample in which the device was busy."""
-    length, lost = found.times.lengths, told(recording, PM_LOST)
+    length, lost = found.times.lengths, reported(recording, PM_LOST)
     elapsed, while_busy = dict[str, float](), dict[str, float]()
     for name, column in found.columns.items():
         known = np.isfinite(column) if ran is None else np.isfinite(column) & np.isfinite(ran)
@@ -152,7 +152,7 @@ def _whole(recording: Recording, found: PmSamples, ran: Floats | None, reason: s
         samples=len(found.times),
         interval_ns=int(np.median(length)),
         lost=int(sum(lost)) if lost else None,
-        residual_ns=max(told(recording, PM_RESIDUAL), default=None),
+        residual_ns=max(reported(recording, PM_RESIDUAL), default=None),
         elapsed=elapsed,
         while_busy=while_busy,
         reason=reason,
@@ -196,8 +196,8 @@ def _grouped(launches: Launches) -> tuple[Ints, Ints]:
 
 
 def _solved(matrix: Any, column: Floats) -> Solution:
-    told = np.isfinite(column)
-    return solve(matrix if told.all() else matrix[np.flatnonzero(told)], column[told])
+    known = np.isfinite(column)
+    return solve(matrix if known.all() else matrix[np.flatnonzero(known)], column[known])
 
 
 def _row(
@@ -218,14 +218,15 @@ def _row(
 
 
 def _use(solved: Mapping[str, Solution], place: int) -> Use:
-    def told(counter: str, part: float = 1.0) -> Estimate | None:
+    def estimate(counter: str, part: float = 1.0) -> Estimate | None:
         solution = solved.get(counter)
         if solution is None or solution.error[place] > MOST_ERROR:
             return None
         found = (solution.use[place], solution.error[place], solution.residuals[place])
         return Estimate(*(part * float(each) for each in found))
 
-    return Use(told(PM_FP32), told(PM_FP32_LITE, LITE_PART), told(PM_TENSOR), told(PM_DRAM), told(PM_SM_ACTIVE))
+    fp32, lite = estimate(PM_FP32), estimate(PM_FP32_LITE, LITE_PART)
+    return Use(fp32, lite, estimate(PM_TENSOR), estimate(PM_DRAM), estimate(PM_SM_ACTIVE))
 
 
 def _reason(samples: int, place: int, solved: Mapping[str, Solution]) -> str:
@@ -246,11 +247,11 @@ def _by_name(kernels: Kernels, group: Ints, rows: Sequence[SampledKernels]) -> d
     found = {}
     for name, times in zip(codes.tolist(), spent.reshape(len(codes), width), strict=True):
         parts = [(rows[place], float(times[place])) for place in np.flatnonzero(times[:-1])]
-        told = [(row, time) for row, time in parts if row.reason is None]
-        if told:
+        known = [(row, time) for row, time in parts if row.reason is None]
+        if known:
             key = kernels.strings[name // len(Phase)], Phase(name % len(Phase)).name.lower()
-            covers = sum(time for _, time in told) / float(times.sum())
-            found[key] = NamedUse(_mean(told), sum(row.samples for row, _ in told), covers)
+            covers = sum(time for _, time in known) / float(times.sum())
+            found[key] = NamedUse(_mean(known), sum(row.samples for row, _ in known), covers)
     return found
 
 
@@ -273,7 +274,7 @@ def _violations(rows: Sequence[SampledKernels]) -> Iterator[str]:
     """Yield a message for each impossible use: above 1 by more than its error explains."""
     for row in rows:
         for each in fields(Use):
-            told = getattr(row.use, each.name)
-            if told is not None and told.value - NOISE * told.error > 1:
+            estimate = getattr(row.use, each.name)
+            if estimate is not None and estimate.value - NOISE * estimate.error > 1:
                 what = each.name.replace("_", " ")
-                yield f"{what} of {row.key[0]} is sampled at {100 * told.value:.1f} %: more than there is"
+                yield f"{what} of {row.key[0]} is sampled at {100 * estimate.value:.1f} %: more than there is"

@@ -30,7 +30,7 @@ _TENSOR_OPS = counters.counted_tensor_ops("")
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Counts:
     """The counted launches in order: their keys, and their values by counter (nan if not reported)."""
 
     keys: tuple[Key, ...]
@@ -68,18 +68,18 @@ def counted(recording: Recording, kernels: Kernels | None, active_seconds: float
     windows = [window for window in recording.named(COUNTED) if len(window.table("kernel"))]
     if not windows or kernels is None or not len(kernels):
         return because(_why_not_counted(recording))
-    told, peaks, groups = _told(windows[-1], recording.strings), recording.run.peaks, by_launch(kernels)
-    rows = matched(groups.keys, _in_first_step(groups, kernels), told.keys, told.of_launch)
+    counts, peaks, groups = _counts(windows[-1], recording.strings), recording.run.peaks, by_launch(kernels)
+    rows = matched(groups.keys, _in_first_step(groups, kernels), counts.keys, counts.of_launch)
     lost = [place for place in _longest_first(groups) if place not in rows and not groups.is_transfer[place]]
-    listed = [_kernels(groups, place, told, rows[place], peaks) for place in _longest_first(groups) if place in rows]
-    fp32, tensor = _sum(told.fp32_flops), _sums(told.tensor_flops)
+    listed = [_kernels(groups, place, counts, rows[place], peaks) for place in _longest_first(groups) if place in rows]
+    fp32, tensor = _sum(counts.fp32_flops), _sums(counts.tensor_flops)
     uses = _fp32(fp32, active_seconds, peaks), _tensor(tensor, active_seconds, peaks)
-    products = _weighted(told.products_pipe, told.of(counters.COUNTED_NS))
+    products = _weighted(counts.products_pipe, counts.of(counters.COUNTED_NS))
     found = Counted(
-        launches=len(told.of_launch),
+        launches=len(counts.of_launch),
         fp32_flops=fp32,
         tensor_flops=tensor,
-        dram_bytes=_sum(told.of(counters.COUNTED_DRAM_BYTES)),
+        dram_bytes=_sum(counts.of(counters.COUNTED_DRAM_BYTES)),
         analytic_flops=_sum(groups.flops),
         fp32_utilization=uses[0],
         tensor_utilization=uses[1],
@@ -87,7 +87,7 @@ def counted(recording: Recording, kernels: Kernels | None, active_seconds: float
         kernels=tuple(listed),
         unmatched=tuple(groups.keys[place] for place in lost),
         unmatched_share=float(groups.share[lost].sum()),
-        left_over=len(told.of_launch) - len({row for each in rows.values() for row in each.tolist()}),
+        left_over=len(counts.of_launch) - len({row for each in rows.values() for row in each.tolist()}),
         violations=tuple(_violations("the step", *uses)) + tuple(text for each in listed for text in _of(each)),
     )
     return Found(found)
@@ -110,7 +110,7 @@ def _longest_first(groups: Launches) -> list[int]:
     return places
 
 
-def _told(window: Window, strings: Strings) -> _Told:
+def _counts(window: Window, strings: Strings) -> _Counts:
     kernels, counts = window.table("kernel"), window.table("count")
     triples, of_launch = np.unique(
         np.stack([kernels[name] for name in ("name", "grid", "block")], axis=1), axis=0, return_inverse=True
@@ -122,16 +122,16 @@ def _told(window: Window, strings: Strings) -> _Told:
         column[chosen["kernel"]] = chosen["value"]
         values[strings[int(index)]] = column
     keys = tuple((strings[int(name)], strings[int(grid)], strings[int(block)]) for name, grid, block in triples)
-    return _Told(keys, of_launch.reshape(-1), values)
+    return _Counts(keys, of_launch.reshape(-1), values)
 
 
-def _kernels(groups: Launches, place: int, told: _Told, rows: Ints, peaks: Peaks | None) -> CountedKernels:
+def _kernels(groups: Launches, place: int, counts: _Counts, rows: Ints, peaks: Peaks | None) -> CountedKernels:
     """Return a group's counts: the mean of its launches × its calls, with fractions weighted by time."""
     calls, seconds = float(groups.calls[place]), float(groups.seconds[place])
-    fp32 = _mean(told.fp32_flops[rows], calls)
-    each = {kind: _mean(values[rows], calls) for kind, values in told.tensor_flops.items()}
+    fp32 = _mean(counts.fp32_flops[rows], calls)
+    each = {kind: _mean(values[rows], calls) for kind, values in counts.tensor_flops.items()}
     tensor = {kind: value for kind, value in each.items() if value is not None}
-    duration = told.of(counters.COUNTED_NS)[rows]
+    duration = counts.of(counters.COUNTED_NS)[rows]
     uses = _fp32(fp32, seconds, peaks), _tensor(tensor, seconds, peaks)
     return CountedKernels(
         key=groups.keys[place],
@@ -141,12 +141,12 @@ def _kernels(groups: Launches, place: int, told: _Told, rows: Ints, peaks: Peaks
         launches=len(rows),
         fp32_flops=fp32,
         tensor_flops=tensor,
-        dram_bytes=_mean(told.of(counters.COUNTED_DRAM_BYTES)[rows], calls),
-        fp32_pipe=_weighted(told.of(counters.COUNTED_FP32_PIPE)[rows], duration),
-        tensor_pipe=_weighted(told.of(counters.COUNTED_TENSOR_PIPE)[rows], duration),
+        dram_bytes=_mean(counts.of(counters.COUNTED_DRAM_BYTES)[rows], calls),
+        fp32_pipe=_weighted(counts.of(counters.COUNTED_FP32_PIPE)[rows], duration),
+        tensor_pipe=_weighted(counts.of(counters.COUNTED_TENSOR_PIPE)[rows], duration),
         fp32_utilization=uses[0],
         tensor_utilization=uses[1],
-        flop_utilization=_both(*uses, tensor, _weighted(told.products_pipe[rows], duration)),
+        flop_utilization=_both(*uses, tensor, _weighted(counts.products_pipe[rows], duration)),
     )
 
 
@@ -156,10 +156,10 @@ def _fp32(flops: float | None, seconds: float, peaks: Peaks | None) -> float | N
 
 def _tensor(flops: Mapping[str, float], seconds: float, peaks: Peaks | None) -> float | None:
     """Return the time that the FLOPs take at peak, over `seconds`, or None if a peak is not known."""
-    told = {} if peaks is None else peaks.flops_per_s
-    if not flops or not seconds or any(kind not in told for kind, count in flops.items() if count):
+    rates = {} if peaks is None else peaks.flops_per_s
+    if not flops or not seconds or any(kind not in rates for kind, count in flops.items() if count):
         return None
-    return sum(count / told[kind] for kind, count in flops.items() if count) / seconds
+    return sum(count / rates[kind] for kind, count in flops.items() if count) / seconds
 
 
 def _both(fp32: float | None, tensor: float | None, flops: Mapping[str, float], used: float | None) -> float | None:

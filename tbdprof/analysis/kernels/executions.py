@@ -57,7 +57,7 @@ def gather(recording: Recording, window_name: str = KERNELS) -> Kernels | None:
     return _joined(found) if found else None
 
 
-def told(recording: Recording, window: Window) -> bool:
+def has_kernels(recording: Recording, window: Window) -> bool:
     """Return whether a window has kernels of the run's device."""
     return len(_device_rows(recording, window)) > 0 or (
         recording.run.device == "cpu" and bool((window.table("span")["kind"] == SpanKind.OPERATOR).any())
@@ -66,7 +66,7 @@ def told(recording: Recording, window: Window) -> bool:
 
 def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | None:
     steps = settled(window.table("step"))
-    if not len(steps) or not told(recording, window):
+    if not len(steps) or not has_kernels(recording, window):
         return None
     tree = SpanTree(window.table("span"))
     rows = _device_rows(recording, window)

@@ -54,16 +54,16 @@ def by_launch(kernels: Kernels) -> Launches:
         seconds=spent,
         flops=np.where(with_count, add(kernels.flops, counted), np.nan),
         counted_seconds=add(seconds, counted),
-        precision=tuple(text(int(index)) for index in _first_told(kernels.precision, of_kernel, size)),
+        precision=tuple(text(int(index)) for index in _first_known(kernels.precision, of_kernel, size)),
         is_product=add(seconds, np.isin(kernels.operation, PRODUCTS)) > spent / 2,
         of_product=add(seconds, kernels.of_product) > spent / 2,
         is_transfer=add(seconds, (kernels.operation == Operation.COPY) & (kernels.grid < 0)) > spent / 2,
     )
 
 
-def _first_told(column: Texts, of: Ints, size: int) -> Texts:
+def _first_known(column: Texts, of: Ints, size: int) -> Texts:
     """Return the first known text of each entry, or -1 if there is none."""
-    told, found = np.flatnonzero(column >= 0), np.full(size, -1, np.int32)
-    entries, first = np.unique(of[told], return_index=True)
-    found[entries] = column[told][first]
+    known, found = np.flatnonzero(column >= 0), np.full(size, -1, np.int32)
+    entries, first = np.unique(of[known], return_index=True)
+    found[entries] = column[known][first]
     return found

@@ -60,18 +60,18 @@ def _missing(run: Run, found: Memory) -> dict[str, str]:
     )
 
 
-def _together(measured: Sequence[Memory], telling: Sequence[Memory]) -> Memory:
-    """Return all windows as one: the breakdown of the highest peak, the maxima over `telling`, the sums over all."""
-    highest = max(telling, key=lambda memory: memory.peak_bytes)
-    rounding = [memory.rounding_max_bytes for memory in telling if memory.rounding_max_bytes is not None]
-    updates = [memory.at_optimizer_step for memory in telling if memory.at_optimizer_step is not None]
+def _together(measured: Sequence[Memory], chosen: Sequence[Memory]) -> Memory:
+    """Return all windows as one: the breakdown of the highest peak, the maxima over `chosen`, the sums over all."""
+    highest = max(chosen, key=lambda memory: memory.peak_bytes)
+    rounding = [memory.rounding_max_bytes for memory in chosen if memory.rounding_max_bytes is not None]
+    updates = [memory.at_optimizer_step for memory in chosen if memory.at_optimizer_step is not None]
     return replace(
         highest,
         events=sum(memory.events for memory in measured),
         steps=sum(memory.steps for memory in measured),
-        roles_max={role: max(memory.roles_max[role] for memory in telling) for role in Role},
-        category_max={name: max(memory.category_max[name] for memory in telling) for name in CATEGORIES},
-        rounding_max_bytes=max(rounding) if len(rounding) == len(telling) else None,
+        roles_max={role: max(memory.roles_max[role] for memory in chosen) for role in Role},
+        category_max={name: max(memory.category_max[name] for memory in chosen) for name in CATEGORIES},
+        rounding_max_bytes=max(rounding) if len(rounding) == len(chosen) else None,
         at_optimizer_step=max(updates, key=lambda sizes: sizes[Role.GRADIENT]) if updates else None,
         violations=tuple(line for memory in measured for line in memory.violations),
         mismatches=sum(memory.mismatches for memory in measured),
@@ -80,7 +80,7 @@ def _together(measured: Sequence[Memory], telling: Sequence[Memory]) -> Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _OfRole:
     """The values kept from the series of a role's bytes; there may be millions of events, so the series is dropped."""
 
     at_peak: int
@@ -100,12 +100,12 @@ def _measure(recording: Recording, window: Window) -> Memory:
     explained = total - np.maximum(worked.unknown_bytes, 0) if independent else total
     allocator_peak = int(explained[counted].max())
     del total, explained
-    roles, categories, category_max = _told(worked, peak, kept)
+    roles, categories, category_max = _by_role(worked, peak, kept)
     held = {role: int(roles[role].when_read.max(initial=0)) for role in (Role.WEIGHT, Role.BUFFER)}
     found = identities.check(recording, window, worked.blocks, worked.unknown_bytes, held, highest)
     sizes = window.table("allocation")
     # The rounding of allocations without both sizes is part of their category.
-    told = bool(((sizes["requested_bytes"] >= 0) & (sizes["allocated_bytes"] >= 0)).any())
+    has_rounding = bool(((sizes["requested_bytes"] >= 0) & (sizes["allocated_bytes"] >= 0)).any())
     live = holdings(worked, peak)
     return Memory(
         device=recording.run.device,
@@ -114,10 +114,10 @@ def _measure(recording: Recording, window: Window) -> Memory:
         allocator_peak_bytes=allocator_peak,
         independent_peak_bytes=int(levels.total_bytes[peak]) if independent else None,
         roles_at_peak={role: each.at_peak for role, each in roles.items()},
-        rounding_at_peak_bytes=int(levels.rounding_bytes[peak]) if told else None,
+        rounding_at_peak_bytes=int(levels.rounding_bytes[peak]) if has_rounding else None,
         roles_max={role: each.highest for role, each in roles.items()},
         category_max=category_max,
-        rounding_max_bytes=int(levels.rounding_bytes[counted].max()) if told else None,
+        rounding_max_bytes=int(levels.rounding_bytes[counted].max()) if has_rounding else None,
         at_optimizer_step=_at_optimizer_step(roles),
         top_at_peak=tuple(live[:TOP]),
         by_layer=by_layer(live, int(worked.scratch_bytes[peak] + max(worked.unknown_bytes[peak], 0))),
@@ -128,15 +128,15 @@ def _measure(recording: Recording, window: Window) -> Memory:
     )
 
 
-def _told(worked: Account, peak: int, kept: Ints) -> tuple[dict[Role, _Told], dict[str, Ints], dict[str, int]]:
+def _by_role(worked: Account, peak: int, kept: Ints) -> tuple[dict[Role, _OfRole], dict[str, Ints], dict[str, int]]:
     """Return the values kept of each role, the bytes of each category after the kept events, and its largest size."""
     read, updates = _readings(worked), _updates(worked)
-    roles, categories, category_max = dict[Role, _Told](), dict[str, Ints](), dict[str, int]()
+    roles, categories, category_max = dict[Role, _OfRole](), dict[str, Ints](), dict[str, int]()
     for name, members in CATEGORIES.items():
         level = np.zeros(len(worked.levels.sequence), np.int64)
         for role in members:
             series = worked.series(role)
-            roles[role] = _Told(int(series[peak]), int(series[worked.counted].max()), series[read], series[updates])
+            roles[role] = _OfRole(int(series[peak]), int(series[worked.counted].max()), series[read], series[updates])
             level += series
         categories[name], category_max[name] = level[kept], int(level[worked.counted].max())
     return {role: roles[role] for role in Role}, categories, category_max
@@ -168,7 +168,7 @@ def _updates(worked: Account) -> Ints:
     return places[places >= 0]
 
 
-def _at_optimizer_step(roles: Mapping[Role, _Told]) -> Mapping[Role, int] | None:
+def _at_optimizer_step(roles: Mapping[Role, _OfRole]) -> Mapping[Role, int] | None:
     """Return the breakdown at the start of the optimizer's step with the most gradients, or None without a step."""
     if not len(roles[Role.GRADIENT].at_updates):
         return None

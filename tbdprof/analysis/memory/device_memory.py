@@ -53,22 +53,22 @@ def measure(recording: Recording, memory: Memory | None) -> Found[DeviceMemory |
         return Found(None, dict.fromkeys(("", *BENEATH), GPU_ONLY))
     if memory is None:
         return because("no memory window was recorded")
-    told = _last(recording)
-    reserved, process = told.get(ALLOCATOR_RESERVED), told.get(PROCESS_USED)
+    last = _last(recording)
+    reserved, process = last.get(ALLOCATOR_RESERVED), last.get(PROCESS_USED)
     held = memory.peak_bytes if reserved is None else reserved
-    others = told.get(OTHERS_USED) if process is not None else None
+    others = last.get(OTHERS_USED) if process is not None else None
     layers = (*_beneath(run, others, process, held), *_held(memory, reserved))
-    used = told.get(DEVICE_USED)
+    used = last.get(DEVICE_USED)
     found = DeviceMemory(
         device=run.device,
-        total_bytes=told.get(DEVICE_TOTAL, run.device_bytes),
+        total_bytes=last.get(DEVICE_TOTAL, run.device_bytes),
         used_bytes=used,
         layers=layers,
         unexplained_bytes=None if used is None else used - sum(layer.size_bytes for layer in layers),
         allocator_cache_bytes=None if reserved is None else max(0, reserved - memory.peak_bytes),
-        cache_at_end_bytes=_difference(reserved, told.get(ALLOCATOR_ALLOCATED)),
-        fragments_bytes=told.get(ALLOCATOR_FRAGMENTS),
-        private_bytes=told.get(ALLOCATOR_PRIVATE),
+        cache_at_end_bytes=_difference(reserved, last.get(ALLOCATOR_ALLOCATED)),
+        fragments_bytes=last.get(ALLOCATOR_FRAGMENTS),
+        private_bytes=last.get(ALLOCATOR_PRIVATE),
         context_bytes=run.context_bytes,
         libraries_bytes=run.libraries_bytes,
         others_bytes=others,

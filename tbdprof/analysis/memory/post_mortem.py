@@ -49,7 +49,7 @@ def examine(recording: Recording) -> Found[PostMortem | None]:
         return because(NOT_OUT_OF_MEMORY)
     said, on_host = run.asked_for, _is_of_host(run)
     left = {} if on_host else _left(recording)
-    live, others, told_apart = (None, None, False) if on_host else _live(recording, left)
+    live, others, separated = (None, None, False) if on_host else _live(recording, left)
     capacity, free = _of_device(said)
     reserved, allocated = left.get(ALLOCATOR_RESERVED), left.get(ALLOCATOR_ALLOCATED)
     found = PostMortem(
@@ -57,7 +57,7 @@ def examine(recording: Recording) -> Found[PostMortem | None]:
         asked_bytes=asked_bytes(said),
         live=live,
         others_bytes=others,
-        told_apart=told_apart,
+        separated=separated,
         live_bytes=None if live is None else sum(live.values()) + (others or 0),
         capacity_bytes=run.device_bytes or capacity,
         free_bytes=left.get(DEVICE_FREE) if free is None else free,
@@ -97,19 +97,19 @@ def _missing(run: Run, found: PostMortem) -> dict[str, str]:
 
 def asked_bytes(said: str) -> int | None:
     """Return how many bytes were requested according to an allocator's message, or None if it does not say."""
-    told = _ASKED.search(said)
-    if told:
-        return _size(told[1], told[2] or "")
-    told = _SHAPED.search(said)
-    if told and told[2] in _ITEM_BYTES:
-        return math.prod(int(length) for length in told[1].split(",") if length) * _ITEM_BYTES[told[2]]
+    match = _ASKED.search(said)
+    if match:
+        return _size(match[1], match[2] or "")
+    match = _SHAPED.search(said)
+    if match and match[2] in _ITEM_BYTES:
+        return math.prod(int(length) for length in match[1].split(",") if length) * _ITEM_BYTES[match[2]]
     return None
 
 
 def _of_device(said: str) -> tuple[int | None, int | None]:
     """Return the device's total and free memory if the allocator's message has them (to two decimals)."""
-    told = _OF_DEVICE.search(said)
-    return (None, None) if told is None else (_size(*told[1].split()), _size(*told[2].split()))
+    match = _OF_DEVICE.search(said)
+    return (None, None) if match is None else (_size(*match[1].split()), _size(*match[2].split()))
 
 
 def _size(number: str, unit: str) -> int:
@@ -161,11 +161,11 @@ def _row_of_failure(worked: Account, said: str) -> int:
     """
     levels = worked.levels
     last = int(np.searchsorted(levels.sequence, worked.blocks.start).max(initial=0))
-    told = _ALLOCATED.search(said)
-    if told is None:
+    match = _ALLOCATED.search(said)
+    if match is None:
         return last
     live = (levels.known_bytes + levels.rounding_bytes)[last:]
-    near = np.flatnonzero(np.abs(live - _size(told[1], told[2])) <= _size(_HALF_A_DIGIT, told[2]))
+    near = np.flatnonzero(np.abs(live - _size(match[1], match[2])) <= _size(_HALF_A_DIGIT, match[2]))
     return last + int(near[0]) if len(near) else last
 
 

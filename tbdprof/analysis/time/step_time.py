@@ -25,7 +25,7 @@ def step_time(kernels: Kernels, course: Timeline) -> Found[StepTime]:
         idle=_idle(kernels, course, wall),
         covered=own / wall,
         busy=active / wall,
-        told_twice=_told_twice_ns(kernels) / wall,
+        overlap=_overlap_ns(kernels) / wall,
         kernels=count / kernels.steps,
         kernel_seconds=float(kernels.own_ns[working].sum()) / count / NS if count else None,
     )
@@ -45,10 +45,10 @@ def _missing(idle: Idle, device: str) -> dict[str, str]:
 
 
 def _remarks(found: StepTime) -> dict[str, str]:
-    if found.told_twice <= COUNTED_TWICE:
+    if found.overlap <= COUNTED_TWICE:
         return {}
-    overlap = f"kernels of one thread or stream overlap by {100 * found.told_twice:.1f} % of the step"
-    return {RemarkOn.KERNELS_TWICE: overlap}
+    remark = f"kernels of one thread or stream overlap by {100 * found.overlap:.1f} % of the step"
+    return {RemarkOn.KERNELS_TWICE: remark}
 
 
 def _phase(kernels: Kernels, course: Timeline, place: int, wall: int) -> PhaseTime:
@@ -62,19 +62,19 @@ def _idle(kernels: Kernels, course: Timeline, wall: int) -> Idle:
     before_forward = course.phase == DATA
     on_gpu = kernels.device != "cpu"
     idle = ~before_forward & ~course.busy
-    waits_told = len(kernels.wait_start_ns) > 0
+    has_waits = len(kernels.wait_start_ns) > 0
     communicates = bool((kernels.operation == Operation.COMMUNICATION).any())
     return Idle(
         total=course.total_ns(~course.busy) / wall,
         data_wait=course.total_ns((before_forward & ~course.busy) | course.loading) / wall,
         launching=course.total_ns(idle & ~course.waiting) / wall,
-        synchronization=course.total_ns(idle & course.waiting) / wall if waits_told else None,
+        synchronization=course.total_ns(idle & course.waiting) / wall if has_waits else None,
         copies=course.total_ns(course.only_copies) / wall if on_gpu else None,
         communication=course.total_ns(course.only_communication) / wall if communicates else None,
     )
 
 
-def _told_twice_ns(kernels: Kernels) -> int:
+def _overlap_ns(kernels: Kernels) -> int:
     """Return by how much own times exceed the busy time of their thread or stream.
 
     One thread or stream does one thing at a time, so the result is 0 unless a kernel was double counted.

@@ -19,7 +19,7 @@ from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
 from tbdprof.results.found import Found, because
-from tbdprof.results.reasons import NO_SAMPLES, NO_WINDOW, NOT_TOLD, ONE_BLOCK
+from tbdprof.results.reasons import NO_SAMPLES, NO_WINDOW, NOT_REPORTED, ONE_BLOCK
 from tbdprof.results.time import CpuUtilization, OtherUnit, Overhead, Rate, Throughput
 
 DRIFT = 0.05  # clean windows disagree if their intervals are disjoint and their rates differ by more
@@ -127,9 +127,9 @@ def _why_no_load(recorded: Mapping[str, str], no_clean_step: str | None) -> str:
 
 def data_wait(recording: Recording) -> Found[float | None]:
     """Return the share of the clean windows in which the loop waited for batches, or why it is not known."""
-    told = [_growth(recording, window, DATA_WAIT) for window in recording.named(CLEAN)]
-    elapsed = sum(seconds for _, seconds in told)
-    return Found(sum(waited for waited, _ in told) / elapsed) if elapsed else because(NOT_TOLD)
+    waits = [_growth(recording, window, DATA_WAIT) for window in recording.named(CLEAN)]
+    elapsed = sum(seconds for _, seconds in waits)
+    return Found(sum(waited for waited, _ in waits) / elapsed) if elapsed else because(NOT_REPORTED)
 
 
 def _growth(recording: Recording, window: Window, counter: str) -> tuple[float, float]:

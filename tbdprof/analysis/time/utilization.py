@@ -90,16 +90,16 @@ def at_clock(found: Utilization, run: Run, clock_hz: float | None) -> Utilizatio
     flop = found.flop
     if flop is None or flop.value is None or not clock_hz or not peak_clock_hz:
         return found
-    told = replace(flop, at_clock=AtClock(flop.value * peak_clock_hz / clock_hz, clock_hz, peak_clock_hz))
-    return replace(found, flop=told, fp32=None if found.fp32 is None else told)
+    with_clock = replace(flop, at_clock=AtClock(flop.value * peak_clock_hz / clock_hz, clock_hz, peak_clock_hz))
+    return replace(found, flop=with_clock, fp32=None if found.fp32 is None else with_clock)
 
 
 def precision_of(kernels: Kernels, run: Run) -> str | None:
     """Return the precision of most FLOPs of matmuls and convolutions, otherwise the run's, or None if unknown."""
-    told = kernels.precision >= 0
-    if not (kernels.model_flops[told] > 0).any():
+    known = kernels.precision >= 0
+    if not (kernels.model_flops[known] > 0).any():
         return run.precision
-    return kernels.strings[int(np.bincount(kernels.precision[told], kernels.model_flops[told]).argmax())]
+    return kernels.strings[int(np.bincount(kernels.precision[known], kernels.model_flops[known]).argmax())]
 
 
 def flops_per_unit(total: float, kernels: Kernels, run: Run) -> dict[str, float]:

@@ -120,8 +120,8 @@ def _shares(kernels: Kernels, course: Timeline, peaks: Peaks | None) -> dict[str
 
 def _kinds(kernels: Kernels, peaks: Peaks | None) -> dict[str, float]:
     """Return training kernels' shares of own time by what limits each, without communication and copies."""
-    told_apart = (kernels.operation == Operation.COMMUNICATION) | kernels.crosses
-    chosen = ~np.isin(kernels.phase, (Phase.OUTSIDE, Phase.DATA)) & ~told_apart
+    left_out = (kernels.operation == Operation.COMMUNICATION) | kernels.crosses
+    chosen = ~np.isin(kernels.phase, (Phase.OUTSIDE, Phase.DATA)) & ~left_out
     own = np.where(chosen, kernels.own_ns, 0)
     short = own < short_ns(kernels)
     compute = is_limited_by_compute(kernels, peaks)

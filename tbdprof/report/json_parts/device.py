@@ -26,14 +26,14 @@ def device(found: Device | None) -> Json | None:
         return None
     return {
         "driver_busy": {**found.driver_busy, "period_s": found.driver_period_s},
-        "gpm": {window: _gpm(told) for window, told in found.gpm.items()},
+        "gpm": {window: _gpm(gpm) for window, gpm in found.gpm.items()},
         "busy": _busy(found.busy),
         "sm_clock": {
-            **{window: _clock(told, found.of_most(window)) for window, told in found.sm_clock.items()},
+            **{window: _clock(clock, found.of_most(window)) for window, clock in found.sm_clock.items()},
             "most_hz": found.most_sm_clock_hz,
         },
         "memory_clock_hz": dict(found.memory_clock_hz),
-        "clock_reasons": {window: _reasons(told) for window, told in found.reasons.items()},
+        "clock_reasons": {window: _reasons(reasons) for window, reasons in found.reasons.items()},
         "most_celsius": dict(found.most_celsius),
     }
 

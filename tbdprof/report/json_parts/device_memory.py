@@ -49,7 +49,7 @@ def post_mortem(found: PostMortem | None) -> Json | None:
         "asked": found.asked_bytes,
         "live": None if found.live is None else dict(found.live),
         "others": found.others_bytes,
-        "told_apart": found.told_apart,
+        "told_apart": found.separated,
         "capacity": found.capacity_bytes,
         "free": found.free_bytes,
         "cache": found.cache_bytes,

@@ -49,7 +49,7 @@ def _named(key: Key) -> Json:
 
 
 def _kernels(each: CountedKernels) -> Json:
-    told = (
+    names = (
         "calls",
         "seconds",
         "share",
@@ -64,7 +64,7 @@ def _kernels(each: CountedKernels) -> Json:
     )
     return {
         **_named(each.key),
-        **{name: getattr(each, name) for name in told},
+        **{name: getattr(each, name) for name in names},
         "tensor_flops": dict(each.tensor_flops),
     }
 

@@ -108,8 +108,8 @@ def _busy(summary: Summary) -> Json:
 
 def _flop(found: Flop | None) -> Json:
     if found is None:
-        told = ("value", "level", "precision", "coverage", "peak_flops", "peak_source", "bound", "at_clock")
-        return dict.fromkeys(told)
+        names = ("value", "level", "precision", "coverage", "peak_flops", "peak_source", "bound", "at_clock")
+        return dict.fromkeys(names)
     return {
         "value": found.value,
         "level": found.level,

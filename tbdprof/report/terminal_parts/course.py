@@ -64,8 +64,8 @@ def _cost(overhead: Overhead, *, drifted: bool) -> str:
 
 
 def _missing(summary: Summary) -> Iterable[str]:
-    told, by_reason = unmeasured(summary), dict[str, list[str]]()
+    shown, by_reason = unmeasured(summary), dict[str, list[str]]()
     for name, reason in summary.missing_now.items():
-        if reason not in told:
+        if reason not in shown:
             by_reason.setdefault(reason, []).append(name)
     return [f"missing {', '.join(names)}: {reason}" for reason, names in by_reason.items()]

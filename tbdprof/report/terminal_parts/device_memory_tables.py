@@ -36,19 +36,19 @@ def _stack(found: DeviceMemory) -> RenderableType:
     total = found.total_bytes
     rows = [(each.name, each.size_bytes, each.source) for each in found.layers]
     if found.unexplained_bytes is not None:
-        rows.append(("unexplained", found.unexplained_bytes, "in use as the driver tells it, without the above"))
+        rows.append(("unexplained", found.unexplained_bytes, "in use as the driver reports it, without the above"))
     if total is not None and found.used_bytes is not None:
         rows.append(("free", total - found.used_bytes, "and what the driver keeps for itself"))
-    cells = [(name, bytes_text(size), percent_text(size / total) if total else "", told) for name, size, told in rows]
+    cells = [(name, bytes_text(size), percent_text(size / total) if total else "", how) for name, size, how in rows]
     title = title_of(f"Memory of {found.device} as a whole, from the bottom")
     return Group(title, plain(LAYERS, cells), *_below(found))
 
 
 def _below(found: DeviceMemory) -> Iterator[Text]:
     if found.explained is not None and found.used_bytes is not None:
-        told = f"the layers are {percent_text(found.explained)} of {bytes_text(found.used_bytes)} in use (NVML)"
+        text = f"the layers are {percent_text(found.explained)} of {bytes_text(found.used_bytes)} in use (NVML)"
         apart = "" if found.agrees else f": more than {percent_text(AGREES)} apart"
-        yield Text(told + apart, style="" if found.agrees else "red")
+        yield Text(text + apart, style="" if found.agrees else "red")
     if found.beneath is not None and found.beneath not in found.layers:
         yield Text(_beneath(found, found.beneath))
     if found.cache_at_end_bytes is not None:
@@ -60,10 +60,10 @@ def _below(found: DeviceMemory) -> Iterator[Text]:
 
 def _beneath(found: DeviceMemory, here: Layer) -> str:
     """Return a line on context and libraries as measured in the training process and in separate processes."""
-    told = f"{here.name}, as measured in this process: {bytes_text(here.size_bytes)} ({here.source})"
+    text = f"{here.name}, as measured in this process: {bytes_text(here.size_bytes)} ({here.source})"
     if found.context_bytes is None:
-        return told
-    return f"{told}; measured apart: {bytes_text(found.context_bytes + (found.libraries_bytes or 0))}"
+        return text
+    return f"{text}; measured apart: {bytes_text(found.context_bytes + (found.libraries_bytes or 0))}"
 
 
 def _ending(found: PostMortem, missing: dict[str, str]) -> Iterator[tuple[str, str]]:

@@ -74,8 +74,8 @@ def _device(found: Device) -> Iterator[tuple[str, Text]]:
     driver = {window: value for window, value in found.driver_busy.items() if value is not None}
     if driver:
         yield "driver busy", Text(_driver_busy(driver, found.driver_period_s))
-    if found.busy is not None and (told := _busy(found.busy)):
-        yield "busy, compared", told
+    if found.busy is not None and (busy := _busy(found.busy)):
+        yield "busy, compared", busy
     for window, gpm in found.gpm.items():
         if gpm is not None and (text := _gpm(gpm)):
             yield f"GPM, {window}", Text(text)
@@ -104,7 +104,7 @@ def _driver_busy(by_window: Mapping[str, float], period_s: float | None) -> str:
 
 
 def _busy(busy: BusyCompared) -> Text | None:
-    told = [
+    compared = [
         f"{name} {percent_text(value)} ({100 * difference:+.1f} points)"
         for name, value, difference in (
             ("driver", busy.driver, busy.driver_difference),
@@ -112,9 +112,9 @@ def _busy(busy: BusyCompared) -> Text | None:
         )
         if value is not None and difference is not None
     ]
-    if not told:
+    if not compared:
         return None
-    line = f"kernels' own times {percent_text(busy.kernels)}, {', '.join(told)} in the kernels window"
+    line = f"kernels' own times {percent_text(busy.kernels)}, {', '.join(compared)} in the kernels window"
     if not busy.is_comparable:
         return Text(f"{line}: too short to compare, it takes {COMPARABLE_S:.0f} s of kernels windows")
     if not busy.is_apart:
@@ -123,7 +123,7 @@ def _busy(busy: BusyCompared) -> Text | None:
 
 
 def _gpm(gpm: Gpm) -> str:
-    told = {
+    values = {
         "busy": gpm.busy,
         "SMs active": gpm.sm_active,
         "warps": gpm.sm_occupancy,
@@ -132,5 +132,5 @@ def _gpm(gpm: Gpm) -> str:
         "tensor": gpm.tensor,
         "DRAM": gpm.dram,
     }
-    shown = ", ".join(f"{name} {percent_text(value)}" for name, value in told.items() if value is not None)
+    shown = ", ".join(f"{name} {percent_text(value)}" for name, value in values.items() if value is not None)
     return f"{shown} (level: device)" if shown else ""

@@ -29,7 +29,7 @@ Uses = Mapping[tuple[str, str], NamedUse]  # sampled use, by name and phase
 ROWS = 10
 UNCOUNTED_ROWS = 5
 LEAST_UNCOUNTED = 0.005  # of busy time; a smaller share gets one line instead of a table
-NO_SOURCE = "source not told"
+NO_SOURCE = "source not reported"
 WITHOUT = "without tensor cores"
 KERNELS = (
     Column("share"),
@@ -87,9 +87,9 @@ def _other_peaks(groups: Sequence[Group], peaks: Peaks | None) -> list[str]:
         for group in groups
         if (peak := peak_of(group, peaks)) is not None and peak != peaks.flops_per_s.get(group.precision or "")
     }
-    told = ", ".join(f"{precision} {decimal_text(peak, 'FLOP/s')}" for precision, peak in others.items())
+    listed = ", ".join(f"{precision} {decimal_text(peak, 'FLOP/s')}" for precision, peak in others.items())
     compared = f"kernels other than matmuls and convolutions are compared with the peak {WITHOUT}"
-    return [f"{compared}: {told}"] if told else []
+    return [f"{compared}: {listed}"] if listed else []
 
 
 def _uncounted(groups: Sequence[Group], uses: Uses, peaks: Peaks | None, *, full: bool) -> RenderableType:

@@ -30,8 +30,8 @@ def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
     if found is not None and full:
         rows = [*map(_cells, found.rows), _whole(found)]
         parts.append(filled("Levels of the longest kernels", COLUMNS, rows, below=list(_agreements(found))))
-    elif found is not None and (told := list(_agreements(found))):
-        parts.append(Group(title_of("Levels"), *map(Text, told)))
+    elif found is not None and (agreements := list(_agreements(found))):
+        parts.append(Group(title_of("Levels"), *map(Text, agreements)))
     return parts
 
 
@@ -43,7 +43,7 @@ def _step(exact: Counted) -> RenderableType:
 def _totals(exact: Counted) -> Iterator[str]:
     used = {kind: flops for kind, flops in exact.tensor_flops.items() if flops}
     tensor = "".join(f", {decimal_text(flops, f'FLOP {kind}')} (tensor)" for kind, flops in used.items())
-    counted = "not told" if exact.fp32_flops is None else decimal_text(exact.fp32_flops, "FLOP fp32")
+    counted = "not reported" if exact.fp32_flops is None else decimal_text(exact.fp32_flops, "FLOP fp32")
     analytic = "" if exact.analytic_flops is None else f"; by definition {decimal_text(exact.analytic_flops, 'FLOP')}"
     yield f"{counted}{tensor}{analytic}; {exact.launches} launches"
     if exact.fp32_utilization is not None:

@@ -73,8 +73,8 @@ def _category(memory: Memory, category: str) -> Sequence[str]:
 def _rounding(memory: Memory) -> Sequence[str]:
     rounding = memory.rounding_at_peak_bytes
     largest = "" if memory.rounding_max_bytes is None else bytes_text(memory.rounding_max_bytes)
-    told = "not told" if rounding is None else bytes_text(rounding)
-    return "rounding", told, _share(rounding or 0, memory), largest, ""
+    at_peak = "not reported" if rounding is None else bytes_text(rounding)
+    return "rounding", at_peak, _share(rounding or 0, memory), largest, ""
 
 
 def _share(size: int, memory: Memory) -> str:
@@ -102,13 +102,13 @@ def _total(memory: Memory) -> str:
 
 def _gap(memory: Memory) -> str | None:
     """Return a line on the bytes between the blocks and the framework's own total, or None without a gap or total."""
-    told, total = memory.allocator_peak_bytes, memory.independent_peak_bytes
+    reported, total = memory.allocator_peak_bytes, memory.independent_peak_bytes
     unknown = memory.category_at_peak("unknown")
-    if total is None or (total == told and not unknown):
+    if total is None or (total == reported and not unknown):
         return None
     if unknown:
         return f"{unknown:,} bytes of the framework's total are not explained"
-    return f"{told:,} bytes were reported, the framework says {total:,}"
+    return f"{reported:,} bytes were reported, the framework says {total:,}"
 
 
 def _beneath(summary: Summary, memory: Memory) -> Iterable[Text]:

@@ -183,8 +183,8 @@ def _at_clock(found: AtClock) -> str:
 
 def _idle(idle: Idle) -> str:
     shares = {label: getattr(idle, name) for name, label in IDLE.items()}
-    told = sorted(((share, label) for label, share in shares.items() if share and share >= LEAST_SHOWN), reverse=True)
-    listed = ", ".join(f"{label} {percent_text(share)}" for share, label in told)
+    parts = sorted(((share, label) for label, share in shares.items() if share and share >= LEAST_SHOWN), reverse=True)
+    listed = ", ".join(f"{label} {percent_text(share)}" for share, label in parts)
     return f"{listed} of the step" if listed else ""
 
 

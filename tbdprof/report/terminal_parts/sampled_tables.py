@@ -18,7 +18,7 @@ COLUMNS = (
     Column("memory"),
     Column("± points"),
     Column("samples"),
-    Column("not told", "text"),
+    Column("not reported", "text"),
 )
 SOME = 0.01  # of kernels' time; a larger share without a use gets a line
 
@@ -53,6 +53,6 @@ def _remarks(found: Sampled) -> Iterator[str]:
     offset = found.offset
     if offset is not None and offset.found_by is not None:
         yield f"the clock of samples was {seconds_text(abs(offset.shift_ns))} off, by {offset.found_by}"
-    untold = sum(each.share for each in found.kernels if each.reason is not None)
-    if untold >= SOME:
-        yield f"kernels of {percent_text(untold)} of the time are too short or too rare for a figure of their own"
+    unknown = sum(each.share for each in found.kernels if each.reason is not None)
+    if unknown >= SOME:
+        yield f"kernels of {percent_text(unknown)} of the time are too short or too rare for a figure of their own"

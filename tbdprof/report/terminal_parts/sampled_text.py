@@ -20,8 +20,8 @@ def line(found: Sampled) -> str:
         ("tensor pipe", _between(None, use.get(PM_TENSOR))),
         ("memory", _between(None, use.get(PM_DRAM))),
     )
-    told = ", ".join(f"{name} {text}" for name, text in named if text)
-    return f"{told} while busy ({found.samples} samples)" if told else ""
+    listed = ", ".join(f"{name} {text}" for name, text in named if text)
+    return f"{listed} while busy ({found.samples} samples)" if listed else ""
 
 
 def cells(found: NamedUse | None) -> tuple[str, str]:
@@ -42,5 +42,5 @@ def use_text(found: Estimate | None) -> str:
 def _between(low: float | None, high: float | None) -> str:
     if high is None:
         return ""
-    told, least = percent_text(high), "" if low is None else percent_text(low)
-    return told if least in ("", told) else f"{least.removesuffix(' %')}–{told}"
+    upper, least = percent_text(high), "" if low is None else percent_text(low)
+    return upper if least in ("", upper) else f"{least.removesuffix(' %')}–{upper}"

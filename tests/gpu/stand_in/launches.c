@@ -65,8 +65,8 @@ int cudaLaunchKernel(const void *function, struct size grid, struct size block, 
     return end_call(&call, SUCCESS);
 }
 
-int cudaFuncGetAttributes(struct attributes *told, const void *function) {
-    *told = (struct attributes){
+int cudaFuncGetAttributes(struct attributes *attributes, const void *function) {
+    *attributes = (struct attributes){
         .threads = 1024, .registers = 32, .version_of_ptx = CARD_CAPABILITY, .version_of_code = CARD_CAPABILITY};
     return SUCCESS;
 }

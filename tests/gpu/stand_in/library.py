@@ -24,7 +24,7 @@ def why_not(*tools: str) -> str | None:
 
 
 def compiled(framework: str, library: Path, names: Iterable[str], more: Iterable[object] = ()) -> Path:
-    """Compile a framework's stand-in, with what else the compiler is told; return its folder, where it has names."""
+    """Compile a framework's stand-in, with what else the compiler is given; return its folder, where it has names."""
     sources = sorted([*SHARED.glob("*.c"), *(SHARED / f"on_{framework}").glob("*.c")])
     given = map(str, (f"-DFOR_{framework.upper()}=1", f"-I{SHARED}", *sources, *more))
     subprocess.run(["cc", *FLAGS, *given, "-o", str(library), *LINKED], check=True, timeout=60)

@@ -17,17 +17,17 @@ int take_lock(void) { return pthread_mutex_lock(&lock); }
 void unlock(int *held) { pthread_mutex_unlock(&lock); }
 
 int64_t setting(const char *name, int64_t otherwise) {
-    const char *told = getenv(name);
-    return told == NULL || *told == 0 ? otherwise : strtoll(told, NULL, 10);
+    const char *value = getenv(name);
+    return value == NULL || *value == 0 ? otherwise : strtoll(value, NULL, 10);
 }
 
 void not_simulated(const char *name) {
-    static const char *told[256];
+    static const char *reported[256];
     static int count;
     LOCKED;
     for (int i = 0; i < count; i++)
-        if (strcmp(told[i], name) == 0) return;
-    if (count < 256) told[count++] = strdup(name);
+        if (strcmp(reported[i], name) == 0) return;
+    if (count < 256) reported[count++] = strdup(name);
     fprintf(stderr, "simulated CUDA: %s is not stood in for\n", name);
 }
 

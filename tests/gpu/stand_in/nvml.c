@@ -37,23 +37,23 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
 int nvmlDeviceGetHandleByUUID(const char *name, void **handle) { return *handle = &device, DONE; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char *name, void **handle) { return *handle = &device, DONE; }
 
-int nvmlDeviceGetMemoryInfo(void *handle, struct memory *told) {
-    *told = (struct memory){memory_bytes(), free_bytes(), memory_bytes() - free_bytes()};
+int nvmlDeviceGetMemoryInfo(void *handle, struct memory *info) {
+    *info = (struct memory){memory_bytes(), free_bytes(), memory_bytes() - free_bytes()};
     return DONE;
 }
 
-int nvmlDeviceGetMemoryInfo_v2(void *handle, struct memory_v2 *told) {
-    *told = (struct memory_v2){told->version, memory_bytes(), 0, free_bytes(), memory_bytes() - free_bytes()};
+int nvmlDeviceGetMemoryInfo_v2(void *handle, struct memory_v2 *info) {
+    *info = (struct memory_v2){info->version, memory_bytes(), 0, free_bytes(), memory_bytes() - free_bytes()};
     return DONE;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, struct process *told) {
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, struct process *infos) {
     unsigned room = *count;
     *count = 0;
     for (int i = 0; i < USERS; i++) {
         struct user each = user(i);
         if (each.bytes == 0) continue;
-        if (*count < room) told[*count] = (struct process){each.process, each.bytes, ~0u, ~0u};
+        if (*count < room) infos[*count] = (struct process){each.process, each.bytes, ~0u, ~0u};
         ++*count;
     }
     return *count > room ? INSUFFICIENT_SIZE : DONE;
@@ -65,7 +65,7 @@ int nvmlDeviceGetCurrPcieLinkGeneration(void *handle, unsigned *generation) { re
 int nvmlDeviceGetCurrPcieLinkWidth(void *handle, unsigned *lanes) { return *lanes = 16, DONE; }
 int nvmlDeviceGetNvLinkState(void *handle, unsigned link, int *active) { return UNSUPPORTED; }
 int nvmlDeviceGetNvLinkCapability(void *handle, unsigned link, int which, unsigned *can) { return UNSUPPORTED; }
-int nvmlDeviceGetGpuFabricInfoV(void *handle, void *told) { return UNSUPPORTED; }
+int nvmlDeviceGetGpuFabricInfoV(void *handle, void *info) { return UNSUPPORTED; }
 #endif
 
 #if FOR_TORCH /* a steady power, clock and temperature */
@@ -95,15 +95,15 @@ int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *mj) {
     return *mj = (unsigned long long)now_ns() / 1000000 * (POWER_MW / 1000), DONE;
 }
 
-int nvmlDeviceGetComputeRunningProcesses(void *handle, unsigned *count, struct process_v1 *told) {
+int nvmlDeviceGetComputeRunningProcesses(void *handle, unsigned *count, struct process_v1 *infos) {
     struct process found[USERS];
     unsigned room = *count;
     *count = USERS;
     nvmlDeviceGetComputeRunningProcesses_v3(handle, count, found);
     if (*count > room) return INSUFFICIENT_SIZE;
-    for (unsigned i = 0; i < *count; i++) told[i] = (struct process_v1){found[i].process, found[i].used};
+    for (unsigned i = 0; i < *count; i++) infos[i] = (struct process_v1){found[i].process, found[i].used};
     return DONE;
 }
 
-int nvmlDeviceGetGraphicsRunningProcesses_v3(void *handle, unsigned *count, void *told) { return *count = 0, DONE; }
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void *handle, unsigned *count, void *infos) { return *count = 0, DONE; }
 #endif

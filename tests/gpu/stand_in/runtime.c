@@ -21,9 +21,9 @@ int cudaDeviceGetAttribute(int *value, int which, int device) { return cuDeviceG
 int cudaPeekAtLastError(void) { return last_error; }
 
 int cudaGetLastError(void) {
-    int told = last_error;
+    int error = last_error;
     last_error = SUCCESS;
-    return told;
+    return error;
 }
 
 const char *cudaGetErrorString(int error) {
@@ -70,14 +70,14 @@ int cudaStreamSynchronize(Stream handle) {
     struct call call = CALL(cudaStreamSynchronize);
     Stream stream = stream_of(handle);
     wait_until(stream->done_ns);
-    tell_wait(&call, OF_STREAM, stream->id, 0);
+    report_wait(&call, OF_STREAM, stream->id, 0);
     return end_call(&call, SUCCESS);
 }
 
 int cudaDeviceSynchronize(void) {
     struct call call = CALL(cudaDeviceSynchronize);
     for (Stream each = &default_stream; each != NULL; each = each->next) wait_until(each->done_ns);
-    tell_wait(&call, OF_CONTEXT, ~0u, 0);
+    report_wait(&call, OF_CONTEXT, ~0u, 0);
     return end_call(&call, SUCCESS);
 }
 
@@ -112,7 +112,7 @@ int wait_for(Event event, Stream handle) {
     Stream stream = stream_of(handle);
     if (event->capture != NULL) stream->capture = event->capture; /* it joins */
     else if (stream->done_ns < event->at_ns) stream->done_ns = event->at_ns;
-    tell_wait(&call, BY_STREAM, stream->id, event->id);
+    report_wait(&call, BY_STREAM, stream->id, event->id);
     return end_call(&call, SUCCESS);
 }
 
@@ -129,7 +129,7 @@ int cudaFreeHost(void *at) { return remove_region(at); }
 
 int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, Stream stream) {
     struct call call = CALL(cudaMemcpyAsync);
-    copy(&call, stream, to, from, bytes); /* the addresses tell its kind */
+    copy(&call, stream, to, from, bytes); /* its kind is in the addresses */
     return end_call(&call, SUCCESS);
 }
 
@@ -159,7 +159,7 @@ int cudaEventElapsedTime(float *ms, Event first, Event last) {
 int cudaEventSynchronize(Event event) {
     struct call call = CALL(cudaEventSynchronize);
     wait_until(event->at_ns);
-    tell_wait(&call, OF_EVENT, 0, event->id);
+    report_wait(&call, OF_EVENT, 0, event->id);
     return end_call(&call, SUCCESS);
 }
 #endif

@@ -1,4 +1,4 @@
-/* A CUDA device that computes nothing: memory, streams, events and what is told of them are as on a card.
+/* A CUDA device that computes nothing: memory, streams, events and what is reported of them are as on a card.
  *
  * Device memory is the host's, kernels leave it as it is, and streams take time by a simulated clock. What lies in this
  * folder is part of every stand-in, less what a framework does not ask for (#if), and on_* is what one alone asks for.
@@ -24,7 +24,7 @@ enum status {
 };
 enum { USERS = 64, CONTEXT_ID = 1, DEFAULT_STREAM_ID = 7 };
 
-/* As CUPTI numbers calls (cupti_runtime_cbid.h) and what it tells of (cupti_activity.h). */
+/* As CUPTI numbers calls (cupti_runtime_cbid.h) and what it reports (cupti_activity.h). */
 enum {
     CALL_cudaMalloc = 20, CALL_cudaFree = 22, CALL_cudaHostAlloc = 27, CALL_cudaMemcpy = 31, CALL_cudaMemcpyAsync = 41,
     CALL_cudaMemsetAsync = 51, CALL_cudaStreamSynchronize = 131, CALL_cudaEventRecord = 135,
@@ -112,7 +112,7 @@ int remove_region(void *at);
 struct region region_of(const void *at); /* empty where it is in none */
 
 /* runtime.c */
-int failed(int status); /* keeps what cudaGetLastError tells */
+int failed(int status); /* keeps what cudaGetLastError returns */
 int wait_for(Event event, Stream stream);
 
 /* work.c */
@@ -136,7 +136,7 @@ const char *name_of(const void *function); /* of a kernel, by its stub on the ho
 /* Who observes, where a stand-in has CUPTI; work.c has them for where it has not. */
 struct call begin_call(struct call call);
 int end_call(struct call *call, int status);
-void tell_work(const struct call *call, const struct work *work, uint32_t stream, int64_t start_ns, int64_t end_ns);
-void tell_wait(const struct call *call, enum wait of, uint32_t stream, uint32_t event);
+void report_work(const struct call *call, const struct work *work, uint32_t stream, int64_t start_ns, int64_t end_ns);
+void report_wait(const struct call *call, enum wait of, uint32_t stream, uint32_t event);
 
 #pragma GCC visibility pop

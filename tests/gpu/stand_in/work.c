@@ -53,7 +53,7 @@ static int64_t begun(Stream stream, const struct work *work) {
 
 void perform(const struct call *call, Stream handle, const struct work *work) {
     int64_t start = begun(stream_of(handle), work);
-    if (start != 0) tell_work(call, work, stream_of(handle)->id, start, start + duration_ns(work));
+    if (start != 0) report_work(call, work, stream_of(handle)->id, start, start + duration_ns(work));
 }
 
 void launch(const struct call *call, Stream stream, const char *name, struct size grid, struct size block,
@@ -91,6 +91,6 @@ void set(const struct call *call, Stream stream, void *at, uint32_t value, size_
 #define UNOBSERVED __attribute__((weak))
 UNOBSERVED struct call begin_call(struct call call) { return call; }
 UNOBSERVED int end_call(struct call *call, int status) { return status; }
-UNOBSERVED void tell_work(const struct call *call, const struct work *work, uint32_t stream, int64_t start_ns,
-                          int64_t end_ns) {}
-UNOBSERVED void tell_wait(const struct call *call, enum wait of, uint32_t stream, uint32_t event) {}
+UNOBSERVED void report_work(const struct call *call, const struct work *work, uint32_t stream, int64_t start_ns,
+                            int64_t end_ns) {}
+UNOBSERVED void report_wait(const struct call *call, enum wait of, uint32_t stream, uint32_t event) {}

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-int cudaGetDeviceProperties(char *told, int device) {
+int cudaGetDeviceProperties(char *properties, int device) {
     static const int PLACES[][2] = {{308, 10}, {320, 1}, {360, 75}, {364, 76}, {388, 16}}; /* and whose attribute */
-    memset(told, 0, 720);
-    *(uint64_t *)(told + 288) = memory_bytes();
-    for (int i = 0; i < 5; i++) cuDeviceGetAttribute((int *)(told + PLACES[i][0]), PLACES[i][1], device);
+    memset(properties, 0, 720);
+    *(uint64_t *)(properties + 288) = memory_bytes();
+    for (int i = 0; i < 5; i++) cuDeviceGetAttribute((int *)(properties + PLACES[i][0]), PLACES[i][1], device);
     return SUCCESS;
 }
 

@@ -1,4 +1,4 @@
-/* CUDA's libraries, as much as MXNet's builds for CUDA 11 ask for: nothing is computed, sizes are told. */
+/* CUDA's libraries, as much as MXNet's builds for CUDA 11 ask for: nothing is computed, sizes are reported. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,11 +20,11 @@ int nvrtcCreateProgram(void **program) { return made(program); }
 int nvrtcDestroyProgram(void **program) { return gone(*program); }
 int nvrtcCompileProgram() { return 0; }
 int nvrtcAddNameExpression() { return 0; }
-int nvrtcGetLoweredName(void *program, const char *name, const char **told) { *told = "kernel"; return 0; }
-int nvrtcGetPTXSize(void *program, Size *told) { *told = 1; return 0; }
-int nvrtcGetPTX(void *program, char *told) { *told = 0; return 0; }
-int nvrtcGetProgramLogSize(void *program, Size *told) { *told = 1; return 0; }
-int nvrtcGetProgramLog(void *program, char *told) { *told = 0; return 0; }
+int nvrtcGetLoweredName(void *program, const char *name, const char **lowered) { *lowered = "kernel"; return 0; }
+int nvrtcGetPTXSize(void *program, Size *bytes) { *bytes = 1; return 0; }
+int nvrtcGetPTX(void *program, char *text) { *text = 0; return 0; }
+int nvrtcGetProgramLogSize(void *program, Size *bytes) { *bytes = 1; return 0; }
+int nvrtcGetProgramLog(void *program, char *text) { *text = 0; return 0; }
 
 #define DESCRIBED(NAME) \
     int cudnnCreate##NAME(void **handle) { return made(handle); } \
@@ -48,34 +48,34 @@ int cudnnSetTensorNdDescriptor(Description *tensor, int type, int dimensions, co
     return 0;
 }
 
-static int performance(int asked, int *told, Performance *of, Size bytes) {
-    *told = asked > 0;
-    if (*told) *of = (Performance){.algorithm = 1, .time = 1, .bytes = bytes, .determinism = 1};
+static int performance(int asked, int *found, Performance *of, Size bytes) {
+    *found = asked > 0;
+    if (*found) *of = (Performance){.algorithm = 1, .time = 1, .bytes = bytes, .determinism = 1};
     return 0;
 }
-#define SEARCHED void *h, void *a, void *b, void *c, void *d, int asked, int *told, Performance *of
-#define SIZED void *h, void *a, void *b, void *c, void *d, int algorithm, Size *told
+#define SEARCHED void *h, void *a, void *b, void *c, void *d, int asked, int *found, Performance *of
+#define SIZED void *h, void *a, void *b, void *c, void *d, int algorithm, Size *bytes
 #define CONVOLUTION(WAY, MEBIBYTES) \
-    int cudnnGetConvolution##WAY##AlgorithmMaxCount(void *handle, int *told) { *told = 1; return 0; } \
+    int cudnnGetConvolution##WAY##AlgorithmMaxCount(void *handle, int *most) { *most = 1; return 0; } \
     int cudnnGetConvolution##WAY##Algorithm_v7(SEARCHED) { \
-        return performance(asked, told, of, MEBIBYTES * MIB); \
+        return performance(asked, found, of, MEBIBYTES * MIB); \
     } \
     int cudnnFindConvolution##WAY##Algorithm(SEARCHED) { \
-        return performance(asked, told, of, MEBIBYTES * MIB); \
+        return performance(asked, found, of, MEBIBYTES * MIB); \
     } \
     int cudnnGetConvolution##WAY##WorkspaceSize(SIZED) { \
-        *told = MEBIBYTES * MIB; \
+        *bytes = MEBIBYTES * MIB; \
         return 0; \
     }
 CONVOLUTION(Forward, FORWARD_MIB)
 CONVOLUTION(BackwardData, DATA_MIB)
 CONVOLUTION(BackwardFilter, FILTER_MIB)
 
-int cudnnDropoutGetStatesSize(void *handle, Size *told) { *told = 1769472; return 0; }
-int cudnnDropoutGetReserveSpaceSize(Description *of, Size *told) {
+int cudnnDropoutGetStatesSize(void *handle, Size *bytes) { *bytes = 1769472; return 0; }
+int cudnnDropoutGetReserveSpaceSize(Description *of, Size *bytes) {
     Size elements = 1;
     for (int i = 0; i < of->dimensions; i++) elements *= of->sizes[i];
-    *told = (elements + 7) / 8;
+    *bytes = (elements + 7) / 8;
     return 0;
 }
 int cudnnSetRNNDescriptor_v6(void *h, Description *rnn, int hidden, int layers, void *d, int input, int both,
@@ -83,18 +83,18 @@ int cudnnSetRNNDescriptor_v6(void *h, Description *rnn, int hidden, int layers, 
     rnn->hidden = hidden, rnn->layers = layers, rnn->directions = both ? 2 : 1, rnn->mode = mode;
     return 0;
 }
-int cudnnGetRNNParamsSize(void *handle, Description *rnn, Description *input, Size *told, int type) {
+int cudnnGetRNNParamsSize(void *handle, Description *rnn, Description *input, Size *bytes, int type) {
     Size gates = rnn->mode == 2 ? 4 : rnn->mode == 3 ? 3 : 1, given = input->sizes[1], elements = 0;
     for (int layer = 0; layer < rnn->layers; layer++, given = rnn->hidden * rnn->directions)
         elements += rnn->directions * gates * rnn->hidden * (given + rnn->hidden + 2);
-    *told = elements * sizeof(float);
+    *bytes = elements * sizeof(float);
     return 0;
 }
-int cudnnGetRNNWorkspaceSize(void *h, Description *rnn, int steps, void *of, Size *told) {
-    *told = RECURRENT_MIB * MIB;
+int cudnnGetRNNWorkspaceSize(void *h, Description *rnn, int steps, void *of, Size *bytes) {
+    *bytes = RECURRENT_MIB * MIB;
     return 0;
 }
-int cudnnGetRNNTrainingReserveSize(void *h, Description *rnn, int steps, Description **of, Size *told) {
-    *told = (Size)6 * sizeof(float) * steps * of[0]->sizes[0] * rnn->hidden * rnn->layers * rnn->directions;
+int cudnnGetRNNTrainingReserveSize(void *h, Description *rnn, int steps, Description **of, Size *bytes) {
+    *bytes = (Size)6 * sizeof(float) * steps * of[0]->sizes[0] * rnn->hidden * rnn->layers * rnn->directions;
     return 0;
 }

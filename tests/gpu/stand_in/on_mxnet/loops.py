@@ -1,7 +1,7 @@
 """Small loops in MXNet on the simulated device, each recorded in this process: `python loops.py NAME FILE`.
 
-Prints as JSON the largest difference between what MXNet's pool told at the end of a step and what the device had given
-out, and what the pool held when it was emptied at last; the recording is in the file.
+Prints as JSON the largest difference between what MXNet's pool reported at the end of a step and what the device had
+given out, and what the pool held when it was emptied at last; the recording is in the file.
 """
 
 import ctypes
@@ -94,7 +94,7 @@ def taken() -> int:
 
 
 def main(name: str, path: Path, batch: int) -> None:
-    """Record a loop, and print how well MXNet's pool told what it holds."""
+    """Record a loop, and print how well MXNet's pool reported what it holds."""
     ends = []
     with prepared("mxnet", Setting(DEVICE, 1, "fp32", 0)) as hook:
         step = step_of(name, hook, batch)
@@ -106,8 +106,8 @@ def main(name: str, path: Path, batch: int) -> None:
                 profiler.step(step())
     window = load(path).named("memory")[0]
     samples, strings = window.table("sample"), load(path).strings
-    told = [int(each["value"]) for each in samples if strings[int(each["counter"])] == ALLOCATOR_RESERVED]
-    sys.stdout.write(json.dumps({"reserved": told[1:], "taken": ends[: len(told) - 1]}) + "\n")
+    reserved = [int(each["value"]) for each in samples if strings[int(each["counter"])] == ALLOCATOR_RESERVED]
+    sys.stdout.write(json.dumps({"reserved": reserved[1:], "taken": ends[: len(reserved) - 1]}) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from gpu.stand_in import library
 from gpu.stand_in.library import environment as environment
 
 NEEDED = re.compile(r"lib(?:cu\w+|nccl|nvrtc|nvToolsExt)\.so[.\d]*")
-# Of these nothing is to be told: they compute, or set what only matters to what computes.
+# Of these nothing is to be reported: they compute, or set what only matters to what computes.
 SILENT = re.compile(r"[gG]emm|[sS]et|^cudnn|^nccl|^nvtx|Generate|GetErrorString|cudaDevice|dot_v2")
 
 

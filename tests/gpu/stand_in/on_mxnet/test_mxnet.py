@@ -59,10 +59,10 @@ def recorded(device: Path, folder: Path, name: str, **settings: object) -> tuple
         ("recurrent", "Naive", RECURRENT_WEIGHTS),
     ],
 )
-def test_every_byte_is_told_and_the_pool_holds_what_the_device_gave(
+def test_every_byte_is_reported_and_the_pool_holds_what_the_device_gave(
     device: Path, tmp_path: Path, name: str, pool: str, weights: int
 ) -> None:
-    told, summary = recorded(device, tmp_path, name, MXNET_GPU_MEM_POOL_TYPE=pool)
+    printed, summary = recorded(device, tmp_path, name, MXNET_GPU_MEM_POOL_TYPE=pool)
 
     memory = summary.memory
     assert memory is not None
@@ -75,11 +75,11 @@ def test_every_byte_is_told_and_the_pool_holds_what_the_device_gave(
     assert memory.rounding_at_peak_bytes
     assert summary.recording.run.device_name == "a simulated GPU"
     assert summary.recording.run.precision_flags["NVIDIA_TF32_OVERRIDE"] == "0"
-    assert told["reserved"] == told["taken"]
+    assert printed["reserved"] == printed["taken"]
     whole = summary.device_memory
     assert whole is not None
     assert whole.allocator_cache_bytes is not None
-    assert whole.allocator_cache_bytes + memory.peak_bytes == told["reserved"][-1]
+    assert whole.allocator_cache_bytes + memory.peak_bytes == printed["reserved"][-1]
 
 
 def test_without_a_pool_nothing_is_rounded_or_kept(device: Path, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_work_space_of_cudnn_and_the_state_of_its_dropout_are_work_space(devic
 
 
 @pytest.mark.parametrize("fusion", ["1", "0"])
-def test_products_are_counted_and_layers_told_whether_operators_are_fused_or_not(
+def test_products_are_counted_and_layers_reported_whether_operators_are_fused_or_not(
     device: Path, tmp_path: Path, fusion: str
 ) -> None:
     _, summary = recorded(device, tmp_path, "hybridized", MXNET_USE_FUSION=fusion)
@@ -131,7 +131,7 @@ def test_a_device_that_mxnets_wheels_hold_no_code_for_is_refused(device: Path, t
     assert "MXNet's wheels hold no code for this GPU (compute capability 9.0)" in done.stderr
 
 
-def test_what_mxnets_libraries_take_is_told_without_what_its_pool_holds(device: Path) -> None:
+def test_what_mxnets_libraries_take_is_reported_without_what_its_pool_holds(device: Path) -> None:
     program = (
         "import numpy; numpy.bool = bool; from tbdprof.hooks.on_mxnet import context; "
         "from gpu.stand_in.on_mxnet.loops import taken; print(context.compute(0), taken())"

@@ -54,16 +54,16 @@ struct set_arguments {
     Stream stream;
 };
 
-static int copied(int number, const char *name, struct copy_arguments told) {
-    struct call call = BEGIN(DRIVER_CALL, number, .name = name, .arguments = &told);
-    copy(&call, told.stream, told.to, told.from, told.bytes);
-    if (told.stream == NULL) wait_until(default_stream.done_ns);
+static int copied(int number, const char *name, struct copy_arguments arguments) {
+    struct call call = BEGIN(DRIVER_CALL, number, .name = name, .arguments = &arguments);
+    copy(&call, arguments.stream, arguments.to, arguments.from, arguments.bytes);
+    if (arguments.stream == NULL) wait_until(default_stream.done_ns);
     return end_call(&call, SUCCESS);
 }
 
-static int filled(int number, const char *name, size_t width, struct set_arguments told) {
-    struct call call = BEGIN(DRIVER_CALL, number, .name = name, .arguments = &told);
-    set(&call, told.stream, told.to, told.value, width, told.count);
+static int filled(int number, const char *name, size_t width, struct set_arguments arguments) {
+    struct call call = BEGIN(DRIVER_CALL, number, .name = name, .arguments = &arguments);
+    set(&call, arguments.stream, arguments.to, arguments.value, width, arguments.count);
     return end_call(&call, SUCCESS);
 }
 

@@ -1,4 +1,4 @@
-"""Trains small nets in TensorFlow on the card there is, in one process; prints what the profiler tells as JSON.
+"""Trains small nets in TensorFlow on the card there is, in one process; prints what the profiler reports as JSON.
 
 The argument is the name of the loop.
 """
@@ -59,7 +59,7 @@ def train_step(model: Any, optimizer: Any) -> Step:
 
 
 def observe(*, prepared: bool = True, policy: str = "float32") -> Json:
-    """Return what the profiler told of a loop on the card: followed from the first allocation on, or joined late."""
+    """Return what the profiler reports of a loop on the card: followed from the first allocation on, or joined late."""
     hook = load("tensorflow")
     if prepared:
         hook.prepare(Setting("cuda", 2, "fp32", 0))
@@ -84,7 +84,7 @@ def observe(*, prepared: bool = True, policy: str = "float32") -> Json:
             loss = step()
             profiler.step(BATCH)
     del loss
-    return {**told(profiler.recording), "sizes": sizes(model, optimizer), "kept": kept()}
+    return {**reported(profiler.recording), "sizes": sizes(model, optimizer), "kept": kept()}
 
 
 def kept() -> Json:
@@ -102,7 +102,7 @@ def count(variables: Sequence[Any]) -> int:
     return sum(variable.value.shape.num_elements() * variable.value.dtype.size for variable in variables)
 
 
-def told(recording: Recording) -> Json:
+def reported(recording: Recording) -> Json:
     summary = summarize(recording)
     memory, device = summary.memory, summary.device_memory
     assert memory is not None
@@ -180,17 +180,17 @@ def failed(work: Step) -> str | None:
 
 
 def prepared() -> Json:
-    """Return what is told of a function's steps that were followed from the first allocation on, and of a full card."""
+    """Return what is reported of a function's steps, followed from the first allocation on, and of a full card."""
     return {"loop": observe(), "full": out_of_memory()}
 
 
 def joined() -> Json:
-    """Return what is told of eager steps in mixed precision, joined late, where TensorFlow takes memory as it grows."""
+    """Return what is reported of eager steps in mixed precision, joined late, where TensorFlow's memory grows."""
     return {"loop": observe(prepared=False, policy="mixed_float16")}
 
 
 def compiled() -> Json:
-    """Return what is told of steps that XLA compiled, as Keras has them compiled by itself where there is a GPU."""
+    """Return what is reported of steps that XLA compiled, as Keras has them compiled by itself where there is a GPU."""
     hook = load("tensorflow")
     hook.prepare(Setting("cuda", 2, "fp32", 0))
     import keras
@@ -213,7 +213,7 @@ def compiled() -> Json:
         while profiler.active:
             step()
             profiler.step(BATCH)
-    return {**told(profiler.recording), "sizes": sizes(model, optimizer)}
+    return {**reported(profiler.recording), "sizes": sizes(model, optimizer)}
 
 
 LOOPS: dict[str, Callable[[], Json]] = {"prepared": prepared, "joined": joined, "compiled": compiled}

@@ -66,13 +66,13 @@ typedef struct {
     uint32_t correlation;
 } CallbackData;
 
-typedef void (*Callback)(void *told, int domain, uint32_t number, const CallbackData *data);
+typedef void (*Callback)(void *user_data, int domain, uint32_t number, const CallbackData *data);
 typedef void (*Requested)(uint8_t **buffer, size_t *bytes, size_t *most_records);
 typedef void (*Completed)(void *context, uint32_t stream, uint8_t *buffer, size_t bytes, size_t used_bytes);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Callback callback;
-static void *callback_told;
+static void *callback_data;
 static char wanted_calls[CALLS], wanted_records[RECORD_KINDS];
 static Requested request;
 static Completed complete;
@@ -107,7 +107,7 @@ static void add(const void *record) {
     pthread_mutex_unlock(&lock);
 }
 
-void tell_work(const struct call *call, const struct work *work, uint32_t stream, int64_t start_ns, int64_t end_ns) {
+void report_work(const struct call *call, const struct work *work, uint32_t stream, int64_t start_ns, int64_t end_ns) {
     if (!callback) return;
     if (work->kind == KERNEL && (wanted_records[KERNEL_ALONE] || wanted_records[KERNEL]))
         add(&(KernelRecord){
@@ -126,10 +126,10 @@ void tell_work(const struct call *call, const struct work *work, uint32_t stream
             .context = CONTEXT_ID, .stream = stream, .correlation = call->id, .memory = DEVICE});
 }
 
-static void tell(struct call *call, uint32_t site) {
+static void call_back(struct call *call, uint32_t site) {
     int returned = SUCCESS;
     if (callback && call->domain == DRIVER_CALL && wanted_calls[call->number])
-        callback(callback_told, DRIVER_DOMAIN, call->number,
+        callback(callback_data, DRIVER_DOMAIN, call->number,
                  &(CallbackData){site, call->name, call->arguments, &returned, call->kernel, &callback, CONTEXT_ID,
                                  &call->kept, call->id});
 }
@@ -140,18 +140,18 @@ struct call begin_call(struct call call) {
     call.id = ++calls;
     if (call.domain == RUNTIME_CALL && call.number == CALL_cudaLaunchKernel)
         call.domain = DRIVER_CALL, call.number = CALL_cuLaunchKernel, call.name = "cuLaunchKernel";
-    tell(&call, 0);
+    call_back(&call, 0);
     return call;
 }
 
 int end_call(struct call *call, int status) {
-    tell(call, 1);
+    call_back(call, 1);
     return status;
 }
 
-int cuptiSubscribe(void **subscriber, Callback call, void *told) {
+int cuptiSubscribe(void **subscriber, Callback call, void *user_data) {
     *subscriber = &callback;
-    callback_told = told;
+    callback_data = user_data;
     callback = call;
     return SUCCESS;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* As CUDA 12 lays it out; what is not named here is never told. */
+/* As CUDA 12 lays it out; what is not named here is never reported. */
 typedef struct {
     char name[256];
     char uuid[16], luid[8];
@@ -28,7 +28,7 @@ typedef struct {
 
 #define FILLED offsetof(Properties, rest)
 
-int cudaGetDeviceProperties_v2(Properties *told, int device) {
+int cudaGetDeviceProperties_v2(Properties *properties, int device) {
     Properties card = {
         .name = CARD_NAME, .total_bytes = memory_bytes(), .shared_bytes = CARD_SHARED_BYTES,
         .registers = CARD_REGISTERS, .warp = 32, .pitch = 2147483647, .block_threads = 1024, .block = {1024, 1024, 64},
@@ -40,7 +40,7 @@ int cudaGetDeviceProperties_v2(Properties *told, int device) {
         .multiprocessor_shared_bytes = CARD_SHARED_ALL_BYTES, .multiprocessor_registers = CARD_REGISTERS,
         .optin_bytes = CARD_SHARED_MOST_BYTES,
     };
-    memcpy(told, &card, FILLED);
+    memcpy(properties, &card, FILLED);
     return SUCCESS;
 }
 

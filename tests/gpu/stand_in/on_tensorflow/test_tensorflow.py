@@ -41,89 +41,89 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        told: Json = json.loads(done.stdout)
-        return told
+        reported: Json = json.loads(done.stdout)
+        return reported
 
     return of
 
 
 @pytest.mark.parametrize("way", BOTH)
 def test_after_every_event_all_of_the_gpus_allocators_total_is_known(results: Results, way: str) -> None:
-    told = results(way)["loop"]
-    assert told["run"][:2] == ["cuda:0", "NVIDIA H200"]
-    assert (told["violations"], told["mismatches"], told["independent_total"]) == ([], 0, None)
-    assert told["largest"]["UNKNOWN"] == 0
-    assert told["peak"] == told["independent_peak"] <= told["whole_run_peak"] == told["kept"]["peak"]
+    reported = results(way)["loop"]
+    assert reported["run"][:2] == ["cuda:0", "NVIDIA H200"]
+    assert (reported["violations"], reported["mismatches"], reported["independent_total"]) == ([], 0, None)
+    assert reported["largest"]["UNKNOWN"] == 0
+    assert reported["peak"] == reported["independent_peak"] <= reported["whole_run_peak"] == reported["kept"]["peak"]
 
 
 @pytest.mark.parametrize("way", BOTH)
 def test_weights_and_optimizer_state_are_what_their_shapes_say(results: Results, way: str) -> None:
-    told = results(way)["loop"]
-    assert told["roles"]["WEIGHT"] == told["sizes"]["trained"]
-    assert told["roles"]["OPTIMIZER_STATE"] == told["sizes"]["state"]
+    reported = results(way)["loop"]
+    assert reported["roles"]["WEIGHT"] == reported["sizes"]["trained"]
+    assert reported["roles"]["OPTIMIZER_STATE"] == reported["sizes"]["state"]
 
 
 @pytest.mark.parametrize("way", BOTH)
 def test_the_hosts_memory_that_copies_go_through_is_not_the_devices(results: Results, way: str) -> None:
-    told = results(way)["loop"]
-    assert {"cuda:0", "gpu_host_bfc"} <= set(told["devices"])
-    assert sum(told["roles"].values()) + told["rounding"] == told["independent_peak"]
+    reported = results(way)["loop"]
+    assert {"cuda:0", "gpu_host_bfc"} <= set(reported["devices"])
+    assert sum(reported["roles"].values()) + reported["rounding"] == reported["independent_peak"]
 
 
-def test_what_the_allocator_keeps_of_the_card_is_told_apart_from_the_context(results: Results) -> None:
-    told = results("prepared")["loop"]
-    layers = told["layers_of_memory"]
+def test_what_the_allocator_keeps_of_the_card_is_separate_from_the_context(results: Results) -> None:
+    reported = results("prepared")["loop"]
+    layers = reported["layers_of_memory"]
     assert layers["context and libraries"] == stand_in.CONTEXT_BYTES
     assert layers["allocator cache"] > stand_in.CARD_BYTES // 4  # it takes nearly all that is free
-    assert (sum(layers.values()), told["unexplained"]) == (told["used"], 0)
+    assert (sum(layers.values()), reported["unexplained"]) == (reported["used"], 0)
 
 
 def test_an_allocator_that_grows_keeps_little(results: Results) -> None:
-    told = results("joined")["loop"]
-    layers = told["layers_of_memory"]
+    reported = results("joined")["loop"]
+    layers = reported["layers_of_memory"]
     assert layers["context and libraries"] == stand_in.CONTEXT_BYTES
-    assert layers["allocator cache"] < told["peak"] + REGION_BYTES
-    assert (sum(layers.values()), told["unexplained"]) == (told["used"], 0)
+    assert layers["allocator cache"] < reported["peak"] + REGION_BYTES
+    assert (sum(layers.values()), reported["unexplained"]) == (reported["used"], 0)
 
 
 @pytest.mark.parametrize("way", BOTH)
 def test_each_kernel_and_copy_is_in_the_operator_that_asked_for_it(results: Results, way: str) -> None:
-    told = results(way)["loop"]
-    assert told["kernels"]["KERNEL"] > 100 * told["steps"]
-    assert told["kernels"]["COPY"] > 0
-    assert (told["in_no_span"], told["unlaunched"], told["launched_late"]) == (0, 0, 0)
-    assert {"FORWARD", "BACKWARD", "UPDATE"} <= set(told["phases"])
-    assert {"embedding", "norm", "mha.query", "hidden", "classes"} <= set(told["layers"])
-    assert told["streams"] > 2
+    reported = results(way)["loop"]
+    assert reported["kernels"]["KERNEL"] > 100 * reported["steps"]
+    assert reported["kernels"]["COPY"] > 0
+    assert (reported["in_no_span"], reported["unlaunched"], reported["launched_late"]) == (0, 0, 0)
+    assert {"FORWARD", "BACKWARD", "UPDATE"} <= set(reported["phases"])
+    assert {"embedding", "norm", "mha.query", "hidden", "classes"} <= set(reported["layers"])
+    assert reported["streams"] > 2
 
 
 @pytest.mark.parametrize("way", BOTH)
 def test_each_product_is_one_of_the_models(results: Results, way: str) -> None:
-    told = results(way)["loop"]
+    reported = results(way)["loop"]
     # Of the two dense layers forward, and backward for the weight and what came in; of the attention's four
     # projections, which are "Einsum"s, and its two products of activations.
-    assert told["products"]["MatMul"] == 6 * told["steps"]
-    assert told["products"]["Einsum"] + told["products"]["BatchMatMulV2"] == 18 * told["steps"]
+    assert reported["products"]["MatMul"] == 6 * reported["steps"]
+    assert reported["products"]["Einsum"] + reported["products"]["BatchMatMulV2"] == 18 * reported["steps"]
 
 
 def test_what_xla_has_a_library_multiply_counts_as_the_operators_it_was_made_of(results: Results) -> None:
-    told = results("compiled")
+    reported = results("compiled")
     forward = BATCH * (WIDTH * HIDDEN + HIDDEN * CLASSES)
     # Backward for both weights, and for what came into the second layer; the images need no gradient.
     backward = forward + BATCH * HIDDEN * CLASSES
-    assert told["flops_per_sample"] * BATCH == 2 * (forward + backward)
-    assert sum(told["products"].values()) == 5 * told["steps"]
-    assert (told["in_no_span"], told["unlaunched"]) == (0, 0)
-    assert "hidden" in told["layers"]
-    assert "one by one" in told["missing"]["graphs of kernels"]
+    assert reported["flops_per_sample"] * BATCH == 2 * (forward + backward)
+    assert sum(reported["products"].values()) == 5 * reported["steps"]
+    assert (reported["in_no_span"], reported["unlaunched"]) == (0, 0)
+    assert "hidden" in reported["layers"]
+    assert "one by one" in reported["missing"]["graphs of kernels"]
 
 
-def test_of_a_compiled_region_weights_are_told_and_all_else_is_one_pool(results: Results) -> None:
-    told = results("compiled")
-    assert (told["violations"], told["mismatches"], told["largest"]["UNKNOWN"]) == ([], 0, 0)
-    assert told["roles"]["WEIGHT"] == told["sizes"]["trained"]
-    assert told["roles"]["COMPILED"] > 0
-    assert told["peak"] == told["independent_peak"]
+def test_of_a_compiled_region_weights_are_reported_and_all_else_is_one_pool(results: Results) -> None:
+    reported = results("compiled")
+    assert (reported["violations"], reported["mismatches"], reported["largest"]["UNKNOWN"]) == ([], 0, 0)
+    assert reported["roles"]["WEIGHT"] == reported["sizes"]["trained"]
+    assert reported["roles"]["COMPILED"] > 0
+    assert reported["peak"] == reported["independent_peak"]
 
 
 def test_precision_and_policy_are_those_of_the_card(results: Results) -> None:

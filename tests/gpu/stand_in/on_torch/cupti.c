@@ -41,7 +41,7 @@ struct buffer {
     size_t bytes, valid;
 };
 
-static bool kinds[CUPTI_ACTIVITY_KIND_COUNT], told_calls[2][CALLS];
+static bool kinds[CUPTI_ACTIVITY_KIND_COUNT], reported_calls[2][CALLS];
 static struct pending *pending;
 static size_t count, room, dropped;
 static struct moment begun;
@@ -91,42 +91,42 @@ struct call begin_call(struct call call) {
 }
 
 int end_call(struct call *call, int status) {
-    if (!told_calls[domain_of(call)][call->number]) return status;
+    if (!reported_calls[domain_of(call)][call->number]) return status;
     LOCKED;
     if (kinds[CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION])
         for (int kind = 0; kind < CUPTI_EXTERNAL_CORRELATION_KIND_SIZE; kind++) {
             if (external[kind].depth == 0) continue;
-            CUpti_ActivityExternalCorrelation *told = &add(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION)->record.external;
-            told->externalKind = kind;
-            told->externalId = external[kind].ids[external[kind].depth - 1];
-            told->correlationId = call->id;
+            CUpti_ActivityExternalCorrelation *record = &add(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION)->record.external;
+            record->externalKind = kind;
+            record->externalId = external[kind].ids[external[kind].depth - 1];
+            record->correlationId = call->id;
         }
-    CUpti_ActivityAPI *told = &add((CUpti_ActivityKind)call->domain)->record.call;
-    told->cbid = call->number;
-    told->start = call->start;
-    told->end = stamp();
-    told->processId = getpid();
-    told->threadId = (uint32_t)pthread_self();
-    told->correlationId = call->id;
-    told->returnValue = status;
+    CUpti_ActivityAPI *record = &add((CUpti_ActivityKind)call->domain)->record.call;
+    record->cbid = call->number;
+    record->start = call->start;
+    record->end = stamp();
+    record->processId = getpid();
+    record->threadId = (uint32_t)pthread_self();
+    record->correlationId = call->id;
+    record->returnValue = status;
     return status;
 }
 
-static void fill_kernel(CUpti_ActivityKernel10 *told, const struct call *call, const struct work *work,
+static void fill_kernel(CUpti_ActivityKernel10 *record, const struct call *call, const struct work *work,
                         uint32_t stream) {
-    told->contextId = CONTEXT_ID;
-    told->streamId = stream;
-    told->correlationId = call->id;
-    told->gridX = work->grid.x, told->gridY = work->grid.y, told->gridZ = work->grid.z;
-    told->blockX = work->block.x, told->blockY = work->block.y, told->blockZ = work->block.z;
-    told->dynamicSharedMemory = work->shared_bytes;
-    told->registersPerThread = 32;
-    told->name = work->name;
-    told->graphId = work->graph;
-    told->graphNodeId = work->node;
+    record->contextId = CONTEXT_ID;
+    record->streamId = stream;
+    record->correlationId = call->id;
+    record->gridX = work->grid.x, record->gridY = work->grid.y, record->gridZ = work->grid.z;
+    record->blockX = work->block.x, record->blockY = work->block.y, record->blockZ = work->block.z;
+    record->dynamicSharedMemory = work->shared_bytes;
+    record->registersPerThread = 32;
+    record->name = work->name;
+    record->graphId = work->graph;
+    record->graphNodeId = work->node;
 }
 
-void tell_work(const struct call *call, const struct work *work, uint32_t stream, int64_t start_ns, int64_t end_ns) {
+void report_work(const struct call *call, const struct work *work, uint32_t stream, int64_t start_ns, int64_t end_ns) {
     if (!kinds[work->kind]) return;
     LOCKED;
     struct pending *each = add((CUpti_ActivityKind)work->kind);
@@ -134,35 +134,35 @@ void tell_work(const struct call *call, const struct work *work, uint32_t stream
     if (work->kind == KERNEL) {
         fill_kernel(&each->record.kernel, call, work, stream);
     } else if (work->kind == COPY) {
-        CUpti_ActivityMemcpy6 *told = &each->record.copy;
-        told->contextId = CONTEXT_ID, told->streamId = stream, told->correlationId = call->id;
-        told->copyKind = work->way;
-        told->srcKind = told->dstKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
-        if (work->way == TO_DEVICE) told->srcKind = CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE;
-        if (work->way == TO_HOST) told->dstKind = CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE;
-        told->bytes = work->bytes;
-        told->graphId = work->graph, told->graphNodeId = work->node;
+        CUpti_ActivityMemcpy6 *record = &each->record.copy;
+        record->contextId = CONTEXT_ID, record->streamId = stream, record->correlationId = call->id;
+        record->copyKind = work->way;
+        record->srcKind = record->dstKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+        if (work->way == TO_DEVICE) record->srcKind = CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE;
+        if (work->way == TO_HOST) record->dstKind = CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE;
+        record->bytes = work->bytes;
+        record->graphId = work->graph, record->graphNodeId = work->node;
     } else {
-        CUpti_ActivityMemset4 *told = &each->record.set;
-        told->contextId = CONTEXT_ID, told->streamId = stream, told->correlationId = call->id;
-        told->value = work->value;
-        told->bytes = work->bytes;
-        told->memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
-        told->graphId = work->graph, told->graphNodeId = work->node;
+        CUpti_ActivityMemset4 *record = &each->record.set;
+        record->contextId = CONTEXT_ID, record->streamId = stream, record->correlationId = call->id;
+        record->value = work->value;
+        record->bytes = work->bytes;
+        record->memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+        record->graphId = work->graph, record->graphNodeId = work->node;
     }
 }
 
-void tell_wait(const struct call *call, enum wait of, uint32_t stream, uint32_t event) {
+void report_wait(const struct call *call, enum wait of, uint32_t stream, uint32_t event) {
     if (!kinds[CUPTI_ACTIVITY_KIND_SYNCHRONIZATION]) return;
     LOCKED;
-    CUpti_ActivitySynchronization2 *told = &add(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION)->record.wait;
-    told->type = (CUpti_ActivitySynchronizationType)of;
-    told->start = call->start;
-    told->end = stamp();
-    told->correlationId = call->id;
-    told->contextId = CONTEXT_ID;
-    told->streamId = stream;
-    told->cudaEventId = event;
+    CUpti_ActivitySynchronization2 *record = &add(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION)->record.wait;
+    record->type = (CUpti_ActivitySynchronizationType)of;
+    record->start = call->start;
+    record->end = stamp();
+    record->correlationId = call->id;
+    record->contextId = CONTEXT_ID;
+    record->streamId = stream;
+    record->cudaEventId = event;
 }
 
 static size_t bytes_of(CUpti_ActivityKind kind) {
@@ -235,8 +235,8 @@ CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, CUpti_Acti
     return CUPTI_SUCCESS;
 }
 
-CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext context, uint32_t stream, size_t *told) {
-    *told = dropped;
+CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext context, uint32_t stream, size_t *records) {
+    *records = dropped;
     dropped = 0;
     return CUPTI_SUCCESS;
 }
@@ -245,8 +245,8 @@ static CUptiResult switched(CUpti_ActivityKind kind, bool on) {
     LOCKED;
     if (begun.clock_ns == 0) begun = (struct moment){now_ns(), stamp()};
     kinds[kind] = on;
-    if (kind == CUPTI_ACTIVITY_KIND_DRIVER) memset(told_calls[DRIVER_CALLS], on, CALLS);
-    if (kind == CUPTI_ACTIVITY_KIND_RUNTIME) memset(told_calls[RUNTIME_CALLS], on, CALLS);
+    if (kind == CUPTI_ACTIVITY_KIND_DRIVER) memset(reported_calls[DRIVER_CALLS], on, CALLS);
+    if (kind == CUPTI_ACTIVITY_KIND_RUNTIME) memset(reported_calls[RUNTIME_CALLS], on, CALLS);
     return CUPTI_SUCCESS;
 }
 
@@ -257,11 +257,11 @@ CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
 CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) { return switched(kind, false); }
 
 CUptiResult cuptiActivityEnableRuntimeApi(CUpti_CallbackId number, uint8_t on) {
-    return told_calls[RUNTIME_CALLS][number] = on, CUPTI_SUCCESS;
+    return reported_calls[RUNTIME_CALLS][number] = on, CUPTI_SUCCESS;
 }
 
 CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId number, uint8_t on) {
-    return told_calls[DRIVER_CALLS][number] = on, CUPTI_SUCCESS;
+    return reported_calls[DRIVER_CALLS][number] = on, CUPTI_SUCCESS;
 }
 
 CUptiResult cuptiActivityPushExternalCorrelationId(CUpti_ExternalCorrelationKind kind, uint64_t id) {

@@ -1,9 +1,9 @@
-/* What the runtime tells of the one device, as CUDA 13 lays it out. */
+/* What the runtime reports of the one device, as CUDA 13 lays it out. */
 #include "torch.h"
 
-cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *told, int device) {
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
     if (device != 0) return failed(cudaErrorInvalidDevice);
-    *told = (struct cudaDeviceProp){
+    *properties = (struct cudaDeviceProp){
         .name = CARD_NAME,
         .uuid = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}},
         .totalGlobalMem = memory_bytes(),

@@ -169,8 +169,8 @@ def main(name: str, path: Path) -> None:
                 profiler.step(step())
         torch.cuda.synchronize()
         stats = torch.cuda.memory_stats()
-        told = {each: stats[each] for each in ("allocated_bytes.all.peak", "reserved_bytes.all.current")}
-        print(json.dumps(told | {"backend": torch.cuda.get_allocator_backend()}))
+        counted = {each: stats[each] for each in ("allocated_bytes.all.peak", "reserved_bytes.all.current")}
+        print(json.dumps(counted | {"backend": torch.cuda.get_allocator_backend()}))
 
 
 if __name__ == "__main__":

@@ -39,12 +39,12 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr att
     return cudaSuccess;
 }
 
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *told, const void *at) {
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *at) {
     enum place place = region_of(at).place;
-    *told = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered};
+    *attributes = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered};
     if (place == NOWHERE) return cudaSuccess;
-    told->type = place == ON_DEVICE ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
-    told->devicePointer = (void *)at;
-    told->hostPointer = place == ON_HOST ? (void *)at : NULL;
+    attributes->type = place == ON_DEVICE ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+    attributes->devicePointer = (void *)at;
+    attributes->hostPointer = place == ON_HOST ? (void *)at : NULL;
     return cudaSuccess;
 }

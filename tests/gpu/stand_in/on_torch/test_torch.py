@@ -70,7 +70,7 @@ def recorded(device: Path, folder: Path, name: str, **settings: object) -> Run:
     "name",
     ["plain", "autocast", "accumulated", "frozen", "emptied", "streams", "convolutions", "graph", "capturing"],
 )
-def test_every_byte_and_every_kernel_is_told(device: Path, tmp_path: Path, name: str) -> None:
+def test_every_byte_and_every_kernel_is_reported(device: Path, tmp_path: Path, name: str) -> None:
     run = recorded(device, tmp_path, name)
 
     memory = run.summary.memory
@@ -131,7 +131,7 @@ def test_kernels_that_are_lost_are_counted_and_nothing_else_is(device: Path, tmp
     assert "launches without their kernel (5)" in lost.summary.missing["kernels lost"]
 
 
-def test_a_clock_that_is_off_is_told(device: Path, tmp_path: Path) -> None:
+def test_a_clock_that_is_off_is_reported(device: Path, tmp_path: Path) -> None:
     off = recorded(device, tmp_path, "plain", SIMULATED_SKEW_NS=-200_000)
 
     assert "kernels began up to" in off.summary.missing["clock of kernels"]
@@ -144,9 +144,9 @@ def test_another_client_of_cupti_is_suspected(device: Path, tmp_path: Path) -> N
     assert taken.summary.memory is not None
 
 
-@pytest.mark.parametrize(("name", "capacity", "told_apart"), [("plain", 144, False), ("growing", 252, True)])
+@pytest.mark.parametrize(("name", "capacity", "separated"), [("plain", 144, False), ("growing", 252, True)])
 def test_the_message_of_a_failed_allocation_is_understood(
-    device: Path, tmp_path: Path, name: str, capacity: int, told_apart: bool
+    device: Path, tmp_path: Path, name: str, capacity: int, separated: bool
 ) -> None:
     path = tmp_path / "failed.tbd"
     done = begun(device, path, name, SIMULATED_MEMORY_BYTES=capacity * MIB, **LITTLE_BENEATH)
@@ -155,11 +155,11 @@ def test_the_message_of_a_failed_allocation_is_understood(
     found = examine(load(path)).value
     assert isinstance(found, PostMortem)
     assert found.asked_bytes is not None
-    assert found.asked_bytes == (16 * MIB if told_apart else found.asked_bytes) > 0
+    assert found.asked_bytes == (16 * MIB if separated else found.asked_bytes) > 0
     assert found.capacity_bytes == capacity * MIB
     assert found.free_bytes is not None
     assert found.free_bytes < 20 * MIB
-    assert found.told_apart == told_apart
+    assert found.separated == separated
     assert found.live is not None
     assert found.live["weights"] == WEIGHTS
     assert found.live_bytes is not None
