@@ -61,7 +61,9 @@ def _why_no_kernels(recording: Recording) -> str:
     if not any(len(settled(window.table("step"))) for window in windows):
         return "the run ended within the first block of the kernels window, which is discarded as warm-up"
     if recording.run.device != "cpu":
-        return f"no kernel of {recording.run.device} was told: {recording.missing.get(ReasonFor.ACTIVITY, UNRECORDED)}"
+        return (
+            f"no kernel of {recording.run.device} was reported: {recording.missing.get(ReasonFor.ACTIVITY, UNRECORDED)}"
+        )
     return "no operator ran in the counted steps of the kernels window"
 
 

@@ -204,7 +204,7 @@ def test_events_of_other_devices_are_left_out_and_said_to_be():
     assert summary.memory is not None
     assert summary.memory.events == before.events
     assert summary.memory.allocator_peak_bytes == 440
-    assert summary.missing_now["other devices"] == "left out: 2 events of cuda:1; one device is told, cpu"
+    assert summary.missing_now["other devices"] == "left out: 2 events of cuda:1; only one device is reported, cpu"
     assert "other devices" not in summarize(training().recording()).missing
 
 

@@ -45,7 +45,8 @@ def test_the_report_has_both():
 
 
 @pytest.mark.parametrize(
-    ("device", "reason"), [("cpu", "reported on a GPU only"), ("cuda:0", "no kernel was told in the kernels windows")]
+    ("device", "reason"),
+    [("cpu", "reported on a GPU only"), ("cuda:0", "no kernel was reported in the kernels windows")],
 )
 def test_where_no_kernel_was_reported_nothing_is_said_to_be_lost_or_not(device: str, reason: str):
     summary = summarize(recorded(0, 0, kernels=False, device=device))

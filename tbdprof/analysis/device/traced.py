@@ -13,7 +13,7 @@ from tbdprof.results.device import Traced
 from tbdprof.results.found import Found, because
 from tbdprof.results.reasons import GPU_ONLY, NO_WINDOW
 
-NO_KERNEL = "no kernel was told in the kernels windows"
+NO_KERNEL = "no kernel was reported in the kernels windows"
 
 
 def traced(recording: Recording) -> Found[Traced | None]:

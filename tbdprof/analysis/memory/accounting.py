@@ -51,7 +51,7 @@ def left_out(recording: Recording) -> str | None:
             counts[recording.strings[index]] += number
     counts.pop(recording.run.device, None)
     listed = ", ".join(f"{count} events of {device or 'an unnamed device'}" for device, count in sorted(counts.items()))
-    return f"left out: {listed}; one device is told, {recording.run.device}" if listed else None
+    return f"left out: {listed}; only one device is reported, {recording.run.device}" if listed else None
 
 
 def account(recording: Recording, window: Window) -> Account:

@@ -27,14 +27,13 @@ from tbdprof.facts.rows import Table
 from tbdprof.facts.windows import MEMORY
 from tbdprof.results.found import Found, because, reasons
 from tbdprof.results.memory import CATEGORIES, DeviceMemory, Layer, Memory
-from tbdprof.results.reasons import GPU_ONLY
+from tbdprof.results.reasons import GPU_ONLY, NOT_RESERVED
 
 BENEATH = ("allocator_cache", "driver_context", "libraries", "other_processes")  # the report has them with the memory
 NOT_SAMPLED = "the driver's account of the device was not sampled in a memory window"
-NOT_RESERVED = "the framework does not tell what its allocator reserves"
-NOT_POOLED = "the framework does not tell of pools for captured graphs"
+NOT_POOLED = "the framework does not report pools for captured graphs"
 NOT_MADE_ALONE = "measured for models of the suite (`tbdprof run MODEL`), by a process that only makes a context"
-NOT_BY_PROCESS = "the driver does not tell what other processes use"
+NOT_BY_PROCESS = "the driver does not report what other processes use"
 APART = "measured: a process that only makes one"
 BY_PROCESS = "the driver's figure of this process without the allocator's"
 BY_GROWTH = (

@@ -23,7 +23,7 @@ from tbdprof.facts.records import Parameter, Run
 from tbdprof.facts.windows import MEMORY, OUT_OF_MEMORY
 from tbdprof.results.found import Found, because, reasons
 from tbdprof.results.memory import CATEGORIES, ESTIMATED, TRIED, PostMortem
-from tbdprof.results.reasons import GPU_ONLY, NOT_OUT_OF_MEMORY
+from tbdprof.results.reasons import GPU_ONLY, NOT_OUT_OF_MEMORY, NOT_RESERVED
 
 FIXED = ("weights", "weight_gradients", "dynamic")  # the same for every batch size
 NOT_SAID = "the allocator does not report how much there is"
@@ -78,7 +78,7 @@ def examine(recording: Recording) -> Found[PostMortem | None]:
 def _missing(run: Run, found: PostMortem) -> dict[str, str]:
     """Return the reason for each part that is None."""
     why_not_live = ON_HOST if _is_of_host(run) else "what was live could not be read"
-    why_no_cache = GPU_ONLY if run.device == "cpu" else "the framework does not tell what its allocator reserves"
+    why_no_cache = GPU_ONLY if run.device == "cpu" else NOT_RESERVED
     parts: dict[str, tuple[object, str]] = {
         "asked": (found.asked_bytes, "the allocator does not say how much was asked for"),
         "live": (found.live, why_not_live),

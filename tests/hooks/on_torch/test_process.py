@@ -135,9 +135,11 @@ print(json.dumps(devices))
 
 
 def run(script: str) -> tuple[object, str]:
+    """Run a script in a process in whose environment no hook of this process has set anything."""
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("_LOG_LEVEL")}
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**kept, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
