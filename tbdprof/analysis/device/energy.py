@@ -2,8 +2,8 @@
 
 The counter gives the figure where there is one. It advances only every 20 to 100 ms, so a short window has no figure.
 The integral of power over time (trapezoids) is a check beside it. A third figure is the average of the power samples,
-divided by the units of work per second. It is that of Wang et al., "Benchmarking the Performance and Power of AI
-Accelerators for AI Training" (section 3.3, table 6).
+divided by the units of work per second. It is that of Wang et al., "Benchmarking the Performance and Energy Efficiency
+of AI Accelerators for AI Training" (arXiv:1909.06842, section 3.3, table 6).
 """
 
 from collections.abc import Sequence
