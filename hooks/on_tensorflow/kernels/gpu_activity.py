@@ -11,22 +11,18 @@ from dataclasses import dataclass, field
 
 import tensorflow as tf
 
-from tbdprof.facts import counters
+from tbdprof.collect.activity.quality import DROPPED, IMPOSSIBLE, LOST_KERNELS, Quality, is_possible
 from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.records import KernelKind, Strings
-from tbdprof.facts.rows import KernelRow, SampleRow, Table, table
+from tbdprof.facts.rows import KernelRow, Table, table
 from tbdprof.hooks.on_tensorflow.session.events import CallEvent, DeviceEvent, HloEvent, OpEvent, Trace
 
-TOLERATED_NS = 10_000  # tolerated clock misalignment: about the length of a short kernel
 _LAUNCH = "cuLaunch"
-_LOST = "{} of {} records of kernels, copies and memsets were lost"
-_UNLAUNCHED = "{} of {} kernels, copies and memsets came without the call that launched them"
 _UNKNOWN_REASON = "it did not find CUPTI, was not let use it, or nothing ran there"
 _ONE_BY_ONE = (
     "while TensorFlow's profiler is on, XLA launches one by one the kernels that it launches as CUDA graphs otherwise: "
     "gaps between them are longer than in clean steps"
 )
-_OFF = "the device's times may be off by {:.0f} µs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +49,19 @@ def build(trace: Trace, spans: Table, strings: Strings) -> Device:
     if not trace.activities:
         return Device(missing={ReasonFor.KERNELS: _silence(trace)} if tf.config.get_visible_devices("GPU") else {})
     places = _Places(spans, trace.ops)
-    possible = [event for event in trace.activities if 0 < event.start_ns <= event.end_ns]
+    possible = [event for event in trace.activities if is_possible(event.start_ns, event.end_ns)]
     calls = [trace.calls.get(event.correlation) for event in possible]
     made = table("kernel", [_row(event, call, places, strings) for event, call in zip(possible, calls, strict=True)])
-    asked = made[made["launch_ns"] >= 0]
-    early_ns = int((asked["launch_ns"] - asked["start_ns"]).max(initial=0))
-    lost = len(trace.activities) - len(possible) + _silent(trace)
-    values = {counters.CLOCK_RESIDUAL: early_ns, counters.LOST: lost + trace.dropped}
-    last_ns = max((event.end_ns for event in possible), default=0)
-    samples = table(
-        "sample", [SampleRow(strings.add(name), -1, last_ns, float(value)) for name, value in values.items()]
-    )
-    missing: dict[str, str] = {
-        **({RemarkOn.GRAPHS: _ONE_BY_ONE} if any(event.hlo_op for event in possible) else {}),
-        **({RemarkOn.KERNELS_LOST: _LOST.format(lost, lost + len(made))} if lost else {}),
-        **({RemarkOn.LAUNCHES: _UNLAUNCHED.format(calls.count(None), len(made))} if None in calls else {}),
-        **({RemarkOn.CLOCK: _OFF.format(early_ns / 1e3)} if early_ns > TOLERATED_NS else {}),
+    lost = {
+        LOST_KERNELS: _silent(trace),
+        IMPOSSIBLE: len(trace.activities) - len(possible),
+        DROPPED: trace.dropped,
     }
-    return Device({"kernel": made, "sample": samples}, missing)
+    quality = Quality(made, lost)
+    last_ns = max((event.end_ns for event in possible), default=0)
+    missing: dict[str, str] = {RemarkOn.GRAPHS: _ONE_BY_ONE} if any(event.hlo_op for event in possible) else {}
+    samples = table("sample", quality.samples(strings, -1, -1, last_ns))
+    return Device({"kernel": made, "sample": samples}, missing | quality.missing())
 
 
 def _silence(trace: Trace) -> str:

@@ -13,8 +13,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Protocol
 
+from tbdprof.collect.activity.quality import IMPOSSIBLE, LOST_KERNELS, Quality, is_possible
 from tbdprof.facts import counters
-from tbdprof.facts.keys import ReasonFor, RemarkOn
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.records import KernelKind, Strings
 from tbdprof.facts.rows import KernelRow, SampleRow, Table, table
 from tbdprof.hooks.on_torch.kernels import event_kinds
@@ -23,7 +24,6 @@ NO_KERNELS = (
     "torch's profiler reported no kernel of the GPU: another client of CUPTI may hold it (Nsight, DCGM, a debugger, "
     "another profiler), or the driver does not permit it"
 )
-LARGE_RESIDUAL_NS = 10_000
 
 _KINDS = {
     event_kinds.KERNEL: KernelKind.KERNEL,
@@ -157,18 +157,16 @@ def tables(
     """
     calls = _by_number(activity.calls)
     inside = [each for each in activity.launched if _asked_ns(each, calls) >= begin_ns]
-    sound = [each for each in inside if 0 < each.start_ns <= each.end_ns]
-    residual = max((calls[each.number].start_ns - each.start_ns for each in sound if each.number in calls), default=0)
-    lost = {
-        "launches without their kernel": len(_unanswered(activity, begin_ns)),
-        "records with impossible times": len(inside) - len(sound),
-    }
-    rows = [_row(each, calls.get(each.number), spans, strings) for each in sound]
-    found = {
-        "kernel": table("kernel", rows),
-        "sample": _samples(activity, begin_ns, end_ns, max(residual, 0), sum(lost.values()), strings),
-    }
-    return found, _missing(sound, lost, residual) | _unlaunched(sound, calls)
+    sound = [each for each in inside if is_possible(each.start_ns, each.end_ns)]
+    lost = {LOST_KERNELS: len(_unanswered(activity, begin_ns)), IMPOSSIBLE: len(inside) - len(sound)}
+    made = table("kernel", [_row(each, calls.get(each.number), spans, strings) for each in sound])
+    quality = Quality(made, lost)
+    samples = [
+        *_waiting(activity, begin_ns, strings),
+        *quality.samples(strings, strings.add(activity.device), begin_ns, end_ns),
+    ]
+    missing: dict[str, str] = quality.missing() if sound else {ReasonFor.KERNELS: NO_KERNELS}
+    return {"kernel": made, "sample": table("sample", samples)}, missing
 
 
 def _by_number(calls: Iterable[Call]) -> dict[int, Call]:
@@ -251,37 +249,13 @@ def _graph(details: Mapping[str, str], call: Call | None) -> int:
     return int(details.get("graph id", 0)) or (0 if by_graph else -1)
 
 
-def _samples(activity: Activity, begin_ns: int, end_ns: int, residual_ns: int, lost: int, strings: Strings) -> Table:
+def _waiting(activity: Activity, begin_ns: int, strings: Strings) -> list[SampleRow]:
+    """Return the intervals in which a thread that launches kernels waited for the GPU."""
     device = strings.add(activity.device)
     launching = {call.thread for call in activity.calls if _LAUNCH.match(call.name)}
     waiting = strings.add(counters.SYNCHRONIZING)
-    rows = [
+    return [
         SampleRow(waiting, device, call.end_ns, 1.0, call.start_ns)
         for call in activity.calls
         if _WAIT.match(call.name) and call.start_ns >= begin_ns and call.thread in launching
     ]
-    rows.append(SampleRow(strings.add(counters.CLOCK_RESIDUAL), device, end_ns, residual_ns, begin_ns))
-    rows.append(SampleRow(strings.add(counters.LOST), device, end_ns, lost, begin_ns))
-    return table("sample", rows)
-
-
-def _missing(sound: Sequence[Launched], lost: Mapping[str, int], residual_ns: int) -> dict[str, str]:
-    found: dict[str, str] = {} if sound else {ReasonFor.KERNELS: NO_KERNELS}
-    losses = [f"{what} ({count})" for what, count in lost.items() if count]
-    if losses and sound:
-        found[RemarkOn.KERNELS_LOST] = (
-            f"torch's profiler reported {', '.join(losses)}: the times of kernels may fall short"
-        )
-    if residual_ns > LARGE_RESIDUAL_NS:
-        found[RemarkOn.CLOCK] = (
-            f"kernels began up to {residual_ns / 1000:.0f} µs before the host asked for them: "
-            "times of the GPU and of the host are at least that far apart"
-        )
-    return found
-
-
-def _unlaunched(sound: Sequence[Launched], calls: Mapping[int, Call]) -> dict[str, str]:
-    """Return how many records have no launching call, because the profiler does not follow it; no record is lost."""
-    count = sum(each.number not in calls for each in sound)
-    reason = f"{count} of {len(sound)} kernels, copies and memsets came without the call that launched them"
-    return {RemarkOn.LAUNCHES: reason} if count else {}

@@ -23,15 +23,13 @@ from tbdprof.collect import Collected
 from tbdprof.collect.activity import clock_fit
 from tbdprof.collect.activity.records import Records, asking, kernels
 from tbdprof.errors import UnavailableError
-from tbdprof.facts import counters
-from tbdprof.facts.keys import ReasonFor, RemarkOn
+from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.records import Strings
-from tbdprof.facts.rows import SampleRow, table
+from tbdprof.facts.rows import table
 
 KINDS = ("CONCURRENT_KERNEL", "MEMCPY", "MEMCPY2", "MEMSET")  # not KERNEL, which serializes kernels
 BUFFER_BYTES = 64 << 20
 FLUSH_LIMIT_S = 30.0
-TOLERATED_NS = 10_000  # tolerated clock misalignment: about the length of a short kernel
 _FORCED = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
 _TAKEN = 39  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
 _ROOT = "the driver keeps them for root: load its module with NVreg_RestrictProfilingToAdminUsers=0"
@@ -47,9 +45,6 @@ _REASONS = {
 }
 _NOT_INSTALLED = "CUPTI's records need cupti-python: pip install 'tbdprof[counters]'"
 _HANGS = "CUPTI had not handed over its records after {:g} s: this window's are left out, and no more are asked for"
-_LOST = "{} of {} records of kernels, copies and memsets were lost"
-_UNLAUNCHED = "{} of {} kernels, copies and memsets came without the call that launched them: they are in no layer"
-_OFF = "the device's times may be off by {:.0f} µs"
 
 
 class _Receiver:
@@ -146,16 +141,10 @@ class ActivityCollector:
         if records is None or not self._pairs:
             return Collected({}, missing)
         line = clock_fit.fit(self._pairs)
-        found = kernels(records, line, strings, self._number)
-        lost, kept = found.lost + self._dropped, len(found.table)
-        if lost:
-            missing[RemarkOn.KERNELS_LOST] = _LOST.format(lost, kept + lost)
-        if found.unlaunched:
-            missing[RemarkOn.LAUNCHES] = _UNLAUNCHED.format(found.unlaunched, kept)
-        off_ns = max(line.residual_ns, float(found.early_ns))
-        if off_ns > TOLERATED_NS:
-            missing[RemarkOn.CLOCK] = _OFF.format(off_ns / 1e3)
-        return Collected({"kernel": found.table, "sample": self._samples(strings, off_ns, lost)}, missing)
+        found = kernels(records, line, strings, self._number, self._dropped)
+        first, last = self._pairs[0][0], self._pairs[-1][2]
+        samples = table("sample", found.samples(strings, -1, first, last))
+        return Collected({"kernel": found.kernels, "sample": samples}, missing | found.missing())
 
     def close(self) -> None:
         """Stop recording, if it is on."""
@@ -172,11 +161,6 @@ class ActivityCollector:
         except UnavailableError as error:
             if not self._hangs:
                 self._missing[ReasonFor.ACTIVITY] = str(error)
-
-    def _samples(self, strings: Strings, residual_ns: float, lost: int) -> Any:
-        first, last = self._pairs[0][0], self._pairs[-1][2]
-        values = {counters.CLOCK_RESIDUAL: residual_ns, counters.LOST: float(lost)}
-        return table("sample", [SampleRow(strings.add(name), -1, last, value, first) for name, value in values.items()])
 
 
 def _begin(cupti: Any, ends: ExitStack) -> None:

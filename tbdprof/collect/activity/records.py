@@ -7,7 +7,6 @@ the installed cupti-python takes it for.
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +14,9 @@ import numpy as np
 from tbdprof.collect import threads
 from tbdprof.collect.activity.clock_fit import Fit
 from tbdprof.collect.activity.demangling import demangled
+from tbdprof.collect.activity.quality import DROPPED, IMPOSSIBLE, LOST_KERNELS, UNREADABLE, Quality, is_possible
 from tbdprof.facts.records import KernelKind, Strings
-from tbdprof.facts.rows import KernelRow, Table, table
+from tbdprof.facts.rows import KernelRow, table
 
 # Calls that launch work on the device. Calls that run on the host, or only add a node to a graph, do not.
 _ASKING = re.compile(r"^_*(?:\w+__)?(cuda|cu|cu64)(Launch(?!HostFunc)|GraphLaunch|Memcpy|Memset)")
@@ -125,23 +125,13 @@ class Records:
             self.launched.add(record.correlation_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Kernels:
-    """The table of kernels, and how many of them lack something."""
-
-    table: Table
-    lost: int  # records that could not be read, have impossible times, or are missing
-    unlaunched: int  # without their launching call
-    early_ns: int  # most that a start precedes its launch: the device's clock is off by at least that
-
-
-def kernels(records: Records, line: Fit, strings: Strings, number: Callable[[int], int]) -> Kernels:
-    """Return what was recorded, on this process's clock.
+def kernels(records: Records, line: Fit, strings: Strings, number: Callable[[int], int], dropped: int) -> Quality:
+    """Return what was recorded, on this process's clock; CUPTI dropped so many records besides.
 
     `number` maps a thread (`threading.get_ident`) to its number in the recording. A thread that is not found keeps the
     lower half of its number.
     """
-    possible = [each for each in records.activities if 0 < each.start <= each.end]
+    possible = [each for each in records.activities if is_possible(each.start, each.end)]
     impossible = len(records.activities) - len(possible)
     silent = records.launched - {each.correlation for each in records.activities}
     launches = [records.launches.get(each.correlation) for each in possible]
@@ -156,10 +146,8 @@ def kernels(records: Records, line: Fit, strings: Strings, number: Callable[[int
         launch_ns = -1 if launch is None else int(begun[place])
         when = launch_ns, start_ns[place], end_ns[place]
         rows.append(_row(each, strings, strings.add(demangled(each.name)), when, thread))
-    made = table("kernel", rows)
-    asked = made[made["launch_ns"] >= 0]
-    early_ns = int((asked["launch_ns"] - asked["start_ns"]).max(initial=0))
-    return Kernels(made, records.unread + impossible + len(silent), launches.count(None), early_ns)
+    lost = {LOST_KERNELS: len(silent), IMPOSSIBLE: impossible, UNREADABLE: records.unread, DROPPED: dropped}
+    return Quality(table("kernel", rows), lost, line.residual_ns)
 
 
 def _row(each: Activity, strings: Strings, name: int, when: tuple[int, int, int], thread: int) -> KernelRow:

@@ -353,7 +353,7 @@ def test_a_launch_without_its_kernel_is_counted_and_said() -> None:
 
     assert found.samples(counters.LOST) == [(1, 1000, 2350)]
     (reason,) = found.missing.values()
-    assert reason == "torch's profiler reported launches without their kernel (1): the times of kernels may fall short"
+    assert reason.endswith("records of kernels, copies and memsets were lost: launches without their kernel (1)")
 
 
 def test_a_kernel_without_its_launch_is_kept_reported_and_not_lost() -> None:
@@ -430,7 +430,7 @@ def test_a_clock_that_is_a_millisecond_behind_is_caught() -> None:
 
     missing = found_in(shifted(late, -(10**6))).missing
 
-    assert missing["clock of kernels"].startswith("kernels began up to 1000 µs before the host asked for them")
+    assert missing["clock of kernels"] == "the device's times may be off by 1000 µs"
 
 
 def test_a_clock_that_is_a_microsecond_behind_is_reported_as_such() -> None:
