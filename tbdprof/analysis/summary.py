@@ -48,7 +48,6 @@ def summarize(recording: Recording) -> Summary:
     memory_overhead, kernels_overhead = rates.overhead(recording, MEMORY), rates.overhead(recording, KERNELS)
     sampled_overhead = cost(recording, sampled)
     facts = run_facts(recording, throughput.value, None if use.value is None else use.value.precision)
-    sampling = [("utilization", pipe_uses), ("overhead.sampled_window", sampled_overhead), ("sampled", sampled)]
     missing = {
         **_reasons(("utilization", use), ("device", driver), ("energy", joules)),
         **_reasons(("device_memory", device_memory), ("post_mortem", post_mortem)),
@@ -59,7 +58,7 @@ def summarize(recording: Recording) -> Summary:
         **_reasons(("", timed), ("utilization.cpu", cpu)),
         **memory.remarks,
         **_reasons(("counted", exact), ("levels", levels), ("records", records)),
-        **_reasons(*(reversed(sampling) if recording.run.device == "cpu" else sampling)),  # as reports always list them
+        **_reasons(("utilization", pipe_uses), ("overhead.sampled_window", sampled_overhead), ("sampled", sampled)),
     }
     return Summary(
         recording=recording,
