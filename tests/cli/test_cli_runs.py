@@ -106,7 +106,8 @@ from pathlib import Path
 import numpy as np
 
 from tbdprof.facts.recorder import Recorder
-from tbdprof.facts.records import KINDS, Run
+from tbdprof.facts.records import Run
+from tbdprof.facts.rows import KINDS
 
 recorder = Recorder(Run("toy", "torch"), Path("a.tbd"))
 with recorder.window("clean") as window:
