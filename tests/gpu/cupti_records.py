@@ -8,7 +8,8 @@ import torch
 from gpu.schedule import NOT_POSSIBLE, Verdict, judged
 from gpu.setting import DEVICE
 
-from tbdprof.collect.activity.collector import TOLERATED_NS, ActivityCollector, available
+from tbdprof.collect.activity.collector import ActivityCollector, available
+from tbdprof.collect.activity.quality import TOLERATED_NS
 from tbdprof.facts.records import KernelKind, Strings
 
 KERNELS, COPIES, BACKWARDS = 200, 20, 100
