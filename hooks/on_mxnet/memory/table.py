@@ -58,21 +58,8 @@ def _planned_rows(recorded: Recorded, planned: Mapping[int, int], strings: Strin
     rows = []
     for parent, span in planned.items():
         within = recorded.intervals[parent] if parent >= 0 else before
-        rows.append(
-            SpanRow(
-                id=span,
-                parent=parent,
-                kind=SpanKind.OPERATOR,
-                phase=within.phase,
-                operation=Operation.PLANNED,
-                name=name,
-                thread=within.thread,
-                start_ns=within.start_ns,
-                end_ns=within.end_ns,
-                first_sequence=within.first_sequence,
-                last_sequence=within.last_sequence,
-            )
-        )
+        operator = {"kind": SpanKind.OPERATOR, "operation": Operation.PLANNED, "name": name}
+        rows.append(phases.row(within, strings)._replace(id=span, parent=parent, **operator))
     return rows
 
 

@@ -113,22 +113,24 @@ class Phases:
 
 def rows(intervals: Sequence[Interval], strings: Strings) -> list[SpanRow]:
     """Return the phases as rows of the span table."""
-    return [
-        SpanRow(
-            id=each.id,
-            parent=each.parent,
-            kind=SpanKind.PHASE,
-            phase=each.phase,
-            operation=Operation.OTHER,
-            name=strings.add(each.name),
-            thread=each.thread,
-            start_ns=each.start_ns,
-            end_ns=each.end_ns,
-            first_sequence=each.first_sequence,
-            last_sequence=each.last_sequence,
-        )
-        for each in intervals
-    ]
+    return [row(each, strings) for each in intervals]
+
+
+def row(phase: Interval, strings: Strings) -> SpanRow:
+    """Return a phase as a row of the span table."""
+    return SpanRow(
+        id=phase.id,
+        parent=phase.parent,
+        kind=SpanKind.PHASE,
+        phase=phase.phase,
+        operation=Operation.OTHER,
+        name=strings.add(phase.name),
+        thread=phase.thread,
+        start_ns=phase.start_ns,
+        end_ns=phase.end_ns,
+        first_sequence=phase.first_sequence,
+        last_sequence=phase.last_sequence,
+    )
 
 
 def is_pythons_thread() -> bool:

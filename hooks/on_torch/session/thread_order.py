@@ -12,7 +12,7 @@ one is taken that is possible by its time.
 
 import heapq
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -60,10 +60,11 @@ def thread_of(event: Event) -> int:
 
 def in_order(events: Sequence[Timed]) -> list[Timed]:
     """Take events in order of time; return them in the order in which they happened, with adjusted times."""
-    ranks = _ranks(events)
-    if not ranks:
+    orders = [_counting_order(threads) for threads in _by_device(events)]
+    if all(order == sorted(order) for order in orders):
         return list(events)
-    times = _times(events, ranks)
+    ranks = {place: rank for order in orders for rank, place in enumerate(order)}
+    times = {place: time_ns for order in orders for place, time_ns in _times(events, order)}
     threads: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)  # time, rank, place
     for place, (time_ns, event) in enumerate(events):
         own = threads[thread_of(event)]
@@ -72,18 +73,8 @@ def in_order(events: Sequence[Timed]) -> list[Timed]:
     return [(at_ns, events[place][1]) for at_ns, _, place in heapq.merge(*threads.values())]
 
 
-def _ranks(events: Sequence[Timed]) -> dict[int, int]:
-    """Map the index of each allocation and free to its rank in counting order; {} if that is the order of time."""
-    ranks, is_by_time = dict[int, int](), True
-    for threads in _by_device(events).values():
-        order = _counting_order(threads)
-        is_by_time &= order == sorted(order)
-        ranks.update((place, rank) for rank, place in enumerate(order))
-    return {} if is_by_time else ranks
-
-
-def _by_device(events: Sequence[Timed]) -> dict[str, list[list[_Counted]]]:
-    """Return each device's allocations and frees, one list for each thread that made some."""
+def _by_device(events: Sequence[Timed]) -> list[list[list[_Counted]]]:
+    """Return for each device its allocations and frees: one list for each thread that made some."""
     devices: defaultdict[str, defaultdict[int, list[_Counted]]] = defaultdict(lambda: defaultdict(list))
     last_ns: defaultdict[int, int] = defaultdict(int)  # of each thread's last event
     for place, (time_ns, event) in enumerate(events):
@@ -93,7 +84,7 @@ def _by_device(events: Sequence[Timed]) -> dict[str, list[list[_Counted]]]:
             counted = _Counted(place, last_ns[thread], time_ns, before_bytes, event.total_bytes)
             devices[event.device][thread].append(counted)
         last_ns[thread] = time_ns
-    return {device: list(threads.values()) for device, threads in devices.items()}
+    return [list(threads.values()) for threads in devices.values()]
 
 
 def _counting_order(threads: Sequence[Sequence[_Counted]]) -> list[int]:
@@ -138,16 +129,9 @@ def _cost(path: _Path) -> tuple[int, int]:
     return path.contradictions, path.out_of_time
 
 
-def _times(events: Sequence[Timed], ranks: dict[int, int]) -> dict[int, int]:
-    """Return the latest time at which each allocation and free can have been counted: before any later one."""
-    devices: defaultdict[str, list[int]] = defaultdict(list)
-    for place in sorted(ranks, key=ranks.__getitem__, reverse=True):
-        event = events[place][1]
-        if isinstance(event, MemoryEvent):
-            devices[event.device].append(place)
-    times = dict[int, int]()
-    for places in devices.values():
-        earliest = events[places[0]][0]
-        for place in places:
-            times[place] = earliest = min(earliest, events[place][0])
-    return times
+def _times(events: Sequence[Timed], order: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield each event's index, and the latest time at which it can have been counted: before any later one."""
+    latest_ns = events[order[-1]][0]
+    for place in reversed(order):
+        latest_ns = min(latest_ns, events[place][0])
+        yield place, latest_ns

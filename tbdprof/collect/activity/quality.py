@@ -45,16 +45,15 @@ class Quality:
     def missing(self) -> dict[str, str]:
         """Return the remarks on lost records, unknown launches and the clock."""
         found: dict[str, str] = {}
-        if self.lost_count:
+        lost, residual_ns = self.lost_count, self.residual_ns
+        if lost:
             what = ", ".join(f"{name} ({count})" for name, count in self.lost.items() if count)
-            found[RemarkOn.KERNELS_LOST] = (
-                f"{_LOST.format(self.lost_count, len(self.kernels) + self.lost_count)}: {what}"
-            )
+            found[RemarkOn.KERNELS_LOST] = f"{_LOST.format(lost, len(self.kernels) + lost)}: {what}"
         unlaunched = int((self.kernels["launch_ns"] < 0).sum())
         if unlaunched:
             found[RemarkOn.LAUNCHES] = _UNLAUNCHED.format(unlaunched, len(self.kernels))
-        if self.residual_ns > TOLERATED_NS:
-            found[RemarkOn.CLOCK] = _OFF.format(self.residual_ns / 1e3)
+        if residual_ns > TOLERATED_NS:
+            found[RemarkOn.CLOCK] = _OFF.format(residual_ns / 1e3)
         return found
 
     def samples(self, strings: Strings, device: int, begin_ns: int, end_ns: int) -> list[SampleRow]:
