@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tbdprof.analysis.summary import summarize as summarize
     from tbdprof.errors import TbdprofError as TbdprofError
     from tbdprof.facts.consumed import Consumed as Consumed
-    from tbdprof.facts.reading import load as load
+    from tbdprof.facts.file.reading import load as load
     from tbdprof.facts.recording import Recording as Recording
     from tbdprof.facts.records import Role as Role
     from tbdprof.launch.own_loop import Profiler as Profiler
@@ -27,7 +27,7 @@ _HOMES = {
     "Role": "facts.records",
     "Summary": "results.summary",
     "TbdprofError": "errors",
-    "load": "facts.reading",
+    "load": "facts.file.reading",
     "prepare": "launch.own_loop",
     "profile": "launch.own_loop",
     "summarize": "analysis.summary",

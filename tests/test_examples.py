@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.reading import load
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"

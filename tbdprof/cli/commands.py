@@ -15,8 +15,8 @@ from click.core import ParameterSource
 from tbdprof.analysis.summary import summarize
 from tbdprof.cli.progress import LiveProgress, PlainProgress
 from tbdprof.errors import TbdprofError, UsageError
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.keys import RemarkOn
-from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording
 from tbdprof.launch.request import RunRequest
 from tbdprof.loop.plan import Schedule, silent

@@ -271,7 +271,7 @@ def doctor(device: str, as_json: bool) -> None:
 
 
 def _load(file: Path) -> "Recording":
-    from tbdprof.facts.reading import load
+    from tbdprof.facts.file.reading import load
 
     return load(file)
 

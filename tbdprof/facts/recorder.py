@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from tbdprof.facts.file.writing import Writer
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Run
 from tbdprof.facts.rows import Tables
-from tbdprof.facts.writing import Writer
 
 
 class Recorder:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tbdprof.collect import fresh
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.file.placing import write_anew
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.keys import ReasonFor
-from tbdprof.facts.reading import load
-from tbdprof.facts.writing import write_anew
 from tbdprof.launch.request import RunRequest
 
 MARGIN = 0.03  # share of the room

@@ -15,13 +15,13 @@ from tbdprof import suite
 from tbdprof.collect import ncu
 from tbdprof.collect.gpu import cuda_driver, nvidia
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
+from tbdprof.facts.file.placing import write_anew
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.keys import ReasonFor, RemarkOn
-from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Run
 from tbdprof.facts.rows import Tables
 from tbdprof.facts.windows import COUNTED
-from tbdprof.facts.writing import write_anew
 from tbdprof.hooks import load as load_hook
 from tbdprof.launch.prepared import prepared
 from tbdprof.launch.request import RunRequest

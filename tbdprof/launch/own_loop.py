@@ -9,10 +9,10 @@ from typing import Literal
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UsageError
+from tbdprof.facts.file.placing import claim, save
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
-from tbdprof.facts.writing import claim, save
 from tbdprof.hooks import FRAMEWORKS, FrameworkHook, Setting, load
 from tbdprof.launch.choose_instruments import instruments_for
 from tbdprof.loop.instruments import Instruments

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import TextIO
 
 from tbdprof.errors import UsageError
-from tbdprof.facts.writing import claim
+from tbdprof.facts.file.placing import claim
 from tbdprof.hooks import FRAMEWORKS, about
 from tbdprof.launch.order import VARIABLE
 from tbdprof.loop.plan import Schedule

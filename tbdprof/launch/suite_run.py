@@ -12,9 +12,9 @@ from tbdprof.collect.gpu import context
 from tbdprof.collect.gpu.context import Taken
 from tbdprof.errors import DataError, DeviceMemoryError, TbdprofError, UsageError
 from tbdprof.facts.counters import DATA_WAIT
+from tbdprof.facts.file.placing import claim
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.units import bytes_text
-from tbdprof.facts.writing import claim
 from tbdprof.hooks import FrameworkHook, about
 from tbdprof.launch import batch_search
 from tbdprof.launch.choose_instruments import instruments_for

@@ -24,12 +24,12 @@ from pathlib import Path
 import numpy as np
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.placing import save
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import AllocationKind, Operation, Peaks, Phase, Role, Run, SpanKind, Strings
 from tbdprof.facts.rows import KINDS, Table
 from tbdprof.facts.work import Work, text
-from tbdprof.facts.writing import save
 
 RECORDS = 1_000_000
 BOUND_BYTES = 500_000_000

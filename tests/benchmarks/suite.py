@@ -15,7 +15,7 @@ from typing import Any
 from tbdprof import suite
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import RecordingFormatError
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.units import bytes_text, percent_text
 from tbdprof.report.json_report import document
 from tbdprof.results.summary import Summary

@@ -14,8 +14,8 @@ import pytest
 from make import MemoryStory
 
 from tbdprof import suite
+from tbdprof.facts.file.placing import save
 from tbdprof.facts.records import Phase, Role
-from tbdprof.facts.writing import save
 from tbdprof.launch import suite_run
 from tbdprof.launch.request import RunRequest
 

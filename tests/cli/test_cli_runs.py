@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import toy as models
 
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Role
 from tbdprof.launch import batch_search, batch_trial

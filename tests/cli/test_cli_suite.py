@@ -14,7 +14,7 @@ from data_sets import forbid, grays, image_folder
 from fakes import FakeClock, FakeHook
 
 from tbdprof import suite
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.reading import load
 from tbdprof.hooks import Setting
 from tbdprof.launch import prepared
 from tbdprof.suite.data import datasets, imagenet

@@ -11,9 +11,9 @@ import pytest
 from make import run
 
 from tbdprof.errors import RecordingFormatError
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.placing import save
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.writing import save
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")  # of SQLite's journals, at their head and after the name of a super-journal
 

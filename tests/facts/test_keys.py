@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from make import run
 
+from tbdprof.facts.file.placing import save
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.keys import ReasonFor, RemarkOn, is_remark, of_window
-from tbdprof.facts.reading import load
 from tbdprof.facts.recording import Recording
-from tbdprof.facts.writing import save
 
 ROOT = Path(__file__).parents[2]
 REPORTING = ("hooks", "tbdprof/collect", "tbdprof/loop", "tbdprof/launch", "tbdprof/facts")

@@ -11,10 +11,11 @@ from make import MemoryStory, parameter, run, same_table, timed_window
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import RecordingFormatError, UsageError
 from tbdprof.facts.consumed import Consumed
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.placing import claim, save
+from tbdprof.facts.file.reading import load
+from tbdprof.facts.file.writing import Writer
 from tbdprof.facts.recording import STILL_RUNNING, Recording, Window
 from tbdprof.facts.records import Optimizer, Peaks, Role
-from tbdprof.facts.writing import Writer, claim, save
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 

@@ -22,7 +22,7 @@ from tbdprof.collect.gpu import cuda_driver, nvidia
 from tbdprof.collect.pm import collector
 from tbdprof.doctor import checks
 from tbdprof.errors import DeviceMemoryError, TbdprofError
-from tbdprof.facts.reading import load as load_recording
+from tbdprof.facts.file.reading import load as load_recording
 from tbdprof.facts.recording import Window
 from tbdprof.launch import counted_step
 from tbdprof.loop.plan import Plan, Schedule

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tbdprof.facts.file.placing import save
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Strings
 from tbdprof.facts.rows import Table
-from tbdprof.facts.writing import save
 
 MOST_BYTES = 300_000
 TEXTS: Mapping[str, tuple[str, ...]] = {

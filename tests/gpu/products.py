@@ -17,9 +17,9 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.collect import ncu
 from tbdprof.collect.gpu import cuda_driver
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.file.placing import save
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.windows import SAMPLED
-from tbdprof.facts.writing import save
 from tbdprof.hooks import Setting
 from tbdprof.launch.prepared import prepared
 from tbdprof.loop.plan import Plan

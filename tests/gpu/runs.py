@@ -8,7 +8,7 @@ from gpu.nets import Net
 from gpu.setting import DEVICE
 
 from tbdprof.collect.gpu import context
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.recording import Recording
 from tbdprof.hooks import Setting, about
 from tbdprof.launch import suite_run

@@ -8,7 +8,7 @@ import pytest
 from judges.process import Run, run_python
 
 from tbdprof.analysis.memory.accounting import account, of_device
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.records import Phase, Role, SpanKind
 
 # What lives beside the saved tensors when the backward pass begins, each with its bytes.

@@ -7,7 +7,7 @@ import pytest
 from judges.process import Run
 
 from tbdprof.analysis.memory.breakdown import measure
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import AllocationKind, Role
 from tbdprof.facts.rows import Table

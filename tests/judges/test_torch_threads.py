@@ -8,7 +8,7 @@ from judges.process import Json, Outcome, Run
 from tbdprof.analysis.memory.account import Account
 from tbdprof.analysis.memory.accounting import account, of_device
 from tbdprof.analysis.memory.breakdown import measure
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import AllocationKind, Phase, Role, SpanKind
 from tbdprof.facts.rows import Table

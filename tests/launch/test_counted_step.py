@@ -18,10 +18,10 @@ from tbdprof.collect.gpu.nvidia import Counters
 from tbdprof.collect.ncu.output import Launch
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts import counters, writing
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.placing import save
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run, Strings
-from tbdprof.facts.writing import save
 from tbdprof.launch import counted_step, prepared, suite_run
 from tbdprof.launch.request import RunRequest
 

@@ -14,12 +14,12 @@ import tbdprof
 from tbdprof.analysis.summary import summarize
 from tbdprof.collect.gpu import context
 from tbdprof.errors import DeviceMemoryError, UnavailableError
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.placing import save
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.recorder import Recorder
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
 from tbdprof.facts.windows import OUT_OF_MEMORY
-from tbdprof.facts.writing import save
 from tbdprof.launch import batch_search, batch_trial, suite_run
 from tbdprof.launch.batch_search import Fit, Trial, search
 from tbdprof.launch.prepared import SMALLER

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.reading import load
 from tbdprof.launch.script import NOTHING_RECORDED, default_path
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,9 @@ from make import run
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UnavailableError, UsageError
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.placing import save
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.records import Peaks, Role
-from tbdprof.facts.writing import save
 from tbdprof.loop.plan import NO_STEPS, Plan
 from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report.terminal import render

@@ -9,7 +9,7 @@ from report.test_reporters import FULL, explained, nulls, profiled
 from report_results import FLOP, measured
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.reading import load
 from tbdprof.report import json_report
 from tbdprof.results.kernels import Utilization
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tbdprof.facts.counters import ALLOCATOR_RESERVED
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.reading import load
 from tbdprof.hooks import FrameworkHook, Setting
 from tbdprof.launch.prepared import prepared
 from tbdprof.loop.new_run import new_run

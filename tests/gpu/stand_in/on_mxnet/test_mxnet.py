@@ -11,7 +11,7 @@ from gpu.stand_in.on_mxnet import stand_in
 
 from tbdprof.analysis.memory.post_mortem import examine
 from tbdprof.analysis.summary import summarize
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.records import Role, SpanKind
 from tbdprof.results.summary import Summary
 

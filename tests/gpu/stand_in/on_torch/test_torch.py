@@ -13,7 +13,7 @@ from gpu.stand_in.on_torch import stand_in
 from tbdprof.analysis.memory.post_mortem import examine
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.counters import ALLOCATOR_RESERVED
-from tbdprof.facts.reading import load
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.records import KernelKind
 from tbdprof.facts.rows import Table
 from tbdprof.results.memory import PostMortem

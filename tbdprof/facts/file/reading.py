@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tbdprof.errors import RecordingFormatError
-from tbdprof.facts import journal
-from tbdprof.facts.format import APPLICATION_ID, FORMAT_VERSION, SQLITE_MAGIC, columns
+from tbdprof.facts.file import journal
+from tbdprof.facts.file.format import APPLICATION_ID, FORMAT_VERSION, SQLITE_MAGIC, columns
 from tbdprof.facts.recording import KILLED, STILL_RUNNING, Recording, Window
 from tbdprof.facts.records import Optimizer, Parameter, Peaks, Run, Strings
 from tbdprof.facts.rows import KINDS, Table
