@@ -54,6 +54,8 @@ class RemarkOn(_Text):
     """What a remark is on. A remark is the reason for no missing result: it says what to keep in mind with one."""
 
     FILE = "file"
+    DAMAGE = "damage"
+    CHECKSUMS = "checksums"
     LAST_WINDOW = "last window"
     THREADS = "threads"
     PHASES = "phases"

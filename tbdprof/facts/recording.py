@@ -11,6 +11,10 @@ from tbdprof.facts.rows import KINDS, Table
 STILL_RUNNING = "it is still running"
 KILLED = "the process was killed"
 
+OPEN, COMPLETE, CUT_SHORT = "open", "complete", "cut short"  # the states of a window
+DAMAGED = "damaged"  # a window that was left out when its file was read; never in a file
+STATES = {OPEN, COMPLETE, CUT_SHORT}
+
 
 @dataclass(slots=True)
 class Window:
@@ -18,7 +22,7 @@ class Window:
 
     ordinal: int
     name: str
-    state: str = "open"  # open, complete, or cut short (ended before its steps were done)
+    state: str = OPEN  # CUT_SHORT: it ended before its steps were done
     tables: dict[str, Table] = field(default_factory=dict)
 
     def table(self, kind: str) -> Table:
@@ -37,7 +41,7 @@ class Recording:
 
     def named(self, name: str) -> list[Window]:
         """Return the windows of a name that have ended, in order."""
-        return [window for window in self.windows if window.name == name and window.state != "open"]
+        return [window for window in self.windows if window.name == name and window.state in (COMPLETE, CUT_SHORT)]
 
     @property
     def remarks(self) -> dict[str, str]:
@@ -47,4 +51,4 @@ class Recording:
     @property
     def lost_windows(self) -> list[str]:
         """Name the windows that began and whose records never arrived: `memory (window 2)`."""
-        return [f"{window.name} (window {window.ordinal})" for window in self.windows if window.state == "open"]
+        return [f"{window.name} (window {window.ordinal})" for window in self.windows if window.state == OPEN]

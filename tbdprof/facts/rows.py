@@ -27,7 +27,7 @@ class SpanRow(NamedTuple):
     """A phase, a layer's call or an operator: an interval of one thread."""
 
     id: Long  # unique in its window
-    parent: Long  # id of the enclosing span on the same thread, -1: none
+    parent: Long  # id of the enclosing span on the same thread, a smaller one; -1: none
     kind: Code  # SpanKind
     phase: Code  # Phase
     operation: Code  # Operation; OTHER for phases and layers

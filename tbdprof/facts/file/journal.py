@@ -1,4 +1,4 @@
-"""Checks the journal that a process leaves if it dies amid a commit, and copies it to where SQLite may undo that.
+"""Checks the journal beside a recording, and copies the two to where SQLite may undo a commit that was cut short.
 
 The end of a journal may name another file, its super-journal, and SQLite deletes that file, whatever it is
 (https://www.sqlite.org/fileformat.html#the_rollback_journal). A recording has one database and no super-journal, so a
@@ -7,6 +7,7 @@ journal that names one is not a recording's.
 
 import os
 import stat
+import time
 from pathlib import Path
 
 from tbdprof.errors import RecordingFormatError
@@ -14,27 +15,56 @@ from tbdprof.errors import RecordingFormatError
 MAGIC = bytes.fromhex("d9d505f920a163d7")  # at the head of a journal, and after the name of its super-journal
 HEAD_BYTES = 1 << 16  # at most, of a disk's largest sector
 PAGE_SHARE = 64  # a page of at least 512 bytes has 8 more in the journal
+_TRIES = 40
+_PAUSE_S = 0.05
 
-
-def check_plain(journal: Path) -> None:
-    """Raise RecordingFormatError where a journal is a link, a FIFO or a folder: SQLite would open it."""
-    if os.path.lexists(journal) and not stat.S_ISREG(journal.lstat().st_mode):
-        raise RecordingFormatError(f"{journal} is not a plain file: delete it")
+_Mark = tuple[int, int, int]
 
 
 def copied(path: Path, journal: Path, folder: Path) -> Path:
     """Copy a recording and its journal into a private folder and return the copy of the recording.
 
-    Raises RecordingFormatError where the plain journal cannot be that of this recording.
+    If the run goes on and writes meanwhile, the copy is made again. Raise RecordingFormatError if the journal cannot be
+    that of this recording.
     """
-    largest = path.stat().st_size
-    largest += largest // PAGE_SHARE + HEAD_BYTES
-    if journal.stat().st_size > largest:
-        raise RecordingFormatError(f"{journal} is larger than its recording: delete it")
-    pages = journal.read_bytes()
-    if pages[-len(MAGIC) :] == MAGIC and len(pages) > len(MAGIC):
-        raise RecordingFormatError(f"{journal} names another file, as no journal of a recording does: delete {journal}")
+    for _ in range(_TRIES):
+        before = _mark(path), _mark(journal)
+        try:
+            whole, pages = path.read_bytes(), _pages(journal, path)
+        except FileNotFoundError:  # the run ended just now and removed its journal
+            if not path.exists():
+                raise
+            whole, pages = path.read_bytes(), b""
+        if before == (_mark(path), _mark(journal)):
+            break
+        time.sleep(_PAUSE_S)
+    else:
+        raise RecordingFormatError(f"{path} is being written all the time: try again when the run has ended")
     copy = folder / "recording.tbd"
-    copy.write_bytes(path.read_bytes())
+    copy.write_bytes(whole)
     copy.with_name(f"{copy.name}-journal").write_bytes(pages)
     return copy
+
+
+def _mark(path: Path) -> _Mark | None:
+    """Return what changes when a file is written, or None if there is no such file."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _pages(journal: Path, path: Path) -> bytes:
+    """Return the content of a journal that can be that of a recording."""
+    status = journal.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        raise RecordingFormatError(f"{journal} is not a plain file: delete it")
+    largest = path.stat().st_size
+    if status.st_size > largest + largest // PAGE_SHARE + HEAD_BYTES:
+        raise RecordingFormatError(f"{journal} is larger than its recording: delete it")
+    with open(os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
+        pages = file.read()
+    if pages[-len(MAGIC) :] == MAGIC and len(pages) > len(MAGIC):
+        raise RecordingFormatError(f"{journal} names another file, as no journal of a recording does: delete {journal}")
+    return pages

@@ -3,14 +3,29 @@
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tbdprof.facts.file import checksums
 from tbdprof.facts.file.format import APPLICATION_ID, FORMAT_VERSION, SCHEMA, columns
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.rows import Table, Tables
+
+_Row = tuple[str | int, ...]
+
+
+@dataclass(slots=True)
+class _Written:
+    """What is in the file: how many texts, how many column blocks by window, and their checksums."""
+
+    texts: int = 0
+    text_crc: int = 0
+    blocks: Counter[int] = field(default_factory=Counter)
+    block_crcs: Counter[int] = field(default_factory=Counter)
 
 
 class Writer:
@@ -19,7 +34,7 @@ class Writer:
     def __init__(self, path: Path, recording: Recording) -> None:
         self.path = path
         self._recording = recording
-        self._texts = 0
+        self._written = _Written()
         path.unlink(missing_ok=True)
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode = TRUNCATE")
@@ -39,9 +54,9 @@ class Writer:
     def append(self, window: Window, tables: Tables) -> None:
         """Commit new records of a window."""
         with self._transaction():
-            self._put_state()
             for kind, rows in tables.items():
                 self._put_rows(window.ordinal, kind, rows)
+            self._put_state()
 
     def close(self) -> None:
         """Commit the last state, close the file and remove the emptied journal beside it."""
@@ -55,41 +70,57 @@ class Writer:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        before = deepcopy(self._written)
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
         except BaseException:
+            self._written = before
             self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
 
     def _put_state(self) -> None:
-        put = self._connection.executemany
-        run = asdict(self._recording.run)
-        put("REPLACE INTO run VALUES (?, ?)", ((key, json.dumps(value)) for key, value in run.items()))
-        put("REPLACE INTO missing VALUES (?, ?)", self._recording.missing.items())
-        put("REPLACE INTO window VALUES (?, ?, ?)", ((w.ordinal, w.name, w.state) for w in self._recording.windows))
-        new = self._recording.strings.since(self._texts)
-        put("INSERT INTO text VALUES (?, ?)", enumerate(new, self._texts))
-        self._texts += len(new)
+        recording = self._recording
+        self._put_anew("run", [(key, json.dumps(value)) for key, value in asdict(recording.run).items()])
+        self._put_anew("missing", list(recording.missing.items()))
+        self._put_anew("window", [(w.ordinal, w.name, w.state, *self._blocks_of(w)) for w in recording.windows])
+        self._put_texts(list(enumerate(recording.strings.since(self._written.texts), self._written.texts)))
+
+    def _blocks_of(self, window: Window) -> tuple[int, int]:
+        crc = checksums.together([self._written.block_crcs[window.ordinal]])
+        return self._written.blocks[window.ordinal], crc
+
+    def _put_anew(self, table: str, rows: Sequence[_Row]) -> None:
+        self._connection.execute(f"DELETE FROM {table}")
+        self._put(table, rows)
+        self._put_checksum(table, len(rows), checksums.of_rows(rows))
+
+    def _put_texts(self, new: Sequence[_Row]) -> None:
+        self._put("text", new)
+        self._written.texts += len(new)
+        self._written.text_crc = checksums.together((self._written.text_crc, checksums.of_rows(new)))
+        self._put_checksum("text", self._written.texts, self._written.text_crc)
+
+    def _put_checksum(self, table: str, rows: int, crc: int) -> None:
+        self._connection.execute("REPLACE INTO checksum VALUES (?, ?, ?)", (table, rows, crc))
+
+    def _put(self, table: str, rows: Sequence[_Row]) -> None:
+        """Insert rows; their text goes as bytes, because Python's SQLite refuses lone surrogates."""
+        for row in rows:
+            marks = ", ".join("CAST(? AS TEXT)" if isinstance(value, str) else "?" for value in row)
+            values = (value.encode(errors="surrogatepass") if isinstance(value, str) else value for value in row)
+            self._connection.execute(f"INSERT INTO {table} VALUES ({marks})", tuple(values))
 
     def _put_rows(self, ordinal: int, kind: str, rows: Table) -> None:
         (part,) = self._connection.execute(
             "SELECT COALESCE(MAX(part) + 1, 0) FROM column_block WHERE window = ? AND kind = ?",
             (ordinal, kind),
         ).fetchone()
-        self._connection.executemany(
-            "INSERT INTO column_block VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                (
-                    ordinal,
-                    kind,
-                    part,
-                    name,
-                    dtype.str,
-                    len(rows),
-                    zlib.compress(rows[name].tobytes(), 1),
-                )
-                for name, dtype in columns(kind)
-            ),
-        )
+        for name, dtype in columns(kind).items():
+            row = (ordinal, kind, part, name, dtype.str, len(rows))
+            data = zlib.compress(rows[name].tobytes(), 1)
+            crc = checksums.of_row(row, data)
+            self._connection.execute("INSERT INTO column_block VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, data, crc))
+            self._written.blocks[ordinal] += 1
+            self._written.block_crcs[ordinal] += crc

@@ -1,0 +1,149 @@
+"""Reads the tables of a recording's windows from its column blocks."""
+
+import sqlite3
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbdprof.facts.file import checksums
+from tbdprof.facts.file.checks import Texts, check_column, check_window
+from tbdprof.facts.file.format import FIRST_WITH_CHECKSUMS, MOST_BYTES, columns
+from tbdprof.facts.file.untrusted import DamagedError, rows_of
+from tbdprof.facts.rows import KINDS, Table
+from tbdprof.facts.units import bytes_text
+
+MOST_EXPANSION = 256  # bytes of rows for a byte of the file; those of real runs have up to 11
+SMALL_BYTES = 64 << 20  # of rows, that a file of any size may have
+
+_TYPES = {"window": int, "kind": str, "part": int, "name": str, "dtype": str, "rows": int, "length(data)": int}
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A column of one kind of record, in one part of a window; its data are still in the file."""
+
+    rowid: int
+    window: int
+    kind: str
+    part: int
+    name: str
+    dtype: str
+    rows: int
+    data_bytes: int
+    crc: int | None = None  # None: a format without checksums
+
+    def described(self) -> tuple[str | int, ...]:
+        """Return the values that its checksum is of, besides the data."""
+        return self.window, self.kind, self.part, self.name, self.dtype, self.rows
+
+    def unpacked_bytes(self) -> int:
+        """Return how many bytes its values take; raise DamagedError if that cannot be."""
+        dtype = columns(self.kind).get(self.name)
+        if dtype is None or self.rows < 0:
+            raise DamagedError(f"column_block: {self.kind[:40]}.{self.name[:40]} with {self.rows} rows")
+        return self.rows * dtype.itemsize
+
+
+class Blocks:
+    """The column blocks of a file, sorted by window."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, version: int, file_bytes: int, windows: int, *, salvages: bool
+    ) -> None:
+        """Find the blocks; raise DamagedError or sqlite3.Error where that is not possible, unless `salvages`."""
+        self._connection = connection
+        self._version = version
+        self._has_checksums = version >= FIRST_WITH_CHECKSUMS
+        self._of: list[list[_Block]] = [[] for _ in range(windows)]
+        try:
+            self._find(file_bytes)
+        except (sqlite3.Error, DamagedError):
+            if not salvages:
+                raise  # otherwise each window that lacks blocks says so itself
+        self._check_sizes(file_bytes)
+
+    def tables(self, window: int, expected: Sequence[int], texts: Texts) -> dict[str, Table]:
+        """Return the tables of a window; `expected` has the number and the checksum of its blocks, if the format does.
+
+        Raise DamagedError, sqlite3.Error or zlib.error where they are damaged.
+        """
+        blocks = self._of[window]
+        if self._has_checksums:
+            crc = checksums.together(block.crc for block in blocks if block.crc is not None)
+            if [len(blocks), crc] != list(expected):
+                raise DamagedError("column_block: rows are missing, doubled or changed")
+        blocks.sort(key=lambda block: (block.kind, block.part))
+        tables = {
+            kind: self._table(kind, list(of_kind), texts) for kind, of_kind in groupby(blocks, lambda block: block.kind)
+        }
+        check_window(tables)
+        return tables
+
+    def _find(self, file_bytes: int) -> None:
+        types = _TYPES | ({"crc": int} if self._has_checksums else {})
+        for rowid, values in rows_of(self._connection, "column_block", types, file_bytes):
+            block = _Block(rowid, *values)
+            if not 0 <= block.window < len(self._of):
+                raise DamagedError("column_block.window: a window that is not there")
+            self._of[block.window].append(block)
+
+    def _check_sizes(self, file_bytes: int) -> None:
+        """Raise DamagedError if the blocks have more data than the file, or unpack to more than a recording does."""
+        blocks = [block for of_window in self._of for block in of_window]
+        if sum(block.data_bytes for block in blocks) > file_bytes:
+            raise DamagedError("column_block.data: more than the file has")
+        unpacked, most = sum(block.unpacked_bytes() for block in blocks), SMALL_BYTES + MOST_EXPANSION * file_bytes
+        if unpacked > min(most, MOST_BYTES):
+            limit = bytes_text(min(most, MOST_BYTES))
+            raise DamagedError(
+                f"its rows would take {bytes_text(unpacked)} of memory, the most of such a file is {limit}"
+            )
+
+    def _table(self, kind: str, blocks: list[_Block], texts: Texts) -> Table:
+        parts: list[Table] = []
+        for part, of_part in groupby(blocks, lambda block: block.part):
+            if part != len(parts):
+                raise DamagedError(f"{kind}: part {len(parts)} is missing")
+            parts.append(self._part(kind, list(of_part), texts))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _part(self, kind: str, blocks: list[_Block], texts: Texts) -> Table:
+        expected = columns(kind, self._version)
+        names = [block.name for block in blocks]
+        if sorted(names) != sorted(expected):
+            odd = set(names) ^ set(expected) or {name for name in names if names.count(name) > 1}
+            raise DamagedError(f"{kind}.{min(odd)}: a column that is missing, doubled or unknown")
+        table = _blank(kind, blocks[0].rows)
+        for block in blocks:
+            if (block.dtype, block.rows) != (expected[block.name].str, len(table)):
+                raise DamagedError(f"{kind}.{block.name}: of another type or length")
+            column = self._column(block, expected[block.name])
+            check_column(kind, block.name, column, texts)
+            table[block.name] = column
+        return table
+
+    def _column(self, block: _Block, dtype: np.dtype[Any]) -> NDArray[Any]:
+        found = self._connection.execute("SELECT data FROM column_block WHERE rowid = ?", (block.rowid,)).fetchone()
+        if found is None or not isinstance(found[0], bytes):
+            raise DamagedError(f"{block.kind}.{block.name}: no data")
+        if block.crc not in (None, checksums.of_row(block.described(), found[0])):
+            raise DamagedError(f"{block.kind}.{block.name}: its checksum does not fit")
+        stream = zlib.decompressobj()
+        plain = stream.decompress(found[0], block.unpacked_bytes() + 1)
+        if len(plain) != block.unpacked_bytes() or not stream.eof or stream.unused_data:
+            raise DamagedError(f"{block.kind}.{block.name}: not as many values as stated")
+        return np.frombuffer(plain, dtype)
+
+
+def _blank(kind: str, count: int) -> Table:
+    """Return rows in which every column that a later version added counts as not reported."""
+    rows = np.zeros(count, KINDS[kind])
+    for name, dtype in columns(kind).items():
+        if dtype.kind == "i":
+            rows[name] = -1
+    return rows

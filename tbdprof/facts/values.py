@@ -1,0 +1,78 @@
+"""What the values of a column may be, where that has limits: a number, a code of an enumeration, or a text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from math import inf
+
+from tbdprof.facts.consumed import StepCountKind
+from tbdprof.facts.records import AllocationKind, KernelKind, Operation, Phase, Role, SpanKind
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """The least value of a column; its values are finite, too."""
+
+    value: float
+
+
+class TextOf(Enum):
+    """What a text says, whose index in `Strings` a column has; -1 stands for no text."""
+
+    NAME = "a name"
+    SHAPE = "a JSON list of sizes"
+    SHAPES = "a JSON list"
+    WORK = "a computation"  # `tbdprof.facts.work.text`
+
+
+Values = AtLeast | TextOf | type[IntEnum]
+
+_FROM_0 = AtLeast(0)
+_OR_NONE = AtLeast(-1)
+_FINITE = AtLeast(-inf)
+
+VALUES: Mapping[str, Mapping[str, Values]] = {  # by kind and column of `tbdprof.facts.rows`
+    "span": {
+        "id": _FROM_0,
+        "parent": _OR_NONE,
+        "kind": SpanKind,
+        "phase": Phase,
+        "operation": Operation,
+        "name": TextOf.NAME,
+        "shapes": TextOf.SHAPES,
+        "work": TextOf.WORK,
+    },
+    "kernel": {
+        "name": TextOf.NAME,
+        "kind": KernelKind,
+        "device": TextOf.NAME,
+        "span": _OR_NONE,
+        "grid": TextOf.SHAPE,
+        "block": TextOf.SHAPE,
+        "registers": _OR_NONE,
+        "shared_bytes": _OR_NONE,
+        "moved_bytes": _OR_NONE,
+        "graph": _OR_NONE,
+    },
+    "allocation": {
+        "kind": AllocationKind,
+        "device": TextOf.NAME,
+        "requested_bytes": _OR_NONE,
+        "allocated_bytes": _OR_NONE,
+        "span": _OR_NONE,
+        "was_tensor": _OR_NONE,
+        "shape": TextOf.SHAPE,
+        "total_bytes": _OR_NONE,
+    },
+    "owner": {
+        "device": TextOf.NAME,
+        "bytes": _FROM_0,
+        "role": Role,
+        "name": TextOf.NAME,
+        "shape": TextOf.SHAPE,
+    },
+    "step": {"index": _FROM_0, "block": _FROM_0, "units": _FROM_0},
+    "step_count": {"step": _FROM_0, "kind": StepCountKind, "name": TextOf.NAME, "value": _FROM_0},
+    "sample": {"counter": TextOf.NAME, "device": TextOf.NAME, "value": _FINITE, "start_ns": _OR_NONE},
+    "count": {"kernel": _FROM_0, "counter": TextOf.NAME, "value": _FINITE},
+}
