@@ -10,10 +10,11 @@ from tbdprof.facts.records import AllocationKind, KernelKind, Operation, Phase, 
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeast:
-    """The least value of a column; its values are finite, too."""
+class Range:
+    """The least and the largest value of a column."""
 
-    value: float
+    least: float
+    most: float = inf
 
 
 class TextOf(Enum):
@@ -25,11 +26,12 @@ class TextOf(Enum):
     WORK = "a computation"  # `tbdprof.facts.work.text`
 
 
-Values = AtLeast | TextOf | type[IntEnum]
+Values = Range | TextOf | type[IntEnum]
 
-_FROM_0 = AtLeast(0)
-_OR_NONE = AtLeast(-1)
-_FINITE = AtLeast(-inf)
+_FROM_0 = Range(0)
+_OR_NONE = Range(-1)
+_AMOUNT = Range(0, 1e15)
+_ANY = Range(-1e18, 1e18)
 
 VALUES: Mapping[str, Mapping[str, Values]] = {  # by kind and column of `tbdprof.facts.rows`
     "span": {
@@ -71,8 +73,8 @@ VALUES: Mapping[str, Mapping[str, Values]] = {  # by kind and column of `tbdprof
         "name": TextOf.NAME,
         "shape": TextOf.SHAPE,
     },
-    "step": {"index": _FROM_0, "block": _FROM_0, "units": _FROM_0},
-    "step_count": {"step": _FROM_0, "kind": StepCountKind, "name": TextOf.NAME, "value": _FROM_0},
-    "sample": {"counter": TextOf.NAME, "device": TextOf.NAME, "value": _FINITE, "start_ns": _OR_NONE},
-    "count": {"kernel": _FROM_0, "counter": TextOf.NAME, "value": _FINITE},
+    "step": {"index": _FROM_0, "block": _FROM_0, "units": _AMOUNT},
+    "step_count": {"step": _FROM_0, "kind": StepCountKind, "name": TextOf.NAME, "value": _AMOUNT},
+    "sample": {"counter": TextOf.NAME, "device": TextOf.NAME, "value": _ANY, "start_ns": _OR_NONE},
+    "count": {"kernel": _FROM_0, "counter": TextOf.NAME, "value": _ANY},
 }

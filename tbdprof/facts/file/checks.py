@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tbdprof.facts.file.untrusted import MOST, DamagedError, numbers_checked
 from tbdprof.facts.records import Operation, Strings
 from tbdprof.facts.rows import KINDS, Table
-from tbdprof.facts.values import VALUES, AtLeast, TextOf
+from tbdprof.facts.values import VALUES, Range, TextOf
 from tbdprof.facts.work import Work
 
 Column = NDArray[Any]
@@ -54,9 +54,9 @@ def check_column(kind: str, name: str, column: Column, texts: Texts) -> None:
     where, values = f"{kind}.{name}", VALUES[kind].get(name)
     if isinstance(values, TextOf):
         texts.check(where, column, values)
-    elif isinstance(values, AtLeast):
-        least = column.min(initial=column.dtype.type(0))  # NaN where there is one
-        if not least >= values.value or not np.isfinite(column.max(initial=0)):
+    elif isinstance(values, Range):
+        least, most = column.min(initial=0), column.max(initial=0)  # NaN if there is one
+        if not (least >= values.least and most <= values.most):
             raise DamagedError(f"{where}: an impossible value")
     elif values is not None and not _codes(values)[column].all():
         raise DamagedError(f"{where}: an unknown code")
@@ -79,6 +79,8 @@ def check_window(tables: Mapping[str, Table]) -> None:
 
 def _check_order(tables: Mapping[str, Table]) -> None:
     steps, samples = tables.get("step"), tables.get("sample")
+    if steps is not None and (steps["start_ns"] == steps["end_ns"]).any():
+        raise DamagedError("step.end_ns: a step that took no time")
     if steps is not None and (steps["end_ns"][:-1] > steps["start_ns"][1:]).any():
         raise DamagedError("step.start_ns: a step that begins before the last one ends")
     if samples is not None and (samples["start_ns"] > samples["time_ns"]).any():

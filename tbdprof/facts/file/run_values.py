@@ -1,5 +1,6 @@
 """Reads what is true of the whole run from the JSON of a recording, as the types of `Run` have it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import cache
@@ -7,7 +8,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from tbdprof.facts.file.untrusted import DamagedError, numbers_checked
+from tbdprof.facts.file.untrusted import MOST, DamagedError, numbers_checked
 from tbdprof.facts.recording import KILLED, STILL_RUNNING
 from tbdprof.facts.records import Run
 
@@ -25,7 +26,10 @@ def run_from(values: Mapping[str, str]) -> Run:
             raise DamagedError(f"run: {item.name} is missing")
     if known.get("ended_by") == STILL_RUNNING:
         known["ended_by"] = KILLED
-    return Run(**known)
+    run = Run(**known)
+    if sum(item.item_bytes * math.prod(item.shape) for item in run.parameters) > MOST:
+        raise DamagedError("run.parameters: more bytes than any memory has")
+    return run
 
 
 def _value(name: str, written: str) -> Any:

@@ -17,8 +17,8 @@ from tbdprof.facts.file.untrusted import DamagedError, rows_of
 from tbdprof.facts.rows import KINDS, Table
 from tbdprof.facts.units import bytes_text
 
-MOST_EXPANSION = 256  # bytes of rows for a byte of the file; those of real runs have up to 11
-SMALL_BYTES = 64 << 20  # of rows, that a file of any size may have
+MOST_EXPANSION = 64  # bytes of rows for a byte of the file; those of real runs have up to 11
+SMALL_BYTES = 16 << 20  # of rows, that a file of any size may have
 
 _TYPES = {"window": int, "kind": str, "part": int, "name": str, "dtype": str, "rows": int, "length(data)": int}
 
