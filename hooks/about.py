@@ -1,6 +1,6 @@
 """What is known of a framework without importing it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -16,6 +16,7 @@ class About:
     title: str
     probe: str
     records_gpu: str | None = None  # None if it never does; CUPTI is used instead
+    number_of_thread: Callable[[int], int] = int  # how the framework's profiler numbers a thread of Python's number
     context: str | None = None  # the module whose `main` measures how much GPU memory the framework's libraries take
     libraries: Mapping[str, str] = field(default_factory=dict)  # system libraries: name -> Debian package
     numpy_below: int | None = None  # major version
