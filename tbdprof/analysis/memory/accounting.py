@@ -13,7 +13,7 @@ from tbdprof.analysis.memory.blocks import (
     in_order,
     lifetimes,
 )
-from tbdprof.analysis.memory.roles import classify, owned
+from tbdprof.analysis.memory.roles import classify, owned, with_earlier_batches
 from tbdprof.analysis.memory.turns import turns
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.arrays import Bools, Ints
@@ -59,7 +59,8 @@ def account(recording: Recording, window: Window) -> Account:
     blocks, levels = lifetimes(window.table("allocation"))
     tree = SpanTree(window.table("span"))
     marks = np.sort(window.table("step")["last_sequence"])
-    named, own = owned(blocks, window.table("owner")), turns(tree, marks)
+    owners, own = window.table("owner"), turns(tree, marks)
+    named = with_earlier_batches(owned(blocks, owners), blocks, owners, tree)
     unexplained = _unexplained(levels, recording)
     scratch = _scratch(unexplained, window.table("allocation"), blocks, tree) * (recording.run.threads != 1)
     return Account(

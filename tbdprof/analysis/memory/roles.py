@@ -5,6 +5,8 @@ The rules in order:
 
 1.  An owner named the block while it lived: weight, buffer, gradient, optimizer state, library workspace, input. (A
     block made inside the forward pass is no input: a tensor that one network passes to the next is a feature map.)
+    A block that existed before the window, that the framework alone holds, and that is as large as a batch loaded
+    later, is a batch loaded before: input.
 2.  It was made by a memory planner: planned.
 3.  It existed before the window, and is a tensor: dynamic, because it is kept from step to step.
 4.  It lived through two ends of steps: dynamic if it was a tensor, workspace if it never was one (a library keeps it).
@@ -55,6 +57,22 @@ def owned(blocks: Blocks, owners: Table) -> Owned:
         chosen = np.flatnonzero((owners["role"] == claim) & (place >= 0))
         role[place[chosen]] = claim
         record[place[chosen]] = chosen
+    return Owned(role, record)
+
+
+def with_earlier_batches(named: Owned, blocks: Blocks, owners: Table, tree: SpanTree) -> Owned:
+    """Return the owners with those of the batches that were loaded before the window, of which no event is reported.
+
+    Such a block existed before the window, the framework alone holds it, and it is as large as a batch loaded later.
+    """
+    loaded = np.flatnonzero((named.role == Role.INPUT) & (tree.phase(tree.index(blocks.span)) == Phase.DATA))
+    held = blocks.find(owners["address"], owners["sequence"])[owners["role"] == Role.UNKNOWN]
+    held = held[(held >= 0) & np.isin(blocks.size_bytes[held], blocks.size_bytes[loaded])]
+    earlier = held[(named.role[held] == Role.UNKNOWN) & (blocks.start[held] == BEFORE)]
+    batch_of = dict(zip(blocks.size_bytes[loaded].tolist(), named.record[loaded].tolist(), strict=True))
+    role, record = named.role.copy(), named.record.copy()
+    role[earlier] = Role.INPUT
+    record[earlier] = [batch_of[size] for size in blocks.size_bytes[earlier].tolist()]
     return Owned(role, record)
 
 
