@@ -25,15 +25,8 @@ from tbdprof.facts.windows import MEMORY
 
 def of_device(recording: Recording, window: Window) -> Window:
     """Return a window with the allocations and owners of the run's device alone."""
-    mine = {kind: _device_rows(recording, window.table(kind)) for kind in ("allocation", "owner")}
+    mine = {kind: recording.of_device(window.table(kind)) for kind in ("allocation", "owner")}
     return replace(window, tables={**window.tables, **mine})
-
-
-def _device_rows(recording: Recording, rows: Table) -> Table:
-    wanted = [index for index in np.unique(rows["device"]) if recording.strings[index] == recording.run.device]
-    chosen = np.isin(rows["device"], wanted)
-    mine: Table = rows if chosen.all() else rows[chosen]
-    return mine
 
 
 def has_events(window: Window) -> bool:
