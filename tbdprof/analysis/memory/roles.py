@@ -20,8 +20,8 @@ The rules in order:
 7.  No block was reported, but the framework's own total rose within one outermost operator and fell back after it:
     workspace, of the operator's worker threads, if the run has several. (Bytes that stay are unknown.)
 
-The categories are those of the TBD paper (Zhu et al., IISWC 2018, arXiv:1803.06905), section III-D-3. The README
-decides the cases that the paper leaves open.
+The categories are those of the TBD paper (Zhu et al., IISWC 2018, arXiv:1803.06905), section III-D-3.
+`docs/memory.md` says what each role is, and decides the cases that the paper leaves open.
 """
 
 import numpy as np
