@@ -1,7 +1,22 @@
 """What is known of a framework without importing it."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class FailureText:
+    """Where a framework's message about a failed allocation has its figures; None: it does not have them.
+
+    A size is a number and a unit (bytes, B, KiB, MiB, GiB or TiB), each a group.
+    """
+
+    asked: re.Pattern[str] | None = None  # a size
+    asked_tensor: re.Pattern[str] | None = None  # lengths of the dimensions, with commas between them; data type
+    device: re.Pattern[str] | None = None  # two sizes: the device's memory, and what of it is free
+    allocated: re.Pattern[str] | None = None  # a size: the sum of all live blocks
+    of_host: re.Pattern[str] | None = None  # what only a message about the host's memory has
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +31,8 @@ class About:
     title: str
     probe: str
     records_gpu: str | None = None  # None if it never does; CUPTI is used instead
+    number_of_thread: Callable[[int], int] = int  # how the framework's profiler numbers a thread of Python's number
+    failure_text: FailureText = FailureText()
     context: str | None = None  # the module whose `main` measures how much GPU memory the framework's libraries take
     libraries: Mapping[str, str] = field(default_factory=dict)  # system libraries: name -> Debian package
     numpy_below: int | None = None  # major version

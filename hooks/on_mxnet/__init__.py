@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tbdprof.hooks.about import About
+from tbdprof.hooks.on_mxnet.thread_numbers import hashed
 
 if TYPE_CHECKING:
     from tbdprof.hooks.on_mxnet.facade import MxnetHook
@@ -14,6 +15,7 @@ ABOUT = About(
         "import numpy; vars(numpy).setdefault('bool', bool); import mxnet; "
         "print(mxnet.__version__, mxnet.context.num_gpus())"
     ),
+    number_of_thread=hashed,
     context=f"{__name__}.context",
     libraries={"libgomp.so.1": "libgomp1", "libquadmath.so.0": "libquadmath0"},
     numpy_below=2,

@@ -1,8 +1,9 @@
 """PyTorch: the facts that need no import of torch, and the hook."""
 
+import re
 from typing import TYPE_CHECKING
 
-from tbdprof.hooks.about import About
+from tbdprof.hooks.about import About, FailureText
 
 if TYPE_CHECKING:
     from tbdprof.hooks.on_torch.facade import TorchHook
@@ -14,6 +15,12 @@ ABOUT = About(
         "from torch import profiler; "
         "can = profiler.ProfilerActivity.CUDA in profiler.supported_activities(); "
         "print('' if can else 'this build records no activity of CUDA')"
+    ),
+    failure_text=FailureText(
+        asked=re.compile(r"tried to allocate (\d+(?:\.\d+)?) *(bytes|[KMGT]?i?B)?", re.I),
+        device=re.compile(r"total capacity of (\d+(?:\.\d+)?) (\w+) of which (\d+(?:\.\d+)?) (\w+) is free", re.I),
+        allocated=re.compile(r"of the allocated memory (\d+(?:\.\d+)?) (\w+) is allocated by PyTorch", re.I),
+        of_host=re.compile(r"DefaultCPUAllocator"),
     ),
     context=f"{__name__}.context",
 )

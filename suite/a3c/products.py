@@ -1,7 +1,7 @@
 """The FLOP count of one update: its matmuls and convolutions, summed over the layers.
 
-An update of n steps runs the forward pass n + 1 times for one observation: n times to choose an action, and once for
-the value of the state after the last action. It then runs forward and backward once for the batch of n. The backward
+An update of n steps runs the forward pass n times for one observation, to choose an action. It runs once more for the
+value of the state after the last action. It then runs forward and backward once for the batch of n. The backward
 pass of a layer takes two matmuls or convolutions: one for the gradient of its input, one for the gradient of its
 weight. The first layer takes only the second, because its input is the observation. All three frameworks compute
 exactly these.

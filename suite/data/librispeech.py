@@ -19,12 +19,16 @@ from types import ModuleType
 
 from tbdprof.errors import DataError, UsageError
 from tbdprof.suite.data import speech
-from tbdprof.suite.data.loading import Draft, check_folder, prefetch, readable, remedy, shuffled, wrong_kind
+from tbdprof.suite.data.files import check_file, text
+from tbdprof.suite.data.loading import LISTED, Draft, check_folder, prefetch, readable, remedy, shuffled, wrong_kind
 from tbdprof.suite.data.speech import RATE, Utterance, Utterances, Whole
 
 EXPECTED = "LibriSpeech's SPEAKER/CHAPTER/*.flac and *.trans.txt, or a folder train-clean-100/ with them"
 SUBSETS = ("", "train-clean-100", "LibriSpeech/train-clean-100")
 TRANSCRIPTS = "*/*/*.trans.txt"
+MAGIC = b"fLaC"  # libsndfile would try dozens of other formats
+MOST_BYTES = 64 << 20  # of a recording; the longest of train-clean-100 would have 0.8 MB without compression
+LONGEST_BLOCK = 65_535  # samples in a block of FLAC, which takes more than a byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +107,25 @@ def _drafts(found: Sequence[Recording], batch_size: int, seed: int) -> Iterator[
 def _recording(path: Path, file: Path, said: str, soundfile: ModuleType) -> Recording:
     """Return a recording from a file's header and its transcript, after checking that they agree."""
     try:
+        check_file(path, MOST_BYTES)
+        with path.open("rb") as sound:
+            begins = sound.read(len(MAGIC))
+        if begins != MAGIC:
+            raise DataError(f"{path} is no FLAC: restore it, or remove it")
         header = soundfile.info(path)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}; {remedy(error)}, or remove it") from error
     except soundfile.SoundFileError as error:
         raise DataError(f"cannot read {path} as FLAC: {_reason(error)}; restore it, or remove it") from error
+    if header.frames > LONGEST_BLOCK * path.stat().st_size:
+        raise DataError(f"{path} states more samples than its bytes can hold: restore it, or remove it")
     if (header.samplerate, header.channels) != (RATE, 1):
         found = f"{header.samplerate} Hz in {header.channels} channel{'s' * (header.channels > 1)}"
         raise DataError(f"{path} has {found}, where {RATE} Hz in 1 channel are needed: convert it")
     try:
         transcript = speech.transcribed(said)
     except ValueError as error:
-        strange = sorted(set(said) - set(speech.SYMBOLS[1:]))
+        strange = sorted(set(said) - set(speech.SYMBOLS[1:]))[:LISTED]
         raise DataError(
             f"{file} has {', '.join(map(repr, strange))} in the transcript of {path.stem}: "
             "write it in capital letters, apostrophes and spaces"
@@ -129,11 +142,9 @@ def _recording(path: Path, file: Path, said: str, soundfile: ModuleType) -> Reco
 def _transcripts(file: Path) -> dict[str, str]:
     """Return the transcripts of a file, keyed by utterance name."""
     try:
-        lines = file.read_text("utf-8").splitlines()
+        lines = text(file).splitlines()
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}; {remedy(error)}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file} is no text in UTF-8: restore it") from error
     pairs = [line.partition(" ") for line in lines if line.strip()]
     found = {name: said.strip() for name, _, said in pairs}
     for name, said in found.items():

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tbdprof.errors import DataError
+from tbdprof.suite.data.files import contents, shown, text
 from tbdprof.suite.data.images import decode, normalized
 from tbdprof.suite.data.inputs import DetectionBatch
 from tbdprof.suite.data.loading import (
@@ -57,7 +58,8 @@ CLASSES = (  # in the order of the development kit; class 0 is the background
     "tvmonitor",
 )
 LABELS = {name: label for label, name in enumerate(CLASSES, 1)}
-NUMBER = re.compile(r"-?\d+(\.\d*)?")
+NUMBER = re.compile(r"-?[0-9]{1,9}(\.[0-9]{0,9})?")
+MOST_BYTES = 1 << 20  # of an annotation; an object takes about 300
 EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 Floats = NDArray[np.float32]
@@ -73,6 +75,13 @@ class Annotation:
     height: int
     boxes: Floats  # (objects, 4): left, top, right, bottom
     labels: NDArray[np.int64]
+
+
+class _Tree(ET.TreeBuilder):
+    """Builds the tree of an annotation, which needs no document type; one may declare entities without end."""
+
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
+        raise ValueError("it declares a document type")
 
 
 def look(folder: Path) -> None:
@@ -99,7 +108,7 @@ def annotation(root: Path, name: str) -> Annotation:
     """Return the annotation of an image, without difficult objects; raises DataError that names the file."""
     file = root / "Annotations" / f"{name}.xml"
     try:
-        tree = ET.parse(file).getroot()
+        tree = ET.fromstring(contents(file, MOST_BYTES), ET.XMLParser(target=_Tree()))
     except OSError as error:
         raise DataError(
             f"cannot read {file}: {error.strerror}; {remedy(error)}, or take {name} out of trainval.txt"
@@ -169,14 +178,15 @@ def _root(folder: Path) -> Path:
 def _names(root: Path) -> list[str]:
     file = root / "ImageSets" / "Main" / "trainval.txt"
     try:
-        text = file.read_text("utf-8")
+        lines = text(file).splitlines()
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}; {remedy(error)}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file} is no text in UTF-8: restore it") from error
-    names = [line.split()[0] for line in text.splitlines() if line.strip()]
+    names = [line.split()[0] for line in lines if line.strip()]
     if not names:
         raise DataError(f"{file} names no image: restore it")
+    for name in names:
+        if "/" in name or "\0" in name:
+            raise DataError(f"{file} names an image {shown(name)}, which is no name of a file: mend it")
     return names
 
 
@@ -193,7 +203,7 @@ def _box(file: Path, item: ET.Element, width: int, height: int) -> tuple[float, 
 def _label(file: Path, item: ET.Element) -> int:
     name = (item.findtext("name") or "").strip()
     if name not in LABELS:
-        raise DataError(f"{file} has an object of the unknown class {name!r}: choose one of {', '.join(CLASSES)}")
+        raise DataError(f"{file} has an object of the unknown class {shown(name)}: choose one of {', '.join(CLASSES)}")
     return LABELS[name]
 
 
@@ -202,8 +212,8 @@ def _is_difficult(item: ET.Element) -> bool:
 
 
 def _number(file: Path, item: ET.Element, path: str) -> float:
-    text = (item.findtext(path) or "").strip()
-    if not NUMBER.fullmatch(text):
-        content = f"{text!r} as" if text else "no"
+    value = (item.findtext(path) or "").strip()
+    if not NUMBER.fullmatch(value):
+        content = f"{shown(value)} as" if value else "no"
         raise DataError(f"{file} has {content} {path}, where a number is needed: restore it")
-    return float(text)
+    return float(value)

@@ -23,8 +23,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return, for each position of `x`, what it attends to in `memory`.
 
-        `mask` is true where attention is allowed; without a mask, a position attends to none after it. torch's own
-        attention computes both matmuls and the softmax between them in one operator if it has one for the device.
+        `mask` is true where attention is allowed; without a mask, a position attends to none after it. If torch has one
+        operator for both matmuls and the softmax between them on this device, that one computes.
         """
         query, key, value = by_head(self.query(x)), by_head(self.key(memory)), by_head(self.value(memory))
         attended = nn.functional.scaled_dot_product_attention(query, key, value, mask, is_causal=mask is None)

@@ -25,8 +25,8 @@ ADAM_EPSILON = 1e-8
 def sample_bytes(options: Options) -> int:
     """Return what torch keeps of a sample when a critic step is about to go backward; the peak is slightly higher.
 
-    This is what torch saves in fp32 of the scores of a real, a generated and an interpolated picture, and of the
-    gradient of the last score with respect to its picture.
+    Torch saves this in fp32 for the scores of a real, a generated and an interpolated picture. The gradient of the
+    last score with respect to its picture is included.
     """
     return 4 * (187_994 * int(options["width"]) + 49_250)
 

@@ -62,8 +62,8 @@ def pictures(count: int, random: np.random.Generator) -> Images:
 def moments_distance(ones: Images, others: Images) -> float:
     """Return how far two sets of pictures are apart in mean and covariance, in units of a pixel's value.
 
-    It is the Fréchet distance of normal distributions (Dowson and Landau, 1982) fitted to the pictures at 8×8 pixels,
-    divided by the square root of the number of values in such a picture.
+    It is the Fréchet distance of normal distributions (Dowson and Landau, 1982) fitted to the pictures at 8×8 pixels.
+    That is divided by the square root of the number of values in such a picture.
     """
     one, other = _pooled(ones), _pooled(others)
     root = _square_root(np.cov(other.T))

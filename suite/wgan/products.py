@@ -4,11 +4,11 @@ Multiplying a layer takes the same number of multiply-accumulates for its output
 weight's gradient, and for the gradients of these. A convolution or dense layer of the critic is multiplied for
 - the scores of real, generated and interpolated pictures: 3 times;
 - the gradients of the first two scores with respect to inputs (without the pictures) and weights: 4 times;
-- the slopes, which are the gradients of the interpolated pictures' scores with respect to inputs, down to the pictures:
-  once;
+- the slopes: once. They are the gradients of the interpolated pictures' scores with respect to inputs, down to the
+  pictures;
 - the gradients of the slopes with respect to weights and, if a trained layer lies above, what came from it: twice;
-- the gradients that reach the interpolated pictures' activations through the normalizations above, with respect to
-  inputs (without the pictures) and weights: twice.
+- the gradients that reach the interpolated pictures' activations through the normalizations above: twice. These are
+  with respect to inputs (without the pictures) and weights.
 """
 
 from collections.abc import Mapping

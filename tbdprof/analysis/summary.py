@@ -1,5 +1,7 @@
 """All results of a run: its recording, one optional result per analysis, and the reasons for those that are missing."""
 
+from typing import NamedTuple
+
 from tbdprof.analysis.device.driver import device
 from tbdprof.analysis.device.energy import energy
 from tbdprof.analysis.device.levels import judged, of_device, pipe_use
@@ -17,8 +19,15 @@ from tbdprof.analysis.time.consumption import lengths
 from tbdprof.analysis.timing import timing
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import KERNELS, MEMORY
+from tbdprof.results.device import Device, Energy, Traced
 from tbdprof.results.found import Found
+from tbdprof.results.kernels import Counted, Utilization
+from tbdprof.results.levels import Levels, PipeUse
+from tbdprof.results.memory import DeviceMemory, Memory, PostMortem
+from tbdprof.results.sampled import Sampled
 from tbdprof.results.summary import Summary
+from tbdprof.results.time import CpuUtilization, Overhead, Throughput
+from tbdprof.results.timing import Timing
 
 # The report's names of parts that do not stand under their result's path; docs/json.md lists them.
 NAMES = {
@@ -33,62 +42,118 @@ NAMES = {
 }
 
 
+class _OfRun(NamedTuple):
+    """The results about the training; those of the kernels windows are together."""
+
+    memory: Found[Memory | None]
+    post_mortem: Found[PostMortem | None]
+    throughput: Found[Throughput | None]
+    cpu: Found[CpuUtilization | None]
+    kernels: Found[Timing | None]
+    memory_overhead: Found[Overhead | None]
+    kernels_overhead: Found[Overhead | None]
+
+
+class _OfDevice(NamedTuple):
+    """The results about the device."""
+
+    use: Found[Utilization | None]
+    driver: Found[Device | None]
+    energy: Found[Energy | None]
+    memory: Found[DeviceMemory | None]
+    counted: Found[Counted | None]
+    levels: Found[Levels | None]
+    pipes: Found[tuple[PipeUse | None, PipeUse | None]]
+    sampled: Found[Sampled | None]
+    sampled_overhead: Found[Overhead | None]
+    traced: Found[Traced | None]
+
+
 def summarize(recording: Recording) -> Summary:
     """Work out all results of a recording."""
-    memory, throughput, sampled = measure(recording), rates.throughput(recording), measure_sampled(recording)
-    timed = timing(recording, throughput.value)
-    found = timed.value
-    use = at_measured_clock(recording, None if found is None else found.utilization)
-    driver = device(recording, None if use.value is None else use.value.busy_in_window)
-    exact, levels = judged(recording, found, pipes(sampled.value), of_device(driver.value))
-    pipe_uses = pipe_use(recording, sampled, of_device(driver.value))
-    joules = energy(recording, throughput.value)
-    device_memory, post_mortem = measure_device(recording, memory.value), examine(recording)
-    cpu, records = rates.cpu_utilization(recording, throughput.reason), traced(recording)
-    memory_overhead, kernels_overhead = rates.overhead(recording, MEMORY), rates.overhead(recording, KERNELS)
-    sampled_overhead = cost(recording, sampled)
-    facts = run_facts(recording, throughput.value, None if use.value is None else use.value.precision)
-    missing = {
-        **_reasons(("utilization", use), ("device", driver), ("energy", joules)),
-        **_reasons(("device_memory", device_memory), ("post_mortem", post_mortem)),
-        **_reasons(("run", facts), ("memory", memory), ("throughput", throughput)),
-        **_reasons(("overhead.memory_window", memory_overhead), ("overhead.kernels_window", kernels_overhead)),
-        **recording.missing,  # a reason in the recording replaces one concluded above
-        **timed.remarks,
-        **_reasons(("", timed), ("utilization.cpu", cpu)),
-        **memory.remarks,
-        **_reasons(("counted", exact), ("levels", levels), ("records", records)),
-        **_reasons(("utilization", pipe_uses), ("overhead.sampled_window", sampled_overhead), ("sampled", sampled)),
-    }
+    run = _of_run(recording)
+    device = _of_device(recording, run)
+    timed, (fp32_pipe, tensor_pipe) = run.kernels.value, device.pipes.value
     return Summary(
         recording=recording,
-        memory=memory.value,
-        throughput=throughput.value,
-        cpu=cpu.value,
-        memory_overhead=memory_overhead.value,
-        missing=missing,
-        kernels_overhead=kernels_overhead.value,
-        utilization=use.value,
-        step_time=None if found is None else found.step_time,
-        layers=None if found is None else found.layers,
-        groups=None if found is None else found.groups,
-        low_utilization=None if found is None else found.low_utilization,
-        verdict=None if found is None else found.verdict,
-        data_wait=rates.data_wait(recording).value,
-        device=driver.value,
-        energy=joules.value,
-        counted=exact.value,
-        levels=levels.value,
-        sampled=sampled.value,
-        traced=records.value,
-        sampled_overhead=sampled_overhead.value,
-        device_memory=device_memory.value,
-        post_mortem=post_mortem.value,
-        fp32_pipe=pipe_uses.value[0],
-        tensor_pipe=pipe_uses.value[1],
+        missing=_missing(recording, run, device),
+        remarks={**recording.remarks, **run.kernels.remarks, **run.memory.remarks},
+        memory=run.memory.value,
+        post_mortem=run.post_mortem.value,
+        throughput=run.throughput.value,
         lengths=lengths(recording),
-        remarks={**recording.remarks, **timed.remarks, **memory.remarks},
+        data_wait=rates.data_wait(recording).value,
+        cpu=run.cpu.value,
+        memory_overhead=run.memory_overhead.value,
+        kernels_overhead=run.kernels_overhead.value,
+        step_time=None if timed is None else timed.step_time,
+        layers=None if timed is None else timed.layers,
+        groups=None if timed is None else timed.groups,
+        low_utilization=None if timed is None else timed.low_utilization,
+        verdict=None if timed is None else timed.verdict,
+        utilization=device.use.value,
+        device=device.driver.value,
+        energy=device.energy.value,
+        device_memory=device.memory.value,
+        counted=device.counted.value,
+        levels=device.levels.value,
+        fp32_pipe=fp32_pipe,
+        tensor_pipe=tensor_pipe,
+        sampled=device.sampled.value,
+        sampled_overhead=device.sampled_overhead.value,
+        traced=device.traced.value,
     )
+
+
+def _of_run(recording: Recording) -> _OfRun:
+    throughput = rates.throughput(recording)
+    return _OfRun(
+        memory=measure(recording),
+        post_mortem=examine(recording),
+        throughput=throughput,
+        cpu=rates.cpu_utilization(recording, throughput.reason),
+        kernels=timing(recording, throughput.value),
+        memory_overhead=rates.overhead(recording, MEMORY),
+        kernels_overhead=rates.overhead(recording, KERNELS),
+    )
+
+
+def _of_device(recording: Recording, run: _OfRun) -> _OfDevice:
+    timed, sampled = run.kernels.value, measure_sampled(recording)
+    use = at_measured_clock(recording, None if timed is None else timed.utilization)
+    driver = device(recording, None if use.value is None else use.value.busy_in_window)
+    counted, levels = judged(recording, timed, pipes(sampled.value), of_device(driver.value))
+    return _OfDevice(
+        use=use,
+        driver=driver,
+        energy=energy(recording, run.throughput.value),
+        memory=measure_device(recording, run.memory.value),
+        counted=counted,
+        levels=levels,
+        pipes=pipe_use(recording, sampled, of_device(driver.value)),
+        sampled=sampled,
+        sampled_overhead=cost(recording, sampled),
+        traced=traced(recording),
+    )
+
+
+def _missing(recording: Recording, run: _OfRun, device: _OfDevice) -> dict[str, str]:
+    """Return all reasons and remarks by their place in the report; of two for one place the later one holds."""
+    use = device.use.value
+    facts = run_facts(recording, run.throughput.value, None if use is None else use.precision)
+    return {
+        **_reasons(("utilization", device.use), ("device", device.driver), ("energy", device.energy)),
+        **_reasons(("device_memory", device.memory), ("post_mortem", run.post_mortem)),
+        **_reasons(("run", facts), ("memory", run.memory), ("throughput", run.throughput)),
+        **_reasons(("overhead.memory_window", run.memory_overhead), ("overhead.kernels_window", run.kernels_overhead)),
+        **recording.missing,  # a reason in the recording replaces one concluded above
+        **run.kernels.remarks,
+        **_reasons(("", run.kernels), ("utilization.cpu", run.cpu)),
+        **run.memory.remarks,
+        **_reasons(("counted", device.counted), ("levels", device.levels), ("records", device.traced)),
+        **_reasons(("utilization", device.pipes), ("overhead.sampled_window", device.sampled_overhead)),
+        **_reasons(("sampled", device.sampled)),
+    }
 
 
 def _reasons(*parts: tuple[str, Found[object]]) -> dict[str, str]:

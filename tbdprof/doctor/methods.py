@@ -1,4 +1,4 @@
-"""Which levels of measurement of a GPU work here; each level is tried separately.
+"""Which levels of measurement work here; each level is tried separately, on a GPU.
 
 From the lowest to the highest they are: `device` (the driver's figures for power, clocks and use); `activity` (kernels
 and copies with their times). Then `analytic` (FLOPs of operators against the device's known peak), `sampled` (hardware
@@ -155,11 +155,17 @@ def activity(own: Mapping[str, str | None], reason: str | None) -> Level:
 
 
 def analytic(index: int, limits: "Callable[[int], Limits] | None" = None) -> Level:
-    """Return whether a device's peak is known; `limits` replaces the driver's answer."""
+    """Return whether a device's peak is known; `limits` replaces the driver's answer.
+
+    Without a GPU it is the level of the CPU, whose peak a run measures.
+    """
     from tbdprof.collect.gpu import cuda_driver, devices
 
     try:
         chip = (limits or cuda_driver.limits)(index)
+    except UnavailableError as error:
+        return Level("analytic", True, f"on the CPU; no GPU: {error}")
+    try:
         peaks = devices.peaks(
             chip.name,
             chip.capability,

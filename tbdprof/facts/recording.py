@@ -43,6 +43,18 @@ class Recording:
         """Return the windows of a name that have ended, in order."""
         return [window for window in self.windows if window.name == name and window.state in (COMPLETE, CUT_SHORT)]
 
+    def samples(self, window: Window, counter: str) -> Table:
+        """Return a window's samples of a counter, those of all devices."""
+        rows = window.table("sample")
+        named: Table = rows[rows["counter"] == self.strings.find(counter)]
+        return named
+
+    def of_device(self, rows: Table) -> Table:
+        """Return the rows that are of the run's device."""
+        mine = rows["device"] == self.strings.find(self.run.device)
+        kept: Table = rows if mine.all() else rows[mine]
+        return kept
+
     @property
     def remarks(self) -> dict[str, str]:
         """Return what of `missing` is the reason for no missing result."""

@@ -94,6 +94,9 @@ class Role(IntEnum):
     UNKNOWN = 14
 
 
+NOWHERE = -2  # index of no text
+
+
 class Strings:
     """Interned text: each text once, known by its index."""
 
@@ -107,6 +110,10 @@ class Strings:
         if index == len(self._texts):
             self._texts.append(text)
         return index
+
+    def find(self, text: str) -> int:
+        """Return the index of a text; `NOWHERE`, which no record has, if it is not interned."""
+        return self._index.get(text, NOWHERE)
 
     def __getitem__(self, index: int) -> str:
         """Return the text of an index; -1 is the empty text."""

@@ -87,7 +87,7 @@ class OwnerRow(NamedTuple):
     device: Text
     address: Address  # of the storage, not of a view into it
     bytes: Long  # of the storage
-    role: Code  # Role
+    role: Code  # Role; UNKNOWN: of the owner it is known only that it is the framework itself
     name: Text  # parameter name; optimizer state: "parameter name/slot"
     shape: Text  # JSON shape
 

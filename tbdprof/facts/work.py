@@ -2,8 +2,8 @@
 
 The sizes of each operation:
 
-    convolution  weight: elements of the weight (its channels already divided by the groups); positions: places to which
-                 the kernel is applied, over the batch (of the output; of a transposed convolution, of the input)
+    convolution  weight: elements of the weight, its channels already divided by the groups. positions: places of the
+                 output to which the kernel is applied, over the batch; of a transposed convolution, of the input
     matmul       batch, rows, columns, inner
     attention    batch (heads among it), queries, keys, width (of queries and keys), value_width
     recurrent    weight: elements of all weight matrices, of all layers and directions, without biases;

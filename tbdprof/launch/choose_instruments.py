@@ -1,6 +1,6 @@
 """The instruments of a run, by its device."""
 
-from tbdprof.collect import Collector, threads
+from tbdprof.collect import Collector
 from tbdprof.collect.activity.collector import ActivityCollector
 from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.gpu.nvml import PERIOD_S, NvmlSampler
@@ -31,7 +31,8 @@ def instruments_for(
         return Instruments({CLEAN: [host]})
     driver = NvmlSampler(cuda_driver.index_of(device), period_s=power_period_s)
     # Only one client per process can use CUPTI's activities; a framework's own profiler may be that client.
-    kernels = [] if about(framework).records_gpu else [ActivityCollector(number_of_thread=threads.hashed)]
+    facts = about(framework)
+    kernels = [] if facts.records_gpu else [ActivityCollector(number_of_thread=facts.number_of_thread)]
     collectors: dict[str, list[Collector]] = {
         CLEAN: [driver, host],  # the host last, so that it does not count the other's start
         MEMORY: [driver],

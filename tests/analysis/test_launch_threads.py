@@ -7,9 +7,9 @@ from fakes import FakeClock
 from make import KernelStory
 
 from tbdprof.analysis.kernels.executions import gather
-from tbdprof.collect import threads
 from tbdprof.collect.activity.collector import ActivityCollector
 from tbdprof.facts.records import Phase
+from tbdprof.hooks.on_mxnet.thread_numbers import hashed
 
 LAUNCH = RuntimeApiTraceCbid.cudaLaunchKernel_v7000
 
@@ -30,12 +30,12 @@ def operators(story: KernelStory) -> list[str]:
 
 def test_mxnets_operators_have_their_kernels_by_the_hash_of_the_thread():
     """Of two workers at once, each has its own; a hash may be negative."""
-    worker, other = threads.hashed(threading.get_ident()), -5
+    worker, other = hashed(threading.get_ident()), -5
     story = a_story()
     story.operator("Convolution", Phase.FORWARD, 0, 500, thread=worker)
     story.operator("Copy", Phase.FORWARD, 0, 500, thread=other)
     cupti = FakeCupti(FakeClock())
-    collector = ActivityCollector(cupti, clock=cupti.clock, number_of_thread=threads.hashed)
+    collector = ActivityCollector(cupti, clock=cupti.clock, number_of_thread=hashed)
     collector.start("kernels")
     cupti.records = [call(LAUNCH, 5, 100, thread=threading.get_ident()), kernel("k", 5, 300, 400)]
     collector.stop()

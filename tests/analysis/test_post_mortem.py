@@ -11,6 +11,7 @@ from tbdprof.facts.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALL
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Optimizer, Phase, Role
 from tbdprof.facts.windows import OUT_OF_MEMORY
+from tbdprof.hooks import about
 from tbdprof.report import json_report, terminal
 from tbdprof.results.memory import ESTIMATED, TRIED, PostMortem
 
@@ -22,26 +23,27 @@ ON_GPU = (
     "allocated by PyTorch, and 3.53 GiB is reserved by PyTorch but unallocated."
 )
 ON_HOST = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12"
+OF_SHAPE = "OOM when allocating tensor with shape"
 SMALL = "you tried to allocate 200 bytes"
 
 
 @pytest.mark.parametrize(
-    ("said", "asked"),
+    ("framework", "said", "asked"),
     [
-        (ON_GPU, 1.25 * GIB),
-        (ON_GPU.replace("1.25 GiB", "20.00 MiB"), 20 * MIB),
-        (ON_GPU.replace("1.25 GiB", "512 bytes"), 512),
-        (ON_HOST, 4096),
-        ("OOM when allocating tensor with shape[32,64,112,112] and type float on /job:localhost", 4 * 32 * 64 * 112**2),
-        ("OOM when allocating tensor with shape[] and type double on /job:localhost", 8),
-        ("Out of memory while trying to allocate 4294967296 bytes.", 4 * GIB),
-        ("Failed to allocate CPU Memory", None),
-        ("cudaMalloc retry failed: out of memory", None),
-        ("std::bad_alloc", None),
+        ("torch", ON_GPU, 1.25 * GIB),
+        ("torch", ON_GPU.replace("1.25 GiB", "20.00 MiB"), 20 * MIB),
+        ("torch", ON_GPU.replace("1.25 GiB", "512 bytes"), 512),
+        ("torch", ON_HOST, 4096),
+        ("torch", "std::bad_alloc", None),
+        ("tensorflow", f"{OF_SHAPE}[32,64,112,112] and type float on /job:localhost", 4 * 32 * 64 * 112**2),
+        ("tensorflow", f"{OF_SHAPE}[] and type double on /job:localhost", 8),
+        ("tensorflow", "Out of memory while trying to allocate 4294967296 bytes.", 4 * GIB),
+        ("mxnet", "Failed to allocate CPU Memory", None),
+        ("mxnet", "cudaMalloc retry failed: out of memory", None),
     ],
 )
-def test_what_was_asked_for_is_read_from_the_allocators_words(said: str, asked: float | None) -> None:
-    assert asked_bytes(said) == asked
+def test_what_was_asked_for_is_read_from_the_allocators_words(framework: str, said: str, asked: float | None) -> None:
+    assert asked_bytes(said, about(framework).failure_text) == asked
 
 
 def ended(story: MemoryStory, said: str = SMALL, samples: dict[str, int] | None = None, **facts: object) -> Recording:

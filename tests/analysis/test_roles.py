@@ -5,7 +5,7 @@ import pytest
 from make import MemoryStory
 
 from tbdprof.analysis.memory.blocks import lifetimes
-from tbdprof.analysis.memory.roles import classify, owned
+from tbdprof.analysis.memory.roles import classify, owned, with_earlier_batches
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.records import Operation, Phase, Role, SpanKind
 from tbdprof.results.memory import CATEGORIES
@@ -14,12 +14,9 @@ from tbdprof.results.memory import CATEGORIES
 def role_of(story: MemoryStory, address: int) -> Role:
     window = story.window()
     blocks, _ = lifetimes(window.table("allocation"))
-    roles = classify(
-        blocks,
-        owned(blocks, window.table("owner")),
-        SpanTree(window.table("span")),
-        np.array(story.marks),
-    )
+    owners, tree = window.table("owner"), SpanTree(window.table("span"))
+    named = with_earlier_batches(owned(blocks, owners), blocks, owners, tree)
+    roles = classify(blocks, named, tree, np.array(story.marks))
     (place,) = np.flatnonzero(blocks.address == address)
     return Role(int(roles[place]))
 
@@ -51,6 +48,29 @@ def test_a_weight_that_is_also_read_as_input_is_a_weight():
     story.own(address, Role.INPUT)
 
     assert role_of(story, address) == Role.WEIGHT
+
+
+@pytest.mark.parametrize(
+    ("size", "holder", "phase", "role"),
+    [
+        (64, Role.UNKNOWN, Phase.DATA, Role.INPUT),
+        (60, Role.UNKNOWN, Phase.DATA, Role.DYNAMIC),  # as large as no batch
+        (64, None, Phase.DATA, Role.DYNAMIC),  # the program holds it
+        (64, Role.WEIGHT, Phase.DATA, Role.WEIGHT),
+        (64, Role.UNKNOWN, Phase.OUTSIDE, Role.DYNAMIC),  # the other was not loaded
+    ],
+)
+def test_a_batch_loaded_before_the_window_is_as_large_as_a_later_one_and_held_by_the_framework_alone(
+    size: int, holder: Role | None, phase: Phase, role: Role
+):
+    story = MemoryStory()
+    earlier = story.existing(size)
+    if holder is not None:
+        story.own(earlier, holder)
+    with story.phase(phase):
+        story.own(story.allocate(64), Role.INPUT, "tf.data")
+
+    assert role_of(story, earlier) == role
 
 
 def test_an_owner_read_after_the_block_was_freed_does_not_name_it():

@@ -129,7 +129,7 @@ def spoil(workload):
 
     assert (code, out) == (1, "")
     assert said == (
-        f"tbdprof: {broken} is no image of a known format: restore it, or take it out of the data set; "
+        f"tbdprof: {broken} is no image in BMP, JPEG, PNG, PPM, WEBP: restore it, or take it out of the data set; "
         "what was recorded is in a.tbd\n"
     )
     kept = load(Path("a.tbd"))
@@ -158,7 +158,7 @@ def test_a_broken_file_ends_the_training_of_a_real_framework_alike(tmp_path: Pat
     )
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"tbdprof: {fourth} is no image of a known format: ")
+    assert done.stderr.startswith(f"tbdprof: {fourth} is no image in BMP, JPEG, PNG, PPM, WEBP: ")
     assert done.stderr.endswith("; what was recorded is in a.tbd\n")
     assert done.stderr.count("\n") == 1
     windows = load(tmp_path / "a.tbd").windows

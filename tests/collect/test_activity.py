@@ -17,13 +17,14 @@ from fake_cupti import (
 )
 from fakes import FakeClock
 
-from tbdprof.collect import Collected, threads
+from tbdprof.collect import Collected
 from tbdprof.collect.activity import collector
 from tbdprof.collect.activity.collector import ActivityCollector
 from tbdprof.collect.activity.records import Records, asking
 from tbdprof.errors import UnavailableError
 from tbdprof.facts import counters
 from tbdprof.facts.records import KernelKind, Strings
+from tbdprof.hooks.on_mxnet.thread_numbers import hashed
 
 HERE = threading.get_ident()
 LAUNCH, COPY, SET = (
@@ -114,8 +115,8 @@ def test_kernels_of_one_graph_launch_share_it(cupti: FakeCupti) -> None:
 
 
 def test_a_thread_gets_the_number_that_the_frameworks_spans_have(cupti: FakeCupti) -> None:
-    collected, _ = recorded(cupti, call(LAUNCH, 5, 1, thread=HERE), kernel("k", 5, 4, 9), number=threads.hashed)
-    assert collected.tables["kernel"]["thread"].tolist() == [threads.hashed(HERE)]
+    collected, _ = recorded(cupti, call(LAUNCH, 5, 1, thread=HERE), kernel("k", 5, 4, 9), number=hashed)
+    assert collected.tables["kernel"]["thread"].tolist() == [hashed(HERE)]
 
 
 def test_a_thread_that_is_not_to_be_found_keeps_its_half(cupti: FakeCupti) -> None:

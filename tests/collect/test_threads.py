@@ -1,9 +1,9 @@
-"""A thread's number, reported in part or as a hash, is the one Python has for it."""
+"""A thread's number, reported in part, is the one Python has for it."""
 
 import threading
 from pathlib import Path
 
-from tbdprof.collect import threads
+from tbdprof.collect.activity import threads
 
 
 def test_a_running_threads_number_is_found_from_its_lower_half() -> None:
@@ -28,14 +28,3 @@ def test_what_fits_no_place_or_several_is_left_out(tmp_path: Path) -> None:
     # 0x0800 is in the first alone (the third cannot be written to), 0x1800 in the first two, 0x2800 in none.
     assert threads.whole([0x0800, 0x1800, 0x2800], maps) == {0x0800: 0x7F1000000800}
     assert threads.whole([0x0800], tmp_path / "absent") == {}
-
-
-def test_a_hash_is_the_one_mxnets_profiler_wrote() -> None:
-    # As MXNet 1.9.1 reported an operator that Python's own thread ran (its engine of one thread).
-    assert threads.hashed(139654421117824) == 8153202884320643903
-
-
-def test_a_hash_beyond_63_bits_is_negative() -> None:
-    hashes = [threads.hashed(139654421117824 + 4096 * place) for place in range(64)]
-    assert min(hashes) < 0 < max(hashes)
-    assert all(-(1 << 63) <= each < 1 << 63 for each in hashes)

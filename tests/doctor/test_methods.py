@@ -75,11 +75,12 @@ def test_without_a_driver_every_level_says_why(cupti: FakeCupti) -> None:
         )
     )
 
-    assert set(by_name(found).values()) == {False}
-    assert {level.remedy for level in found.found} == {DRIVER}
+    assert by_name(found) == {"device": False, "activity": False, "analytic": True, "sampled": False, "counted": False}
+    assert found.found[2].answer.startswith("on the CPU; no GPU: ")
+    assert {level.remedy for level in found.found if not level.works} == {DRIVER}
+    assert (found.highest, found.raised_by) == ("analytic", DRIVER)
     assert "libcuda.so.1" in found.found[0].answer
     assert found.found[1].answer.startswith("no framework here can use a GPU; others: CUPTI does not answer")
-    assert (found.highest, found.raised_by) == (None, DRIVER)
 
 
 def test_nvml_may_be_absent_where_cuda_is_not() -> None:

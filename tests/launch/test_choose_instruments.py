@@ -3,9 +3,9 @@
 import pytest
 from fakes import ProgressLog
 
-from tbdprof.collect import threads
 from tbdprof.collect.activity.collector import ActivityCollector
 from tbdprof.collect.host_load import HostLoad
+from tbdprof.hooks.on_mxnet.thread_numbers import hashed
 from tbdprof.launch import choose_instruments
 from tbdprof.launch.choose_instruments import instruments_for
 from tbdprof.loop.plan import NO_STEPS
@@ -32,7 +32,7 @@ def test_mxnets_threads_are_numbered_as_its_profiler_numbers_them(monkeypatch: p
         each for each in instruments_for("cuda:0", "mxnet").collectors["kernels"] if isinstance(each, ActivityCollector)
     ]
 
-    assert collector._number is threads.hashed
+    assert collector._number is hashed
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])

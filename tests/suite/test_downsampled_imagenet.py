@@ -105,8 +105,7 @@ def test_a_file_that_may_not_be_read_is_named_once(tmp_path: Path, monkeypatch: 
     def refuse(path: object) -> None:
         raise denied(path)
 
-    monkeypatch.setattr(reader.zipfile, "ZipFile", refuse)
-    monkeypatch.setattr(reader.np, "load", refuse)
+    monkeypatch.setattr(reader.io, "FileIO", refuse)
 
     for ask in (reader.look, lambda _: reader.read(file)):
         with pytest.raises(DataError) as raised:
@@ -123,7 +122,7 @@ def test_a_file_that_may_not_be_read_is_named_once(tmp_path: Path, monkeypatch: 
         ),
         (lambda file: file.write_bytes(b""), "cannot be read: File is not a zip file; restore it"),
         (lambda file: file.unlink() or file.mkdir(), "cannot be read: Is a directory; restore it"),
-        (lambda file: np.savez(file, pictures=np.zeros(3)), "has no array `data` but pictures.npy: restore it"),
+        (lambda file: np.savez(file, pictures=np.zeros(3)), "has no array `data` but 'pictures.npy': restore it"),
     ],
 )
 def test_a_file_cut_short_or_without_data_is_named_at_the_first_look(tmp_path: Path, damage, reason: str):
@@ -151,7 +150,9 @@ def test_data_of_another_kind_is_refused(tmp_path: Path, data: np.ndarray, descr
     with pytest.raises(DataError) as refused:
         next(reader.batches(tmp_path, 1, 0))
 
-    expected = f"{tmp_path / FILE} has data of {description}, and not of uint8, (pictures, 12288): restore it"
+    expected = (
+        f"{tmp_path / FILE} has data of {description}, and not of uint8, (1 to 1281167 pictures, 12288): restore it"
+    )
     assert str(refused.value) == expected
 
 

@@ -211,8 +211,8 @@ def test_a_file_in_the_folders_place_is_refused(tmp_path: Path):
     ("damage", "reason"),
     [
         (lambda file: os.truncate(file, file.stat().st_size // 2), "image file is truncated"),
-        (lambda file: file.write_text("<html>not found</html>"), "is no image of a known format: "),
-        (lambda file: file.write_bytes(b""), "is no image of a known format: "),
+        (lambda file: file.write_text("<html>not found</html>"), "is no image in BMP, JPEG, PNG, PPM, WEBP: "),
+        (lambda file: file.write_bytes(b""), "is no image in BMP, JPEG, PNG, PPM, WEBP: "),
         (lambda file: file.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 40), ""),
         (lambda file: file.unlink() or file.symlink_to("gone"), "is missing"),
     ],

@@ -156,7 +156,7 @@ LINES = "DIR/103/1240/103-1240.trans.txt"
     ("damage", "line"),
     [
         (cut, f"{ONE} is cut or damaged: Internal psf_fseek() failed; restore it, or remove it"),
-        (empty, f"cannot read {ONE} as FLAC: Format not recognised; restore it, or remove it"),
+        (empty, f"{ONE} is no FLAC: restore it, or remove it"),
         (
             drop_a_transcript,
             f"{ONE} has no transcript: add a line 103-1240-0001 to its folder's .trans.txt, or remove it",

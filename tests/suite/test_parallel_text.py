@@ -306,11 +306,15 @@ def test_a_vocabulary_is_made_once_and_kept_most_frequent_first(tmp_path: Path):
 def test_what_may_not_be_kept_is_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = parallel_text(tmp_path, PAIRS)
 
-    def full(path: Path, *_: object, **__: object) -> None:
-        path.touch()
-        raise OSError(28, "No space left on device", str(path))
+    opened = Path.open
 
-    monkeypatch.setattr(Path, "write_text", full)
+    def full(path: Path, mode: str = "r", **options: object) -> object:
+        if mode == "x":
+            path.touch()
+            raise OSError(28, "No space left on device", str(path))
+        return opened(path, mode, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", full)
     held = [sources(read(folder, 8)), sources(read(folder, 8, SHARED, Tokens(40)))]
     assert sorted(path.name for path in folder.iterdir()) == ["train.en", "train.vi"]
     monkeypatch.undo()

@@ -142,15 +142,19 @@ def test_a_list_of_images_that_is_no_text_is_named(tmp_path: Path, put: Callable
 def test_files_that_may_not_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = voc(tmp_path, {"1": [DOG]})
 
-    def refuse(path: object, *_: object) -> None:
-        raise denied(path)
+    opened, refused = Path.open, folder / "Annotations" / "1.xml"
 
-    monkeypatch.setattr(reader.ET, "parse", refuse)
+    def refuse(path: Path, *rest: object) -> object:
+        if path == refused:
+            raise denied(path)
+        return opened(path, *rest)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(
         DataError, match=r"1\.xml: Permission denied; make it readable, or take 1 out of trainval\.txt$"
     ):
         taken(folder)
-    monkeypatch.setattr(Path, "read_text", refuse)
+    refused = folder / "ImageSets/Main/trainval.txt"
     with pytest.raises(DataError, match=r"trainval\.txt: Permission denied; make it readable$"):
         taken(folder)
 

@@ -66,7 +66,10 @@ def build(trace: Trace, spans: Table, strings: Strings) -> Device:
 
 def _silence(trace: Trace) -> str:
     """Say why nothing is reported of any GPU although TensorFlow has one."""
-    said = trace.errors[0].partition("\n")[0] if trace.errors else _UNKNOWN_REASON
+    if trace.errors:
+        said = trace.errors[0].partition("\n")[0]
+    else:
+        said = f"{trace.dropped} records were {DROPPED}" if trace.dropped else _UNKNOWN_REASON
     return f"TensorFlow's profiler reported no GPU: {said}"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tbdprof.facts.keys import ReasonFor, RemarkOn
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Operation, Phase, Strings
 from tbdprof.facts.rows import Table
 from tbdprof.hooks.on_tensorflow.flops import counted_eager
@@ -21,7 +21,6 @@ from tbdprof.hooks.on_tensorflow.session.events import ERRORS, OpEvent, Trace
 
 BEGIN = "kernels"
 _CHEAP = "the trace level of this TensorFlow build cannot be set: operators that TensorFlow considers cheap are missing"
-_LOST = "TensorFlow's profiler lost {} events"
 _UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
 _UNKNOWN = "{} of {} operators ran in functions that are not known: they are in no layer and no phase"
 _ELSEWHERE = "{} of {} operators ran in eager mode on other threads: they are in no layer and no phase"
@@ -86,8 +85,6 @@ def _missing(trace: Trace, ran: Sequence[Ran]) -> dict[str, str]:
     missing: dict[str, str] = {}
     if trace.leaves_out:
         missing[RemarkOn.CHEAP_KERNELS] = _CHEAP
-    if trace.dropped:
-        missing[ReasonFor.KERNELS] = _LOST.format(trace.dropped)
     if trace.errors:
         missing[RemarkOn.TRACE] = ERRORS.format(len(trace.errors))
     products = [each for each in ran if each.node.operation in _PRODUCTS]

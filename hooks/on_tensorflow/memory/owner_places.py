@@ -2,8 +2,8 @@
 
 An update may give a variable another buffer just as it is read. So a marker is set while the value read is held: at
 that marker its block is live and belongs to the variable. If nothing is allocated or freed at its address until all
-owners are read, the owner stands at the end of the reading, like an owner that no other thread can change. Otherwise it
-stands at its own marker.
+owners are read, the owner stands at the end of the reading. There an owner stands, too, that no other thread can
+change. Otherwise it stands at its own marker.
 
 A weight stands at no place where it is being changed. There both copies are live, and weights would hold more than the
 parameter list says. Another reading names its block, or the block existed only during the change.

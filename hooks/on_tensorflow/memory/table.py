@@ -81,8 +81,6 @@ class _Rows:
         self._recorded, self._spans, self._strings = recorded, spans, strings
         self._parameters = {each.path: each for each in recorded.named}
         self._placing = Placing(spans.order, recorded.reads)
-        self._loaded: set[int] = set()  # sizes of what data sets allocated
-        self._ahead: list[Block] = []  # existing blocks of which nothing else is known
         # By run and path: gradients whose memory an operator reported. By sequence number: the blocks of summands.
         self._full: set[tuple[int, str]] = set()
         self._summands: dict[int, tuple[int, str]] = {}
@@ -93,7 +91,9 @@ class _Rows:
         names = [event.allocator for event in events]
         followed = self._recorded.followed.get(names[0], {}) if names else {}
         for block, is_tensor in self._before(events, names, followed):
-            self._ahead += [] if block.is_tensor else [block]
+            if not block.is_tensor:  # nothing but TensorFlow itself is known to hold it
+                device, size = self._recorded.device, block.requested_bytes
+                self._own(0, Owned(Role.UNKNOWN, "", device, block.address, size, block.shape))
             self.allocations.append(
                 AllocationRow(
                     sequence=0,
@@ -150,20 +150,7 @@ class _Rows:
 
     def finish(self) -> None:
         """Enter what follows only from all events together."""
-        self._own_loaded_before()
         self._own_sums()
-
-    def _own_loaded_before(self) -> None:
-        """Enter the data set as owner of a batch that it loaded before the window; no event reports that batch.
-
-        Two things identify it: no Python object held it, and it is as large as a later batch.
-        """
-        for block in self._ahead:
-            if block.requested_bytes in self._loaded:
-                row = Owned(
-                    Role.INPUT, LOADED, self._recorded.device, block.address, block.requested_bytes, block.shape
-                )
-                self._own(0, row)
 
     def _own_sums(self) -> None:
         """Enter gradients that are summed in a summand's memory: that summand is the one freed last."""
@@ -190,7 +177,6 @@ class _Rows:
 
     def _own_by_operator(self, sequence: int, event: MemoryEvent) -> None:
         if self._spans.phase(event) is Phase.DATA:
-            self._loaded.add(event.requested_bytes)
             self._own(sequence, self._owned(event, Role.INPUT, LOADED, event.shape))
         node = self._spans.node(event)
         if node is None or not event.node:  # an operator's workspace has no name

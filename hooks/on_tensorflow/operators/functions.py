@@ -1,7 +1,7 @@
 """The purpose of each operator of one traced function: its phase, its layer, and the weight whose gradient it outputs.
 
 This follows from notes taken while the function was traced. For a function that was traced earlier, it follows from its
-operators' names and from the assignments to variables: gradients are computed in name scopes of their own
+operators' names and from the assignments to variables. Gradients are computed in name scopes of their own
 ("gradient_tape/…"), one call's after the other.
 """
 

@@ -123,6 +123,6 @@ class Trace:
     hlo_protos: dict[str, bytes] = field(default_factory=dict)  # serialized xla.HloProto by module name
     activities: list[DeviceEvent] = field(default_factory=list)
     calls: dict[int, CallEvent] = field(default_factory=dict)  # by correlation
-    dropped: int = 0  # events that the profiler says it lost
+    dropped: int = 0  # records of GPUs that the profiler says it dropped
     errors: list[str] = field(default_factory=list)  # the profiler's own messages about what went wrong
     leaves_out: bool = False  # operators that TensorFlow now considers cheap are not reported

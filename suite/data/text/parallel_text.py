@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.errors import DataError, UsageError
+from tbdprof.suite.data.files import check_file
 from tbdprof.suite.data.inputs import SentencePairs, collate
 from tbdprof.suite.data.loading import Draft, check_folder, order, prefetch, readable, remedy, wrong_kind
 from tbdprof.suite.data.text.buckets import Ints, Size
 from tbdprof.suite.data.text.corpora import Corpus
 from tbdprof.suite.data.text.subwords import subwords
-from tbdprof.suite.data.text.vocabulary import lines_of, vocabulary
+from tbdprof.suite.data.text.vocabulary import LONGEST_LINE, MOST_BYTES, lines_of, too_long, vocabulary
 
 EXPECTED = "two texts of one name and two languages, as train.en and train.vi, a sentence a line"
 NAME = re.compile(r"(?P<stem>[^.].*)\.(?P<language>[a-z]{2})")
@@ -33,6 +34,7 @@ VOCABULARY, TRAINING = "vocab", "train"
 SOURCE = "en"
 BLOCK = 1 << 24  # bytes read at once to find the beginnings of lines
 LINES = 256  # lines read and encoded at once
+MOST_LINES = 1 << 26  # their beginnings are 512 MiB in memory; WMT-14 has 4.5 million lines
 
 Words = NDArray[np.int32]
 Pair = tuple[Words, Words]  # source, target
@@ -64,6 +66,7 @@ def look(folder: Path) -> None:
     """Raise UsageError unless a folder holds two texts, DataError if one is empty; reads no sentence."""
     for file in texts(folder):
         with readable(folder):
+            check_file(file, MOST_BYTES)
             if not file.stat().st_size:
                 raise DataError(f"{file} is empty: restore it")
 
@@ -76,7 +79,7 @@ def texts(folder: Path) -> tuple[Path, Path]:
     """
     check_folder(folder)
     with readable(folder):
-        named = [match for path in folder.iterdir() if path.is_file() and (match := NAME.fullmatch(path.name))]
+        named = [match for path in folder.iterdir() if not path.is_dir() and (match := NAME.fullmatch(path.name))]
     languages = dict[str, set[str]]()
     for each in named:
         languages.setdefault(each["stem"], set()).add(each["language"])
@@ -112,14 +115,21 @@ def batches(folder: Path, corpus: Corpus, size: Size, seed: int) -> Iterator[Sen
 
 
 def indexed(file: Path) -> Text:
-    """Return where the lines of a text begin; raises DataError that names the line if it is not UTF-8."""
+    """Return where the lines of a text begin; raises DataError that names the file, and a line that is not UTF-8."""
     decoder, ends, at, last = codecs.getincrementaldecoder("utf-8")(), list[Ints](), 0, b""
+    lines = 0
     try:
+        check_file(file, MOST_BYTES)
         with file.open("rb") as source:
             for block in iter(partial(source.read, BLOCK), b""):
                 decoder.decode(block)
                 ends.append(np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + at + 1)
                 at, last = at + len(block), block[-1:]
+                lines += len(ends[-1])
+                if lines > MOST_LINES:
+                    raise DataError(f"{file} has more than {MOST_LINES} lines: split it")
+                if b"\0" in block:
+                    raise DataError(f"{file} has bytes of 0, which are no text: restore it")
         decoder.decode(b"", final=True)
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}; {remedy(error)}") from error
@@ -128,7 +138,11 @@ def indexed(file: Path) -> Text:
             pass
         raise
     unended = [] if last == b"\n" else [at]
-    return Text(file, np.concatenate([[0], *ends, unended]).astype(np.int64))
+    starts = np.concatenate([[0], *ends, unended]).astype(np.int64)
+    longest = int(np.diff(starts).argmax())
+    if starts[longest + 1] - starts[longest] > LONGEST_LINE:
+        raise too_long(file, longest + 1)
+    return Text(file, starts)
 
 
 def _one(folder: Path, stems: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ special character at the beginning of a word, so that the sentence can be restor
 the same (Kudo and Richardson, 2018, arXiv:1808.06226).
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -14,10 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.errors import DataError, UsageError
+from tbdprof.suite.data.files import contents
 from tbdprof.suite.data.inputs import UNKNOWN
 from tbdprof.suite.data.text.vocabulary import MARKS, keep, lines_of
 
 LINES = 1000  # passed to the learner at once
+ENCODED = 32  # lines encoded at once; a subword takes some 150 bytes until it is a number
+MOST_BYTES = 8 << 20  # of a file of subwords; 37,000 take about 2 MB
 
 
 class Subwords:
@@ -34,8 +38,12 @@ class Subwords:
 
     def encode(self, lines: Sequence[str]) -> list[NDArray[np.int32]]:
         """Return the subword numbers of each line; a special token that stands in the text is `UNKNOWN`."""
-        encoded = self._tokenizer.encode_batch(list(lines), add_special_tokens=False)
-        return [self._within(np.array(each.ids, np.int32)) for each in encoded]
+        found = list[NDArray[np.int32]]()
+        for start in range(0, len(lines), ENCODED):
+            some = list(lines[start : start + ENCODED])
+            for each in self._tokenizer.encode_batch(some, add_special_tokens=False):
+                found.append(self._within(np.array(each.ids, np.int32)))
+        return found
 
     def decode(self, numbers: NDArray[np.integer[Any]]) -> str:
         """Return the text of subwords."""
@@ -65,13 +73,18 @@ def subwords(file: Path, texts: Sequence[Path], rows: int) -> Subwords:
 
 
 def _learned(texts: Sequence[Path], rows: int, tokenizers: Any) -> Any:
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=MARKS[UNKNOWN]))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
-    tokenizer.decoder = tokenizers.decoders.Metaspace()
+    tokenizer = _tokenizer(tokenizers.models.BPE(unk_token=MARKS[UNKNOWN]), tokenizers)
     trainer = tokenizers.trainers.BpeTrainer(vocab_size=rows, special_tokens=list(MARKS), show_progress=False)
     tokenizer.train_from_iterator(_portions(texts), trainer)
     if tokenizer.get_vocab_size() <= len(MARKS):
         raise DataError(f"{texts[0]} and {texts[1]} have no words: restore them")
+    return tokenizer
+
+
+def _tokenizer(model: Any, tokenizers: Any) -> Any:
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    tokenizer.decoder = tokenizers.decoders.Metaspace()
     return tokenizer
 
 
@@ -83,10 +96,20 @@ def _portions(texts: Sequence[Path]) -> Iterator[list[str]]:
 
 
 def _read(file: Path, tokenizers: Any) -> Any:
-    text = "\n".join(lines_of(file))
+    """Return a saved tokenizer: of the file its subwords and how they are joined, and none of its other settings.
+
+    Those could make encoding take any time or memory, as padding to a length or a pattern to search for.
+    """
     remedy = "remove it, and it is made again from the texts"
     try:
-        tokenizer = tokenizers.Tokenizer.from_str(text)
+        model = json.loads(contents(file, MOST_BYTES))["model"]
+        joins = [tuple(each.split(" ") if isinstance(each, str) else each) for each in model["merges"]]
+        tokenizer = _tokenizer(tokenizers.models.BPE(model["vocab"], joins, unk_token=MARKS[UNKNOWN]), tokenizers)
+        tokenizer.add_special_tokens(list(MARKS))
+    except DataError:
+        raise
+    except OSError as error:
+        raise DataError(f"cannot read {file}: {error.strerror}; {remedy}") from error
     except Exception as error:  # tokenizers raises plain Exception
         raise DataError(f"{file} holds no subwords: {' '.join(str(error).split())}; {remedy}") from error
     if [tokenizer.token_to_id(mark) for mark in MARKS] != list(range(len(MARKS))):

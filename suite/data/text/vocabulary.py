@@ -4,19 +4,27 @@ A saved file has the format of the IWSLT15 release: the three special tokens, th
 """
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.errors import DataError
+from tbdprof.facts.units import bytes_text
+from tbdprof.suite.data.files import check_file
 from tbdprof.suite.data.inputs import UNKNOWN
 from tbdprof.suite.data.loading import remedy
 
 MARKS = ("<unk>", "<s>", "</s>")  # in the order of UNKNOWN, START and END
+LONGEST_LINE = 1 << 16  # bytes; a sentence of WMT-14 has 30 words in the mean
+MOST_BYTES = 16 << 30  # of a text; each text of WMT-14 has less than 1 GiB
+MOST_OF_A_LIST = 64 << 20  # bytes of a file of words
+MOST_OF_WORDS = 256 << 20  # bytes of the different words of a text in memory, some 5 million words
 
 
 class Vocabulary:
@@ -53,7 +61,15 @@ def vocabulary(file: Path, text: Path, rows: int) -> Vocabulary:
 
 def most_frequent(text: Path) -> list[str]:
     """Return the words of a text, the most frequent first; words of equal frequency are in alphabetical order."""
-    counts = Counter(word for line in lines_of(text) for word in line.split())
+    counts, held = Counter[str](), 0
+    for line in lines_of(text):
+        words = line.split()
+        held += sum(sys.getsizeof(word) for word in set(words) - counts.keys())
+        if held > MOST_OF_WORDS:
+            raise DataError(
+                f"{text} has more than {bytes_text(MOST_OF_WORDS)} of different words: give a text in words"
+            )
+        counts.update(words)
     for mark in MARKS:
         counts.pop(mark, None)
     if not counts:
@@ -65,7 +81,8 @@ def keep(file: Path, text: str) -> None:
     """Write a file completely or, without permission or space, not at all; then the next run makes it again."""
     part = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        part.write_text(text, "utf-8", newline="\n")
+        with part.open("x", encoding="utf-8", newline="\n") as kept:  # never through a link that lies there
+            kept.write(text)
         part.replace(file)
     except OSError:
         with suppress(OSError):
@@ -75,11 +92,19 @@ def keep(file: Path, text: str) -> None:
 def lines_of(file: Path) -> Iterator[str]:
     """Yield the lines of a text in UTF-8; only a line feed ends a line. Raises DataError that names file and line."""
     try:
+        check_file(file, MOST_BYTES)
         with file.open("rb") as source:
-            for number, line in enumerate(source, 1):
+            for number, line in enumerate(iter(partial(source.readline, LONGEST_LINE + 1), b""), 1):
+                if len(line) > LONGEST_LINE:
+                    raise too_long(file, number)
                 yield _decoded(line, file, number)
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}; {remedy(error)}") from error
+
+
+def too_long(file: Path, number: int) -> DataError:
+    """Return the error for a line that is no sentence."""
+    return DataError(f"{file}, line {number}: more than {bytes_text(LONGEST_LINE)}; write one sentence a line")
 
 
 def _decoded(line: bytes, file: Path, number: int) -> str:
@@ -90,6 +115,7 @@ def _decoded(line: bytes, file: Path, number: int) -> str:
 
 
 def _listed(file: Path) -> list[str]:
+    check_file(file, MOST_OF_A_LIST)
     words = dict.fromkeys(line.strip() for line in lines_of(file))
     for mark in ("", *MARKS):
         words.pop(mark, None)

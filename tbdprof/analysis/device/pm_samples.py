@@ -13,7 +13,6 @@ from tbdprof.facts.rows import Table, table
 from tbdprof.facts.windows import SAMPLED
 
 _PREFIX = "pm_"  # begins the names of these counters
-_NOWHERE = -2  # no text has this index
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +25,13 @@ class PmSamples:
 
 def pm_samples(recording: Recording) -> PmSamples | None:
     """Return the samples that lie within the counted steps of the sampled windows, or None if there are none."""
-    places = {recording.strings[index]: index for index in range(len(recording.strings))}
-    counters = {name: index for name, index in places.items() if name.startswith(_PREFIX)}
-    device = places.get(recording.run.device, _NOWHERE)
+    counters = {name: recording.strings.find(name) for name in recording.strings.since(0) if name.startswith(_PREFIX)}
     pieces = [table("sample", [])]
     for window in recording.named(SAMPLED):
-        steps, rows = settled(window.table("step")), window.table("sample")
+        steps, rows = settled(window.table("step")), recording.of_device(window.table("sample"))
         if len(steps):
             inside = (rows["start_ns"] >= steps["start_ns"][0]) & (rows["time_ns"] <= steps["end_ns"][-1])
-            mine = inside & (rows["device"] == device) & (rows["start_ns"] < rows["time_ns"])
+            mine = inside & (rows["start_ns"] < rows["time_ns"])
             pieces.append(rows[mine & np.isin(rows["counter"], list(counters.values()))])
     return _columns(np.concatenate(pieces), counters)
 
@@ -44,8 +41,8 @@ def reported(recording: Recording, counter: str) -> list[float]:
     return [
         float(row["value"])
         for window in recording.named(SAMPLED)
-        for row in window.table("sample")[window.table("sample")["start_ns"] < 0]
-        if recording.strings[int(row["counter"])] == counter
+        for row in recording.samples(window, counter)
+        if row["start_ns"] < 0
     ]
 
 

@@ -42,11 +42,8 @@ class Samples:
 
 
 def samples_of(recording: Recording, window: Window, counter: str) -> Samples:
-    """Return the samples of a counter in a window."""
-    rows = window.table("sample")
-    named = [int(text) for text in np.unique(rows["counter"]) if recording.strings[int(text)] == counter]
-    device = [int(text) for text in np.unique(rows["device"]) if recording.strings[int(text)] == recording.run.device]
-    kept = rows[np.isin(rows["counter"], named) & np.isin(rows["device"], device)]
+    """Return the samples of a counter of the run's device in a window, in the order of time."""
+    kept = recording.of_device(recording.samples(window, counter))
     kept = kept[np.argsort(kept["time_ns"], kind="stable")]
     return Samples(kept["start_ns"], kept["time_ns"], kept["value"])
 

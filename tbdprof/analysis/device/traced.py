@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from tbdprof.facts.counters import CLOCK_RESIDUAL, LOST
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
-from tbdprof.facts.rows import table
 from tbdprof.facts.windows import KERNELS
 from tbdprof.results.device import Traced
 from tbdprof.results.found import Found, because
@@ -28,6 +25,5 @@ def traced(recording: Recording) -> Found[Traced | None]:
 
 def _values(recording: Recording, counter: str) -> Iterator[float]:
     for window in recording.named(KERNELS):
-        rows = window.table("sample") if len(window.table("kernel")) else table("sample", [])
-        named = [int(text) for text in np.unique(rows["counter"]) if recording.strings[int(text)] == counter]
-        yield from rows["value"][np.isin(rows["counter"], named)].tolist()
+        if len(window.table("kernel")):
+            yield from recording.samples(window, counter)["value"].tolist()

@@ -26,7 +26,6 @@ from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.counters import SYNCHRONIZING
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
-from tbdprof.facts.rows import Table
 from tbdprof.facts.windows import KERNELS
 from tbdprof.facts.work import parse
 
@@ -59,7 +58,7 @@ def gather(recording: Recording, window_name: str = KERNELS) -> Kernels | None:
 
 def has_kernels(recording: Recording, window: Window) -> bool:
     """Return whether a window has kernels of the run's device."""
-    return len(_device_rows(recording, window)) > 0 or (
+    return len(recording.of_device(window.table("kernel"))) > 0 or (
         recording.run.device == "cpu" and bool((window.table("span")["kind"] == SpanKind.OPERATOR).any())
     )
 
@@ -69,11 +68,11 @@ def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | 
     if not len(steps) or not has_kernels(recording, window):
         return None
     tree = SpanTree(window.table("span"))
-    rows = _device_rows(recording, window)
+    rows = recording.of_device(window.table("kernel"))
     places = of_device(rows, tree, steps) if len(rows) else of_operators(tree, steps)
     shares = _shared(places, tree, strings)
     span, phase = places.span, tree.phase(places.span)
-    data, waits = tree.rows[tree.rows["phase"] == Phase.DATA], _waits(window, strings)
+    data, waits = tree.rows[tree.rows["phase"] == Phase.DATA], recording.samples(window, SYNCHRONIZING)
     shares.model_flops[np.isin(phase, _beside_the_model(phase))] = 0.0
     return Kernels(
         strings=strings,
@@ -107,12 +106,6 @@ def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | 
     )
 
 
-def _waits(window: Window, strings: Strings) -> Table:
-    samples = window.table("sample")
-    waits: Table = samples[samples["counter"] == strings.add(SYNCHRONIZING)]
-    return waits
-
-
 def _beside_the_model(phase: Codes) -> tuple[Phase, ...]:
     """Return the phases whose FLOPs are not the model's; OUTSIDE is one of them if a forward pass was seen."""
     aside = (Phase.RECOMPUTE, Phase.UPDATE, Phase.DATA)
@@ -134,14 +127,6 @@ def _joined(pieces: list[Kernels]) -> Kernels:
     for piece in pieces:
         others.update(piece.other_units)
     return Kernels(strings=pieces[0].strings, device=pieces[0].device, units=units, other_units=dict(others), **columns)
-
-
-def _device_rows(recording: Recording, window: Window) -> Table:
-    rows = window.table("kernel")
-    mine = [index for index in np.unique(rows["device"]) if recording.strings[int(index)] == recording.run.device]
-    chosen = np.isin(rows["device"], mine)
-    kept: Table = rows if chosen.all() else rows[chosen]
-    return kept
 
 
 def _shared(places: Places, tree: SpanTree, strings: Strings) -> _Shares:

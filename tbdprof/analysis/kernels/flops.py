@@ -18,8 +18,8 @@ These names have a count; parentheses say what `elements` are if they are not th
     optimizer      sgd, sgd_momentum, adagrad, adam, adamw, rmsprop (elements of the parameters)
     copy           copy, fill; every operator of the kind COPY or CAST, whatever its name
 
-`backward` means that the operator *is* the gradient of the named one, not that it runs in the backward pass: an
-addition that runs in the backward pass is a forward `add`. The count of a recurrent operator covers its matmuls and
+`backward` means that the operator *is* the gradient of the named one. It does not mean that it runs in the backward
+pass: an addition there is a forward `add`. The count of a recurrent operator covers its matmuls and
 biases alone. The cell's own arithmetic (19 operations per unit of an LSTM) is below 1 % of them from 128 units on.
 """
 

@@ -13,7 +13,7 @@ from tbdprof.analysis.memory.blocks import (
     in_order,
     lifetimes,
 )
-from tbdprof.analysis.memory.roles import classify, owned
+from tbdprof.analysis.memory.roles import classify, owned, with_earlier_batches
 from tbdprof.analysis.memory.turns import turns
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.arrays import Bools, Ints
@@ -25,15 +25,8 @@ from tbdprof.facts.windows import MEMORY
 
 def of_device(recording: Recording, window: Window) -> Window:
     """Return a window with the allocations and owners of the run's device alone."""
-    mine = {kind: _device_rows(recording, window.table(kind)) for kind in ("allocation", "owner")}
+    mine = {kind: recording.of_device(window.table(kind)) for kind in ("allocation", "owner")}
     return replace(window, tables={**window.tables, **mine})
-
-
-def _device_rows(recording: Recording, rows: Table) -> Table:
-    wanted = [index for index in np.unique(rows["device"]) if recording.strings[index] == recording.run.device]
-    chosen = np.isin(rows["device"], wanted)
-    mine: Table = rows if chosen.all() else rows[chosen]
-    return mine
 
 
 def has_events(window: Window) -> bool:
@@ -59,7 +52,8 @@ def account(recording: Recording, window: Window) -> Account:
     blocks, levels = lifetimes(window.table("allocation"))
     tree = SpanTree(window.table("span"))
     marks = np.sort(window.table("step")["last_sequence"])
-    named, own = owned(blocks, window.table("owner")), turns(tree, marks)
+    owners, own = window.table("owner"), turns(tree, marks)
+    named = with_earlier_batches(owned(blocks, owners), blocks, owners, tree)
     unexplained = _unexplained(levels, recording)
     scratch = _scratch(unexplained, window.table("allocation"), blocks, tree) * (recording.run.threads != 1)
     return Account(

@@ -95,32 +95,32 @@ def _measure(recording: Recording, window: Window) -> Memory:
     total = np.sum([levels.rounding_bytes, worked.scratch_bytes, np.maximum(worked.unknown_bytes, 0)], axis=0)
     total += levels.known_bytes
     independent = recording.run.independent_total is None and levels.base_total_bytes >= 0
-    peak = int(np.argmax(np.where(counted, levels.total_bytes if independent else total, -1)))
+    peak_row = int(np.argmax(np.where(counted, levels.total_bytes if independent else total, -1)))
     highest, kept = int(total[counted].max()), _kept(counted, total)
     explained = total - np.maximum(worked.unknown_bytes, 0) if independent else total
     allocator_peak = int(explained[counted].max())
     del total, explained
-    roles, categories, category_max = _by_role(worked, peak, kept)
+    roles, categories, category_max = _by_role(worked, peak_row, kept)
     held = {role: int(roles[role].when_read.max(initial=0)) for role in (Role.WEIGHT, Role.BUFFER)}
     found = identities.check(recording, window, worked.blocks, worked.unknown_bytes, held, highest)
     sizes = window.table("allocation")
     # The rounding of allocations without both sizes is part of their category.
     has_rounding = bool(((sizes["requested_bytes"] >= 0) & (sizes["allocated_bytes"] >= 0)).any())
-    live = holdings(worked, peak)
+    live = holdings(worked, peak_row)
     return Memory(
         device=recording.run.device,
         events=len(levels.sequence),
         steps=_steps(worked),
         allocator_peak_bytes=allocator_peak,
-        independent_peak_bytes=int(levels.total_bytes[peak]) if independent else None,
+        independent_peak_bytes=int(levels.total_bytes[peak_row]) if independent else None,
         roles_at_peak={role: each.at_peak for role, each in roles.items()},
-        rounding_at_peak_bytes=int(levels.rounding_bytes[peak]) if has_rounding else None,
+        rounding_at_peak_bytes=int(levels.rounding_bytes[peak_row]) if has_rounding else None,
         roles_max={role: each.highest for role, each in roles.items()},
         category_max=category_max,
         rounding_max_bytes=int(levels.rounding_bytes[counted].max()) if has_rounding else None,
         at_optimizer_step=_at_optimizer_step(roles),
         top_at_peak=tuple(live[:TOP]),
-        by_layer=by_layer(live, int(worked.scratch_bytes[peak] + max(worked.unknown_bytes[peak], 0))),
+        by_layer=by_layer(live, int(worked.scratch_bytes[peak_row] + max(worked.unknown_bytes[peak_row], 0))),
         timeline=Timeline(_steps(worked), levels.time_ns[kept], categories),
         violations=found.lines,
         mismatches=found.count,

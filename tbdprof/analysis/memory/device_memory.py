@@ -160,8 +160,6 @@ def _samples(recording: Recording) -> dict[str, Table]:
     windows = [window.table("sample") for window in recording.named(MEMORY)]
     if not windows:
         return {}
-    rows: Table = np.concatenate(windows)
-    of_device = [index for index in np.unique(rows["device"]) if recording.strings[int(index)] == recording.run.device]
-    rows = rows[np.isin(rows["device"], of_device)]
+    rows = recording.of_device(np.concatenate(windows))
     counters = {int(index): recording.strings[int(index)] for index in np.unique(rows["counter"])}
     return {name: rows[rows["counter"] == index] for index, name in counters.items()}

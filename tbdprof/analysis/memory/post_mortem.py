@@ -6,7 +6,6 @@ mostly activations, is one sum, because nothing recorded says what it was for.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -21,6 +20,8 @@ from tbdprof.facts.counters import ALLOCATOR_ALLOCATED, ALLOCATOR_FRAGMENTS, ALL
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Parameter, Run
 from tbdprof.facts.windows import MEMORY, OUT_OF_MEMORY
+from tbdprof.hooks import FRAMEWORKS, about
+from tbdprof.hooks.about import FailureText
 from tbdprof.results.found import Found, because, reasons
 from tbdprof.results.memory import CATEGORIES, ESTIMATED, TRIED, PostMortem
 from tbdprof.results.reasons import GPU_ONLY, NOT_OUT_OF_MEMORY, NOT_RESERVED
@@ -33,11 +34,6 @@ NO_ROOM = "weights, gradients and optimizer state alone leave no room"
 NOT_LEFT = "the memory that was left was not reported"
 ON_HOST = "host memory ran out in a run on a GPU: what lay in host memory is not recorded"
 _UNITS = {"": 1, "bytes": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
-_ASKED = re.compile(r"(?:tried|trying) to allocate (\d+(?:\.\d+)?) *(bytes|[KMGT]?i?B)?", re.I)
-_SHAPED = re.compile(r"allocating tensor with shape\[([\d,]*)\] and type (\w+)")
-_OF_DEVICE = re.compile(r"total capacity of (\d+(?:\.\d+)? \w+) of which (\d+(?:\.\d+)? \w+) is free", re.I)
-_OF_HOST = re.compile(r"DefaultCPUAllocator|device:CPU:\d+ by allocator")  # PyTorch's and TensorFlow's
-_ALLOCATED = re.compile(r"of the allocated memory (\d+(?:\.\d+)?) (\w+) is allocated by PyTorch", re.I)
 _HALF_A_DIGIT = "0.005"  # of a number with two decimals
 _ITEM_BYTES = {"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1, "bool": 1}
 
@@ -50,11 +46,12 @@ def examine(recording: Recording) -> Found[PostMortem | None]:
     said, on_host = run.asked_for, _is_of_host(run)
     left = {} if on_host else _left(recording)
     live, others, separated = (None, None, False) if on_host else _live(recording, left)
-    capacity, free = _of_device(said)
+    text = _failure_text(run)
+    capacity, free = _of_device(said, text)
     reserved, allocated = left.get(ALLOCATOR_RESERVED), left.get(ALLOCATOR_ALLOCATED)
     found = PostMortem(
         said=said,
-        asked_bytes=asked_bytes(said),
+        asked_bytes=asked_bytes(said, text),
         live=live,
         others_bytes=others,
         separated=separated,
@@ -95,21 +92,25 @@ def _missing(run: Run, found: PostMortem) -> dict[str, str]:
     return reasons(parts)
 
 
-def asked_bytes(said: str) -> int | None:
+def asked_bytes(said: str, text: FailureText) -> int | None:
     """Return how many bytes were requested according to an allocator's message, or None if it does not say."""
-    match = _ASKED.search(said)
+    match = text.asked and text.asked.search(said)
     if match:
         return _size(match[1], match[2] or "")
-    match = _SHAPED.search(said)
+    match = text.asked_tensor and text.asked_tensor.search(said)
     if match and match[2] in _ITEM_BYTES:
         return math.prod(int(length) for length in match[1].split(",") if length) * _ITEM_BYTES[match[2]]
     return None
 
 
-def _of_device(said: str) -> tuple[int | None, int | None]:
+def _failure_text(run: Run) -> FailureText:
+    return about(run.framework).failure_text if run.framework in FRAMEWORKS else FailureText()
+
+
+def _of_device(said: str, text: FailureText) -> tuple[int | None, int | None]:
     """Return the device's total and free memory if the allocator's message has them (to two decimals)."""
-    match = _OF_DEVICE.search(said)
-    return (None, None) if match is None else (_size(*match[1].split()), _size(*match[2].split()))
+    match = text.device and text.device.search(said)
+    return (_size(match[1], match[2]), _size(match[3], match[4])) if match else (None, None)
 
 
 def _size(number: str, unit: str) -> int:
@@ -117,7 +118,8 @@ def _size(number: str, unit: str) -> int:
 
 
 def _is_of_host(run: Run) -> bool:
-    return run.device != "cpu" and _OF_HOST.search(run.asked_for) is not None
+    of_host = _failure_text(run).of_host
+    return run.device != "cpu" and of_host is not None and of_host.search(run.asked_for) is not None
 
 
 def _left(recording: Recording) -> dict[str, int]:
@@ -148,12 +150,12 @@ def _open_window(recording: Recording) -> Window | None:
 def _by_category(recording: Recording, window: Window) -> dict[str, int]:
     """Return the categories' bytes when the allocation failed, before the failure itself freed anything."""
     worked = account(recording, _with_last_owners(recording, window))
-    row = _row_of_failure(worked, recording.run.asked_for)
+    row = _row_of_failure(worked, recording.run)
     sizes = {category: sum(int(worked.series(role)[row]) for role in roles) for category, roles in CATEGORIES.items()}
     return sizes | {"rounding": int(worked.levels.rounding_bytes[row])}
 
 
-def _row_of_failure(worked: Account, said: str) -> int:
+def _row_of_failure(worked: Account, run: Run) -> int:
     """Return the last event before the failure.
 
     If the allocator says how many bytes it had allocated, it is the event after which as many bytes were live.
@@ -161,8 +163,9 @@ def _row_of_failure(worked: Account, said: str) -> int:
     """
     levels = worked.levels
     last = int(np.searchsorted(levels.sequence, worked.blocks.start).max(initial=0))
-    match = _ALLOCATED.search(said)
-    if match is None:
+    allocated = _failure_text(run).allocated
+    match = allocated and allocated.search(run.asked_for)
+    if not match:
         return last
     live = (levels.known_bytes + levels.rounding_bytes)[last:]
     near = np.flatnonzero(np.abs(live - _size(match[1], match[2])) <= _size(_HALF_A_DIGIT, match[2]))

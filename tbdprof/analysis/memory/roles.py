@@ -5,6 +5,7 @@ The rules in order:
 
 1.  An owner named the block while it lived: weight, buffer, gradient, optimizer state, library workspace, input. (A
     block made inside the forward pass is no input: a tensor that one network passes to the next is a feature map.)
+    A batch loaded before the window is input, too: a block that the framework alone holds, as large as a later batch.
 2.  It was made by a memory planner: planned.
 3.  It existed before the window, and is a tensor: dynamic, because it is kept from step to step.
 4.  It lived through two ends of steps: dynamic if it was a tensor, workspace if it never was one (a library keeps it).
@@ -16,11 +17,11 @@ The rules in order:
     not made between an update and the end of its step, otherwise dynamic.
     If several threads train at once, rule 4 counts the ends of the turns of the thread that made the block (`turns`),
     and rule 6 uses that thread's forward pass. A block that the thread makes after its update is for its next turn.
-7.  No block was reported, but the framework's own total rose within one outermost operator and fell back after it, in a
-    run on more than one thread: workspace, of the operator's worker threads. (Bytes that stay are unknown.)
+7.  No block was reported, but the framework's own total rose within one outermost operator and fell back after it:
+    workspace, of the operator's worker threads, if the run has several. (Bytes that stay are unknown.)
 
-The categories are those of the TBD paper (Zhu et al., IISWC 2018, arXiv:1803.06905), section III-D-3. The README
-decides the cases that the paper leaves open.
+The categories are those of the TBD paper (Zhu et al., IISWC 2018, arXiv:1803.06905), section III-D-3.
+`docs/memory.md` says what each role is, and decides the cases that the paper leaves open.
 """
 
 import numpy as np
@@ -55,6 +56,22 @@ def owned(blocks: Blocks, owners: Table) -> Owned:
         chosen = np.flatnonzero((owners["role"] == claim) & (place >= 0))
         role[place[chosen]] = claim
         record[place[chosen]] = chosen
+    return Owned(role, record)
+
+
+def with_earlier_batches(named: Owned, blocks: Blocks, owners: Table, tree: SpanTree) -> Owned:
+    """Return the owners with those of the batches that were loaded before the window, of which no event is reported.
+
+    Such a block existed before the window, the framework alone holds it, and it is as large as a batch loaded later.
+    """
+    loaded = np.flatnonzero((named.role == Role.INPUT) & (tree.phase(tree.index(blocks.span)) == Phase.DATA))
+    held = blocks.find(owners["address"], owners["sequence"])[owners["role"] == Role.UNKNOWN]
+    held = held[(held >= 0) & np.isin(blocks.size_bytes[held], blocks.size_bytes[loaded])]
+    earlier = held[(named.role[held] == Role.UNKNOWN) & (blocks.start[held] == BEFORE)]
+    batch_of = dict(zip(blocks.size_bytes[loaded].tolist(), named.record[loaded].tolist(), strict=True))
+    role, record = named.role.copy(), named.record.copy()
+    role[earlier] = Role.INPUT
+    record[earlier] = [batch_of[size] for size in blocks.size_bytes[earlier].tolist()]
     return Owned(role, record)
 
 

@@ -7,8 +7,6 @@ bootstrap interval over their blocks.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-
 from tbdprof.analysis.time.consumption import counted_in, padding_shares, totals
 from tbdprof.analysis.time.time_blocks import mean_ratio_interval, of_steps, of_windows, ratio_interval
 from tbdprof.analysis.without import was_never_meant, why_without
@@ -134,9 +132,7 @@ def data_wait(recording: Recording) -> Found[float | None]:
 
 def _growth(recording: Recording, window: Window, counter: str) -> tuple[float, float]:
     """Return how much a counter grew over a window, and in how many seconds."""
-    samples = window.table("sample")
-    names = np.array([recording.strings[int(index)] for index in samples["counter"]])
-    mine = samples[names == counter] if len(samples) else samples
+    mine = recording.samples(window, counter)
     if len(mine) < 2:
         return 0.0, 0.0
     return float(mine["value"][-1] - mine["value"][0]), float(mine["time_ns"][-1] - mine["time_ns"][0]) / 1e9

@@ -3,8 +3,8 @@
 Every instant of a step has one share:
 
 - communication, copies (to or from a GPU): they run while nothing else does;
-- data: the framework's data loader, and the time before forward in which no kernel runs. If the loop reports a longer
-  wait for batches in its clean steps, that wait counts (a profiled step is slower, so its batch is ready earlier);
+- data: the framework's data loader, and the time before forward in which no kernel runs. A longer wait for batches in
+  the clean steps counts instead, as a profiled step is slower and its batch is ready earlier;
 - launching: no kernel runs although forward, backward or update has begun; and kernels so short that their time is the
   cost of launching them;
 - compute, memory: kernels above and below the ridge of the roofline. If bytes or peaks are not known, the operation

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tbdprof.collect import threads
+from tbdprof.collect.activity import threads
 from tbdprof.collect.activity.clock_fit import Fit
 from tbdprof.collect.activity.demangling import demangled
 from tbdprof.collect.activity.quality import DROPPED, IMPOSSIBLE, LOST_KERNELS, UNREADABLE, Quality, is_possible

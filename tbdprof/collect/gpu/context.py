@@ -1,6 +1,6 @@
 """Measure how much device memory a context and a framework's libraries take, in processes that do nothing else.
 
-Below what a framework's allocator holds, there are three more uses of memory: the driver's own, the context with the
+Below what a framework's allocator holds, memory has three more uses. These are the driver's own, the context with the
 code loaded into it, and what the framework's libraries request from the driver. No counter separates them in a training
 process. So one fresh process makes the device's primary context alone, and a second one computes something small in the
 framework. NVML reports the device's used memory before and after.

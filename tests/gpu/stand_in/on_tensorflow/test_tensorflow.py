@@ -17,6 +17,7 @@ from gpu.stand_in.on_tensorflow import stand_in
 from gpu.stand_in.on_tensorflow.loops import BATCH, CLASSES, HIDDEN, WIDTH
 
 from tbdprof.analysis.memory.post_mortem import asked_bytes
+from tbdprof.hooks.on_tensorflow import ABOUT
 
 pytestmark = pytest.mark.skipif(stand_in.why_not() is not None, reason=stand_in.why_not() or "")
 BOTH = ("prepared", "joined")
@@ -136,6 +137,6 @@ def test_precision_and_policy_are_those_of_the_card(results: Results) -> None:
 def test_a_full_card_is_recognized_in_a_function_in_eager_mode_and_where_a_copy_finds_no_room(results: Results) -> None:
     in_function, eager, copied = results("prepared")["full"]["said"]
     assert in_function.startswith("OOM when allocating tensor with shape[")
-    assert asked_bytes(in_function) == 1 << 39
-    assert asked_bytes(eager) == 1 << 29
+    assert asked_bytes(in_function, ABOUT.failure_text) == 1 << 39
+    assert asked_bytes(eager, ABOUT.failure_text) == 1 << 29
     assert "Dst tensor is not initialized" in copied

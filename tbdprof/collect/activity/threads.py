@@ -1,4 +1,4 @@
-"""Numbers of this process's threads, which libraries report in part or in another form."""
+"""Numbers of this process's threads, of which CUPTI reports a part."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -6,9 +6,6 @@ from pathlib import Path
 MAPS, MEMORY = Path("/proc/self/maps"), Path("/proc/self/mem")  # reading MEMORY never crashes if MAPS is outdated
 _LOW = 32  # bits
 _ALIGNED = 8  # bytes: every thread's memory begins at a multiple of this
-_WORD = (1 << 64) - 1
-# Constants of libstdc++'s `std::_Hash_bytes` (MurmurHash, 64 bits), with the seed of `std::hash`.
-_SEED, _FACTOR = 0xC70F6907, 0xC6A4A7935BD1E995
 
 
 def whole(lows: Iterable[int], maps: Path = MAPS) -> dict[int, int]:
@@ -26,14 +23,6 @@ def whole(lows: Iterable[int], maps: Path = MAPS) -> dict[int, int]:
     return {low: fit.pop() for low, fit in certain.items() if len(fit) == 1}
 
 
-def hashed(thread: int) -> int:
-    """Return `std::hash` of a thread's number, which is MXNet's profiler's number for it, signed as in records."""
-    mixed = _mix(thread * _FACTOR & _WORD) * _FACTOR & _WORD
-    value = (_SEED ^ 8 * _FACTOR & _WORD ^ mixed) * _FACTOR & _WORD
-    value = _mix(_mix(value) * _FACTOR & _WORD)
-    return value - (1 << 64) if value >> 63 else value
-
-
 def _names_itself(address: int) -> bool:
     try:
         with MEMORY.open("rb", buffering=0) as memory:
@@ -43,10 +32,6 @@ def _names_itself(address: int) -> bool:
         return False
     own = address.to_bytes(8, "little")
     return words[:8] == own == words[16:]
-
-
-def _mix(word: int) -> int:
-    return word ^ word >> 47
 
 
 def _writable(line: str) -> tuple[int, int] | None:
