@@ -6,6 +6,10 @@ class TbdprofError(Exception):
 
     exit_code = 1
 
+    def __init__(self, message: str) -> None:
+        """Take a message; what would break the line or act on a terminal, as in a file's name, is made visible."""
+        super().__init__(visible(message))
+
 
 class UsageError(TbdprofError):
     """Report a request that cannot be carried out as it was typed."""
@@ -29,3 +33,8 @@ class DeviceMemoryError(TbdprofError):
 
 class DataError(TbdprofError):
     """Report a data set's file that is missing, broken, or has impossible contents."""
+
+
+def visible(text: str) -> str:
+    r"""Return a text in which each character that cannot be printed is its escape: a line feed is `\n`."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

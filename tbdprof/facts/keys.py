@@ -55,6 +55,7 @@ class RemarkOn(_Text):
 
     FILE = "file"
     LAST_WINDOW = "last window"
+    GIVEN_UP = "given up"  # a window in which tbdprof failed
     THREADS = "threads"
     PHASES = "phases"
     LAYERS = "layers"

@@ -56,15 +56,15 @@ class Profiler(LoopProfiler):
 
     def start(self) -> None:
         """Attach to the framework and start with the warm-up; stop profilers that other loops left running."""
+        self._refuse_another_start()
         for left in list(unattended):
             left.stop()
         unattended.clear()
-        try:
-            self._plan, self._instruments = self._joining(self._hook, self.recording.run.framework)
-            super().start()
-        except BaseException:
-            self._hook.close()
-            raise
+        super().start()
+
+    def _begin(self) -> None:
+        self._plan, self._instruments = self._joining(self._hook, self.recording.run.framework)
+        super()._begin()
 
 
 class DisabledProfiler(Profiler):

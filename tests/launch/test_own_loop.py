@@ -115,11 +115,32 @@ def test_a_framework_is_joined_when_the_loop_begins_and_not_before(monkeypatch: 
         assert hook.calls[:2] == ["attach", "watch"]
 
 
-def test_what_cannot_be_watched_leaves_nothing_joined(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("fails", ["attach", "watch", "facts", "synchronize"])
+def test_where_tbdprof_cannot_join_nothing_is_recorded_and_the_loop_goes_on(
+    monkeypatch: pytest.MonkeyPatch, fails: str
+):
     hook = FakeHook()
     monkeypatch.setattr(own_loop, "load", lambda framework: hook)
-    monkeypatch.setattr(hook, "watch", lambda *things: 1 / 0)
+    monkeypatch.setattr(hook, fails, lambda *things: 1 / 0)
 
-    with pytest.raises(ZeroDivisionError):
-        tbdprof.profile(OwnModel()).start()
+    with tbdprof.profile(OwnModel()) as prof:
+        prof.step(1)
+
     assert hook.closed == 1
+    assert prof.recording.windows == [] or not len(prof.recording.windows[0].table("step"))
+    assert "before the first window" in prof.recording.missing["given up"]
+    assert "please report this line" in str(prof)
+
+
+def test_what_is_no_model_is_refused_where_the_loop_begins_and_leaves_nothing_joined(monkeypatch: pytest.MonkeyPatch):
+    hook = FakeHook()
+    monkeypatch.setattr(own_loop, "load", lambda framework: hook)
+
+    def refuse(*things: object) -> None:
+        raise UsageError("neither a torch module nor a torch optimizer")
+
+    monkeypatch.setattr(hook, "watch", refuse)
+    for _ in range(2):  # the second is not hindered by the first
+        with pytest.raises(UsageError, match="neither"):
+            tbdprof.profile(OwnModel()).start()
+    assert hook.closed == 2
