@@ -18,10 +18,10 @@ class LiveProgress:
     def __init__(self) -> None:
         columns = (
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.fields[count]}"),
-            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[count]}", markup=False),
+            TextColumn("{task.fields[rate]}", markup=False),
             TimeElapsedColumn(),
         )
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
