@@ -1,12 +1,12 @@
 """The progress of a run, on stderr: a live line on a terminal, otherwise a plain line per phase."""
 
-import sys
 import time
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from tbdprof.cli.streams import tell
 from tbdprof.loop.plan import NO_STEPS
 
 PLAIN_EVERY_S = 10.0
@@ -82,8 +82,7 @@ class PlainProgress:
         self._phase, self._said = phase, now
         total = "" if of is None else f" of {of}"
         count = "" if of == NO_STEPS else f": step {step}{total} {rate}".rstrip()
-        sys.stderr.write(f"tbdprof: {phase}{count}\n")
-        sys.stderr.flush()
+        tell(f"{phase}{count}")
 
 
 class _Rate:
