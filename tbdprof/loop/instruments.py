@@ -10,7 +10,7 @@ from typing import Protocol
 
 from tbdprof.collect import Collector
 from tbdprof.collect.host_load import HostLoad
-from tbdprof.errors import UnavailableError
+from tbdprof.errors import UnavailableError, visible
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.rows import Tables
 from tbdprof.facts.windows import CLEAN
@@ -64,7 +64,7 @@ def _keep(collector: Collector, window: Window, keeper: Keeper) -> None:
     try:
         collector.stop()
         collected = collector.drain(keeper.recording.strings)
-        keeper.recording.missing.update(collected.missing)
+        keeper.recording.missing.update({key: visible(reason) for key, reason in collected.missing.items()})
         keeper.append(window, collected.tables)
     except Exception as error:  # noqa: BLE001 - as above
         _leave_out(collector, keeper, error)

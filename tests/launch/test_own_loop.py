@@ -131,6 +131,7 @@ def test_what_is_saved_needs_the_name_of_a_file(tmp_path: Path):
 
 def test_a_defect_in_the_results_is_one_line_and_printing_a_profiler_never_fails(monkeypatch: pytest.MonkeyPatch):
     prof = tbdprof.profile(OwnModel(), enabled=False)
+    prof.start()
     assert "profiling was disabled" in str(prof)
 
     monkeypatch.setattr(own_loop, "render", lambda summary: {}["planted"])

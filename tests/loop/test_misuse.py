@@ -7,15 +7,19 @@ import threading
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from fake_loop import SHORT, profiler, train, windows
 from fakes import FakeHook
 
+from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UsageError
 from tbdprof.facts.consumed import Consumed
+from tbdprof.facts.file.reading import load
 from tbdprof.loop.profiler import LoopProfiler
+from tbdprof.report.terminal import render
 
 
 class Tensor:
@@ -262,3 +266,19 @@ def test_a_forked_child_in_a_window_leaves_the_recording_alone_and_may_begin_its
         train(prof, hook.clock, 5)
 
     assert prof.recording.run.complete
+
+
+def test_a_name_that_is_no_unicode_costs_nothing(tmp_path: Path):
+    prof, hook = profiler(path=tmp_path / "a.tbd")
+    with prof:
+        for _ in range(13):
+            hook.clock.sleep(0.1)
+            prof.step(Consumed(8, also={"tok\udcff": 512, "a\x1bb": 1}))
+
+    assert prof.recording.missing == {}
+    kept = load(tmp_path / "a.tbd")
+    assert kept.run.complete
+    names = {other.unit for other in summarize(kept).throughput.others}  # type: ignore[union-attr]
+    assert names == {"tok\\udcff", "a\x1bb"}
+    assert r"tok\udcff/s" in render(summarize(kept), width=1000)
+    assert r"a\x1bb/s" in render(summarize(kept), width=1000)
