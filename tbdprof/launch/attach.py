@@ -92,6 +92,8 @@ class Attachment:
             self._count(optimizer)
         except TbdprofError as error:
             _unwatched(error)
+            if self._profiler is not None:
+                self._profiler.stop(str(error))
             self.close()
         except Exception as error:
             if self._profiler is not None:  # what the script's own work raised while the device was waited for

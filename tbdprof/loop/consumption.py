@@ -49,8 +49,8 @@ def _number(value: object) -> float:
         raise _NoNumberError("reading an array of a device makes the loop wait for it, so count on the host")
     try:
         has_dimensions = bool(tuple(getattr(value, "shape", ())))
-        is_truth = str(getattr(value, "dtype", "")).endswith("bool")
-        number = -1.0 if has_dimensions or is_truth else float(value)  # type: ignore[arg-type]
+        is_number = any(kind in str(getattr(value, "dtype", "float")) for kind in ("int", "float"))
+        number = -1.0 if has_dimensions or not is_number else float(value)  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001 - a caller's own type may raise anything
         raise _NoNumberError from None
     if has_dimensions:

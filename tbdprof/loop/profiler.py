@@ -71,6 +71,7 @@ class LoopProfiler:
         self._stages: Stages | None = None
         self._course: Course | None = None
         self._calls = threading.RLock()  # one call at a time, whichever thread it comes from
+        self._thread: threading.Thread | None = None  # which took the last step
         self._is_within = False  # a step is being taken
         self._stop_asked: tuple[str, BaseException | None] | None = None  # meanwhile
 
@@ -137,9 +138,10 @@ class LoopProfiler:
         """Report the end of a training step, and how many samples (or other units of work) it consumed.
 
         Without a count, the unit is steps. A `Consumed` also counts other units, padding and lengths. A count is any
-        number from 0 to 2^53; of arrays and tensors, only those without dimensions in the CPU's memory count. Threads
-        may call this at once: their steps count one after another. After the last window this does nothing. Raise
-        UsageError for anything else, before `start`, and if one step has a count and another has none.
+        number from 0 to 2^53; of arrays and tensors, only those without dimensions in the CPU's memory count. After
+        the last window this does nothing. Raise UsageError for anything else, before `start`, if one step has a count
+        and another has none, and in a second thread while the thread of the steps before lives: what a window changes
+        in a framework is undone in the same thread.
         """
         if self._is_forked():
             return
@@ -152,6 +154,7 @@ class LoopProfiler:
                 raise UsageError("prof.step() within prof.step(): report a step where it ends, and nowhere else")
             if self._course is None or self._stages is None:
                 return
+            self._refuse_another_thread()
             checked = self._consumed(units, is_first=self._stages.steps == 0)
             self._send(self._course, self._stages, checked)
 
@@ -226,6 +229,12 @@ class LoopProfiler:
     def _refuse_another_start(self) -> None:
         if self.recording.run.ended_by != NEVER_STARTED:
             raise UsageError("this profiler was used already: make a new one for another loop")
+
+    def _refuse_another_thread(self) -> None:
+        here = threading.current_thread()
+        if self._thread not in (None, here) and self._thread.is_alive():
+            raise UsageError("prof.step() in a second thread: let one thread report the steps of all")
+        self._thread = here
 
     def _is_forked(self) -> bool:
         return self._process != os.getpid()

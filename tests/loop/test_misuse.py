@@ -67,7 +67,8 @@ def test_any_number_counts_as_units(units: float):
     [
         *(-1, float("nan"), float("inf"), 1e308, 10**400, 10**5000, -(10**400), 2**54),
         *(True, np.bool_(True), "8", b"8", "x" * 10**6, np.str_("8"), 8j, np.complex128(8), np.timedelta64(8, "s")),
-        *([8], (8,), {}, {8}, None.__class__, object(), Strange(), np.array([8]), np.array([8, 8]), Decimal("NaN")),
+        *([8], (8,), {}, {8}, None.__class__, object(), Strange(), Decimal("NaN")),
+        *(np.array([8]), np.array("8"), np.array(True)),
         *(Tensor("cuda:0"), Queued("cpu"), Consumed("8"), Consumed(8, also=None), Consumed(8, also={7: 1})),
         *(Consumed(8, also={"a": "b"}), Consumed(8, padding=[8]), Consumed(8, lengths={"a": 1e308}), Consumed(None)),
     ],
@@ -170,17 +171,18 @@ def test_entering_twice_is_refused_and_the_loop_goes_on():
     assert prof.recording.run.complete
 
 
-def test_steps_of_several_threads_at_once_count_one_after_another():
+def test_of_several_threads_that_step_at_once_one_is_recorded_and_the_others_are_refused():
     prof, hook = profiler(SHORT)
-    barrier, failed = threading.Barrier(4), list[BaseException]()
+    barrier, refused = threading.Barrier(4), list[UsageError]()
 
     def loop() -> None:
         barrier.wait()
         try:
-            for _ in range(200):
+            for _ in range(13):
                 prof.step(8)
-        except (ValueError, UsageError) as error:
-            failed.append(error)
+        except UsageError as error:
+            refused.append(error)
+        barrier.wait()  # each thread lives until the last step
 
     with prof:
         threads = [threading.Thread(target=loop) for _ in range(4)]
@@ -189,7 +191,9 @@ def test_steps_of_several_threads_at_once_count_one_after_another():
         for thread in threads:
             thread.join()
 
-    assert failed == []
+    assert {str(error) for error in refused} <= {
+        "prof.step() in a second thread: let one thread report the steps of all"
+    }
     assert windows(prof) == [
         ("warmup", "complete", 2),
         ("clean", "complete", 4),
@@ -197,6 +201,31 @@ def test_steps_of_several_threads_at_once_count_one_after_another():
         ("clean", "complete", 4),
     ]
     assert hook.closed == 1
+
+
+def test_a_second_thread_is_refused_while_the_first_lives_and_may_go_on_when_that_has_ended():
+    prof, hook = profiler(SHORT)
+    with prof:
+        thread = threading.Thread(target=train, args=(prof, hook.clock, 3))
+        thread.start()
+        thread.join()
+        train(prof, hook.clock, 3)
+        refused = list[UsageError]()
+
+        def second() -> None:
+            try:
+                prof.step(8)
+            except UsageError as error:
+                refused.append(error)
+
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+        train(prof, hook.clock, 7)
+
+    assert len(refused) == 1
+    assert prof.recording.run.complete
+    assert sum(steps for _, _, steps in windows(prof)) == 13
 
 
 def in_a_step(act: Callable[[LoopProfiler], object], monkeypatch: pytest.MonkeyPatch) -> tuple[LoopProfiler, FakeHook]:
