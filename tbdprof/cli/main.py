@@ -80,10 +80,13 @@ def _failed(error: Exception) -> int:
         return streams.fail("interrupted", INTERRUPTED)
     if isinstance(error, click.ClickException):
         return streams.fail(error.format_message(), error.exit_code)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF):  # click could not print the help
+        error = streams.output_error(error)
+    if isinstance(error, streams.OutputError):
+        streams.tell(str(error))
+        return error.exit_code
     if isinstance(error, TbdprofError):
         return streams.fail(str(error), error.exit_code)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF):  # click could not print the help
-        return streams.fail(str(streams.output_error(error)), 1)
     from tbdprof.loop.defect import defect_line
 
     return streams.fail(defect_line(f"in `{' '.join(['tbdprof', *sys.argv[1:2]])}`", error), 1)

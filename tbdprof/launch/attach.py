@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tbdprof.errors import TbdprofError, visible
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.launch.order import VARIABLE
 from tbdprof.loop.defect import defect_line
 
@@ -105,6 +106,9 @@ class Attachment:
         if self._profiler is not None:
             if id(optimizer) == self._first_optimizer:
                 self._profiler.step()
+                reason = None if self._profiler.active else self._profiler.recording.missing.get(RemarkOn.GIVEN_UP)
+                if reason is not None:  # told once: no step is reported after the end
+                    _unwatched(reason)
         elif self._is_first():
             self._first_optimizer = id(optimizer)
             self._profiler = self._new_profiler()

@@ -4,14 +4,19 @@ import signal
 import traceback
 from types import CodeType
 
-from tbdprof.errors import visible
+from tbdprof.errors import UnavailableError, visible
 from tbdprof.loop.version import version
 
 MOST_CHARACTERS = 200
 
 
 def defect_line(where: str, error: BaseException) -> str:
-    """Return where tbdprof failed, the error with its place in the code, the version, and the request to report it."""
+    """Return where tbdprof failed, the error with its place in the code, the version, and the request to report it.
+
+    An UnavailableError is no defect: it has its own line.
+    """
+    if isinstance(error, UnavailableError):
+        return f"{where}: {error}"
     said = first_line(error)[:MOST_CHARACTERS]
     kind = type(error).__name__
     why = kind if said == kind else f"{kind}: {said}"

@@ -241,9 +241,10 @@ class LoopProfiler:
 
     def _fail(self, where: str, error: Exception) -> None:
         """Give up the recording: tbdprof itself failed where no single window can be given up."""
-        reason = defect_line(f"{where}, where recording ended", error)
+        known = isinstance(error, TbdprofError)
+        reason = str(error) if known else defect_line(f"{where}, where recording ended", error)
         self.recording.missing[RemarkOn.GIVEN_UP] = reason
-        self._finish(complete=False, ended_by="tbdprof failed")
+        self._finish(complete=False, ended_by=type(error).__name__ if known else "tbdprof failed")
 
     def _finish(self, *, complete: bool, ended_by: str, failure: BaseException | None = None) -> None:
         """Record the last facts and detach. A failure of tbdprof meanwhile is a remark, and the rest is done."""
