@@ -10,6 +10,7 @@ from tbdprof.errors import UsageError
 from tbdprof.facts.records import Peaks, Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.environment import Environment
+from tbdprof.hooks.waiting import raise_waiting
 from tbdprof.hooks.windows import Windows
 
 
@@ -47,12 +48,14 @@ class Facade(ABC, Generic[State]):
         return probing.peaks(self._device(), precisions, self._measure())
 
     def mark_step(self) -> None:
-        """Mark the end of a step; in a memory window, read all owners there."""
+        """Mark the end of a step; in a memory window, read all owners there. Raise what a callback met meanwhile."""
+        raise_waiting()
         self._windows.mark_step()
 
     def stop(self) -> None:
-        """End the window, and undo what it changed in the framework."""
+        """End the window, and undo what it changed in the framework. Raise what a callback met meanwhile."""
         self._windows.stop()
+        raise_waiting()
 
     def drain(self, strings: Strings) -> Drained:
         """Return what the last window recorded: its spans; of a memory window, also allocations and owners."""

@@ -15,6 +15,8 @@ from types import ModuleType
 from tbdprof.errors import UsageError
 from tbdprof.suite.workload import SWITCH, Config, Option, Spec, Workload
 
+MOST_SEED = 2**32 - 1  # the largest that every framework and numpy take
+MOST = 10**9  # of samples in a batch, and of what an option counts
 PRECISIONS: tuple[str, ...] = ("fp32", "tf32", "fp64", "bf16")
 SHARED = frozenset({"checks", "classifier", "data"})  # folders that are not models
 
@@ -69,12 +71,16 @@ def configure(
     """
     if batch_size is not None and batch_size < 1:
         raise UsageError(f"batch size is {batch_size}: give 1 or more")
+    if batch_size is not None and batch_size > MOST:
+        raise UsageError(f"batch size is {batch_size}: give {MOST} or less")
     if precision not in PRECISIONS:
         raise UsageError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
     if precision == "tf32" and device == "cpu":
         raise UsageError("tf32 is a format of GPUs: choose another --precision, or --device cuda")
     if seed < 0:
         raise UsageError(f"seed is {seed}: give 0 or more")
+    if seed > MOST_SEED:
+        raise UsageError(f"seed is {seed}: give {MOST_SEED} or less")
     return Config(
         batch_size=_default_batch(spec, device) if batch_size is None else batch_size,
         device=device,
@@ -141,6 +147,8 @@ def _typed(option: Option, value: str | int) -> str | int:
         number = 0
     if number < 1:
         raise UsageError(f"{_flag(option.name)} is {value!r}: give a whole number of 1 or more")
+    if number > MOST:
+        raise UsageError(f"{_flag(option.name)} is {value!r}: give a whole number of {MOST} or less")
     return number
 
 

@@ -2,11 +2,15 @@
 
 import atexit
 import gc
+import inspect
 import weakref
+from contextlib import suppress
 from typing import Any
 
 import keras
 
+from tbdprof.errors import UsageError
+from tbdprof.launch.arguments import optional_number
 from tbdprof.launch.own_loop import Profiler, profile, unattended
 
 BATCHES = "batches"
@@ -26,13 +30,19 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc]
 
     If Keras runs several batches at once (`steps_per_execution`), together they are one step. Keras does not notify
     its callbacks when `fit` raises: the callback's own profiler stops once the exception is handled, or when another
-    profiler begins.
+    profiler begins. Raise UsageError for arguments of other types, and for options that `tbdprof.profile` lacks.
     """
 
     def __init__(
         self, profiler: Profiler | None = None, *, batch_size: int | None = None, prints: bool = True, **options: Any
     ) -> None:
         super().__init__()
+        if profiler is not None and not isinstance(profiler, Profiler):
+            raise UsageError(f"profiler is a {type(profiler).__name__}: give what tbdprof.profile returned, or nothing")
+        batch_size = optional_number("batch_size", batch_size, 1)
+        unknown = options.keys() - inspect.signature(profile).parameters.keys()
+        if unknown:
+            raise UsageError(f"tbdprof.profile has no option {', '.join(sorted(unknown))}: see help(tbdprof.profile)")
         self.profiler = profiler
         self._is_own = profiler is None
         self._batch_size = batch_size
@@ -66,7 +76,8 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc]
         if self._is_own and self.profiler is not None:
             _leave(self.profiler)
             if self._prints:
-                print(self.profiler)  # noqa: T201 - what it is for
+                with suppress(OSError, ValueError):  # the output is closed, or lacks a character: the fit goes on
+                    print(self.profiler)  # noqa: T201 - what it is for
 
     def _units(self, batches: int) -> float | None:
         """Return a step's samples or batches, or None if a profiler passed in counts steps."""

@@ -2,9 +2,8 @@
 
 import shlex
 import sys
-import traceback
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,8 @@ from click.core import ParameterSource
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.cli.progress import LiveProgress, PlainProgress
-from tbdprof.errors import TbdprofError, UsageError
+from tbdprof.cli.streams import emit, fail, tell
+from tbdprof.errors import UsageError
 from tbdprof.facts.file.reading import load
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import Recording
@@ -31,17 +31,6 @@ SCRIPT_OPTIONS = {
     *("framework", "steps", "warmup", "max_warmup", "repeat", "output", "force"),
     *("words", "as_json", "quiet", "verbose"),
 }
-
-
-@contextmanager
-def shown(*, verbose: bool) -> Iterator[None]:
-    """Print the traceback of an error in the block if `verbose`."""
-    try:
-        yield
-    except TbdprofError:
-        if verbose:
-            traceback.print_exc()
-        raise
 
 
 def model_and_options(words: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -92,8 +81,7 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -
                 recording = counted_step.add(recording, request, path, progress)
     except KeyboardInterrupt:
         kept = f"what was recorded is in {path}" if _version(path) not in (None, older) else "nothing was recorded yet"
-        click.echo(f"tbdprof: interrupted; {kept}", err=True)
-        return INTERRUPTED
+        return fail(f"interrupted; {kept}", INTERRUPTED)
     return _finish(recording, path, as_json=as_json)
 
 
@@ -106,9 +94,8 @@ def train_check(request: RunRequest, *, as_json: bool, quiet: bool) -> int:
         with nullcontext(silent) if quiet else _progress() as progress:
             checked = checks.run(request, progress)
     except KeyboardInterrupt:
-        click.echo("tbdprof: interrupted; nothing is kept of a check", err=True)
-        return INTERRUPTED
-    click.echo(learning.as_json(checked) if as_json else learning.as_text(checked))
+        return fail("interrupted; nothing is kept of a check", INTERRUPTED)
+    emit(learning.as_json(checked) if as_json else learning.as_text(checked))
     return 0 if checked.learned.passed else 1
 
 
@@ -133,8 +120,7 @@ def run_script(
     path = output or scripts.default_path(script)
     code = scripts.run(script, path, framework=framework, schedule=schedule, force=force, quiet_stdout=as_json)
     if not path.exists():
-        click.echo(f"tbdprof: {scripts.nothing_recorded(code)}", err=True)
-        return code or 1
+        return fail(scripts.nothing_recorded(code), code or 1)
     _finish(load(path), path, as_json=as_json)
     return code
 
@@ -155,17 +141,18 @@ def _refuse_script(words: Sequence[str]) -> None:
 
 def _version(path: Path) -> tuple[int, int, int] | None:
     """Return a mark that changes when another file takes this name, or None if there is no file."""
-    if not path.exists():
+    try:
+        status = path.stat()
+    except (OSError, ValueError):  # not there, or no name that a file can have
         return None
-    status = path.stat()
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _finish(recording: Recording, path: Path, *, as_json: bool) -> int:
     summary = summarize(recording)
-    click.echo(json_report.render(summary) if as_json else terminal.render(summary, color=sys.stdout.isatty()))
+    emit(json_report.render(summary) if as_json else terminal.render(summary, color=sys.stdout.isatty()))
     failed = recording.missing.get(RemarkOn.FILE)
-    click.echo(f"tbdprof: {failed}" if failed else f"tbdprof: recorded in {path}", err=True)
+    tell(failed or f"recorded in {path}")
     return 1 if failed else 0
 
 

@@ -1,13 +1,14 @@
 """The command line: one small function per command; results go to stdout, everything else to stderr."""
 
 import errno
-import os
 import sys
+import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tbdprof.cli import streams
 from tbdprof.errors import TbdprofError
 
 if TYPE_CHECKING:
@@ -28,30 +29,67 @@ class RunCommand(click.Command):
         return super().parse_args(ctx, args[:at])
 
 
+class NamedPath(click.Path):
+    """The path of a file, which has a name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; refuse an empty one, which would mean the current folder."""
+        if not value:
+            self.fail("it is empty: give the name of a file", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class NewPath(NamedPath):
+    """The path of a file or folder to be made."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; refuse a name that is too long for those that are made from it."""
+        from tbdprof.launch.arguments import file_path
+
+        return file_path("-o", super().convert(value, param, ctx))
+
+
+FILE = NamedPath(path_type=Path)
+NEW = NewPath(path_type=Path)
+VERBOSE = click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Print the traceback of an error.")
+MOST = 10**9  # steps, samples and repetitions: more is a slip of the hand
+MOST_THREADS = 1024
+
+
 def main() -> None:
-    """Run the command line; a problem the user can act on is one line on stderr and its own exit code."""
+    """Run the command line; a problem the user can act on is one line on stderr and its own exit code.
+
+    A failure of tbdprof itself is one line, too, which asks for a report, and exit code 1; `-v` adds the traceback.
+    """
+    streams.prepare()
     try:
         code = cli.main(standalone_mode=False)
-    except click.exceptions.Abort:
-        code = _fail("interrupted", INTERRUPTED)
-    except click.ClickException as error:
-        code = _fail(error.format_message(), error.exit_code)
-    except TbdprofError as error:
-        code = _fail(str(error), error.exit_code)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of stdout has ended and reports that itself
-        code = 1
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flushing the buffer would fail again
-        code = _fail("cannot write the output: the disk is full", 1)
+        streams.discard_output()
+        code = 1  # the reader of stdout has ended and reports that itself
+    except Exception as error:  # noqa: BLE001 - what reaches this is told in one line
+        code = _failed(error)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str, code: int) -> int:
-    click.echo(f"tbdprof: {message}", err=True)
-    return code
+def _failed(error: Exception) -> int:
+    """Report an error, and return the exit code."""
+    if streams.wants_tracebacks():
+        traceback.print_exception(error)
+    if isinstance(error, click.exceptions.Abort):
+        return streams.fail("interrupted", INTERRUPTED)
+    if isinstance(error, click.ClickException):
+        return streams.fail(error.format_message(), error.exit_code)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF):  # click could not print the help
+        error = streams.output_error(error)
+    if isinstance(error, streams.OutputError):
+        streams.tell(str(error))
+        return error.exit_code
+    if isinstance(error, TbdprofError):
+        return streams.fail(str(error), error.exit_code)
+    from tbdprof.loop.defect import defect_line
+
+    return streams.fail(defect_line(f"in `{' '.join(['tbdprof', *sys.argv[1:2]])}`", error), 1)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -69,21 +107,21 @@ def cli(ctx: click.Context, /) -> None:
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option("--batch-size", type=int, help="Samples a step (transformer: 32 tokens each); by default the model's.")
 @click.option("--precision", type=click.Choice(PRECISIONS), default="fp32", show_default=True)
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; by default all cores it may use.")
+@click.option("--threads", type=click.IntRange(1, MOST_THREADS), help="CPU threads; by default all cores it may use.")
 @click.option(
     "--steps",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST),
     help="Steps of each clean window: 10 on a CPU, 50 on a GPU.",
 )
 @click.option(
     "--warmup",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, MOST),
     help="Steps before the first window; by default until settled.",
 )
-@click.option("--max-warmup", type=click.IntRange(min=1), help="Steps after which warming up gives up.")
+@click.option("--max-warmup", type=click.IntRange(1, MOST), help="Steps after which warming up gives up.")
 @click.option(
     "--repeat",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST),
     default=1,
     show_default=True,
     help="How many times to record the windows.",
@@ -98,18 +136,18 @@ def cli(ctx: click.Context, /) -> None:
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option(
     "--power-period",
-    type=click.IntRange(min=10),
+    type=click.IntRange(10, 3_600_000),
     default=100,
     show_default=True,
     metavar="MS",
     help="Milliseconds between two samples of a GPU's power and clocks.",
 )
 @click.option("--exact", is_flag=True, help="On a GPU, count one more step exactly, under Nsight Compute.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to record into.")
+@click.option("-o", "--output", type=NEW, help="File to record into.")
 @click.option("--force", is_flag=True, help="Overwrite that file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
-@click.option("-v", "--verbose", is_flag=True, help="Say more about errors.")
+@VERBOSE
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -132,7 +170,6 @@ def run(
     force: bool,
     as_json: bool,
     quiet: bool,
-    verbose: bool,
 ) -> int:
     """Train a model of the suite, or run a script unchanged (after --), and report on it."""
     from tbdprof.cli import commands
@@ -140,75 +177,79 @@ def run(
     from tbdprof.loop.plan import Schedule
 
     schedule = Schedule(steps=steps, warmup=warmup, max_warmup=max_warmup, repeat=repeat)
-    with commands.shown(verbose=verbose):
-        if ctx.obj is not None:
-            commands.refuse_unheeded(words)
-            return commands.run_script(ctx.obj, framework, schedule, output, force=force, as_json=as_json)
-        model, options = commands.model_and_options(words)
-        request = RunRequest(
-            model=model,
-            framework=commands.chosen_framework(model, framework),
-            device=device,
-            batch_size=batch_size,
-            precision=precision,
-            threads=threads,
-            schedule=schedule,
-            seed=seed,
-            options=options,
-            data=commands.folder_of(data),
-            output=output,
-            force=force,
-            power_period_ms=power_period,
-        )
-        return commands.run_model(request, exact=exact, as_json=as_json, quiet=quiet)
+    if ctx.obj is not None:
+        commands.refuse_unheeded(words)
+        return commands.run_script(ctx.obj, framework, schedule, output, force=force, as_json=as_json)
+    model, options = commands.model_and_options(words)
+    request = RunRequest(
+        model=model,
+        framework=commands.chosen_framework(model, framework),
+        device=device,
+        batch_size=batch_size,
+        precision=precision,
+        threads=threads,
+        schedule=schedule,
+        seed=seed,
+        options=options,
+        data=commands.folder_of(data),
+        output=output,
+        force=force,
+        power_period_ms=power_period,
+    )
+    return commands.run_model(request, exact=exact, as_json=as_json, quiet=quiet)
 
 
 @cli.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FILE)
 @click.option("--full", is_flag=True, help="Print every kernel, layer and tensor, and the roofline.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which is always in full.")
+@VERBOSE
 def report(file: Path, full: bool, as_json: bool) -> None:
     """Report on a recording."""
     from tbdprof.report import json_report, terminal
 
     summary = _summarize(file)
-    click.echo(json_report.render(summary) if as_json else terminal.render(summary, color=_color(), full=full))
+    streams.emit(json_report.render(summary) if as_json else terminal.render(summary, color=_color(), full=full))
 
 
 @cli.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@VERBOSE
 def kernels(file: Path, as_json: bool) -> None:
     """Print each kernel's time, utilization and place under the roofline."""
     _print_part(file, "kernels", as_json=as_json)
 
 
 @cli.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@VERBOSE
 def layers(file: Path, as_json: bool) -> None:
     """Print each layer's time, forward and backward."""
     _print_part(file, "layers", as_json=as_json)
 
 
 @cli.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@VERBOSE
 def memory(file: Path, as_json: bool) -> None:
     """Print where memory went, and what held it at the peak."""
     _print_part(file, "memory", as_json=as_json)
 
 
 @cli.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FILE)
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=NEW,
     required=True,
     help="SQLite file, or folder for CSV.",
 )
 @click.option("--format", "form", type=click.Choice(["sqlite", "csv"]), default="sqlite", show_default=True)
+@VERBOSE
 def export(file: Path, output: Path, form: str) -> None:
     """Write a recording as plain tables anyone can query."""
     from tbdprof.report.export import write
@@ -219,12 +260,13 @@ def export(file: Path, output: Path, form: str) -> None:
 @cli.command(name="train-check")
 @click.argument("model")
 @click.option("--framework", help="One of those the model is written for.")
-@click.option("--steps", type=click.IntRange(min=1), help="Training steps; by default as many as the model needs.")
+@click.option("--steps", type=click.IntRange(1, MOST), help="Training steps; by default as many as the model needs.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; by default all cores it may use.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--threads", type=click.IntRange(1, MOST_THREADS), help="CPU threads; by default all cores it may use.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@VERBOSE
 def train_check(
     model: str,
     framework: str | None,
@@ -248,26 +290,28 @@ def train_check(
 @cli.command(name="list")
 @click.option("--table", is_flag=True, help="Print the models and data sets as tables II and III of the TBD paper.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@VERBOSE
 def list_models(table: bool, as_json: bool) -> None:
     """List the models, and where each can run here."""
     from tbdprof.report import models
 
     if table:
-        click.echo(models.overview_as_json() if as_json else models.overview_as_text())
+        streams.emit(models.overview_as_json() if as_json else models.overview_as_text())
     else:
-        click.echo(models.as_json() if as_json else models.as_table())
+        streams.emit(models.as_json() if as_json else models.as_table())
 
 
 @cli.command()
 @click.option("--device", default="cuda:0", metavar="cuda:N", show_default=True, help="The GPU to examine in detail.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@VERBOSE
 def doctor(device: str, as_json: bool) -> None:
     """Say what works here, what is missing, and how to get it."""
     from tbdprof.doctor.checks import examine
     from tbdprof.report import doctor_report
 
     examination = examine(device=device)
-    click.echo(doctor_report.as_json(examination) if as_json else doctor_report.as_text(examination))
+    streams.emit(doctor_report.as_json(examination) if as_json else doctor_report.as_text(examination))
 
 
 def _load(file: Path) -> "Recording":
@@ -287,7 +331,7 @@ def _print_part(file: Path, part: str, *, as_json: bool) -> None:
 
     summary = _summarize(file)
     text = json_report.render(summary, part) if as_json else terminal.render_part(summary, part, color=_color())
-    click.echo(text)
+    streams.emit(text)
 
 
 def _color() -> bool:

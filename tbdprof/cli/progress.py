@@ -1,11 +1,11 @@
 """The progress of a run, on stderr: a live line on a terminal, otherwise a plain line per phase."""
 
-import sys
 import time
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from tbdprof.cli.streams import tell
 from tbdprof.loop.plan import NO_STEPS
 
 PLAIN_EVERY_S = 10.0
@@ -17,10 +17,10 @@ class LiveProgress:
     def __init__(self) -> None:
         columns = (
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.fields[count]}"),
-            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[count]}", markup=False),
+            TextColumn("{task.fields[rate]}", markup=False),
             TimeElapsedColumn(),
         )
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
@@ -71,8 +71,7 @@ class PlainProgress:
         self._phase, self._said = phase, now
         total = "" if of is None else f" of {of}"
         count = "" if of == NO_STEPS else f": step {step}{total} {rate}".rstrip()
-        sys.stderr.write(f"tbdprof: {phase}{count}\n")
-        sys.stderr.flush()
+        tell(f"{phase}{count}")
 
 
 class _Rate:

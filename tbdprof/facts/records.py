@@ -105,10 +105,13 @@ class Strings:
         self._index = {text: index for index, text in enumerate(self._texts)}
 
     def add(self, text: str) -> int:
-        """Return the index of a text, interning it when it is new."""
+        """Return the index of a text, interning it when it is new; half of a surrogate pair is kept as its escape.
+
+        No file can hold such a half, because it has no place in UTF-8.
+        """
         index = self._index.setdefault(text, len(self._texts))
         if index == len(self._texts):
-            self._texts.append(text)
+            self._texts.append(text if text.isascii() else text.encode("utf-8", "backslashreplace").decode())
         return index
 
     def find(self, text: str) -> int:

@@ -19,8 +19,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tbdprof.errors import TbdprofError
+from tbdprof.errors import TbdprofError, visible
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.launch.order import VARIABLE
+from tbdprof.loop.defect import defect_line
 
 if TYPE_CHECKING:
     from tbdprof.hooks import FrameworkHook
@@ -70,11 +72,15 @@ class Attachment:
         """Begin to watch, now that the framework is imported."""
         try:
             self._hook.prepare(self._setting)
+            self._hook.watch([], [])
+            self._hook.on_update(self._stepped)
         except TbdprofError as error:
             _unwatched(error)
             return
-        self._hook.watch([], [])
-        self._hook.on_update(self._stepped)
+        except Exception as error:  # noqa: BLE001 - the script must not notice
+            _unwatched(defect_line("to watch the script", error))
+            self.close()
+            return
         atexit.register(self._ended)
 
     def close(self) -> None:
@@ -87,12 +93,22 @@ class Attachment:
             self._count(optimizer)
         except TbdprofError as error:
             _unwatched(error)
+            if self._profiler is not None:
+                self._profiler.stop(str(error))
+            self.close()
+        except Exception as error:
+            if self._profiler is not None:  # what the script's own work raised while the device was waited for
+                raise
+            _unwatched(defect_line("to begin to record", error))
             self.close()
 
     def _count(self, optimizer: object) -> None:
         if self._profiler is not None:
             if id(optimizer) == self._first_optimizer:
                 self._profiler.step()
+                reason = None if self._profiler.active else self._profiler.recording.missing.get(RemarkOn.GIVEN_UP)
+                if reason is not None:  # told once: no step is reported after the end
+                    _unwatched(reason)
         elif self._is_first():
             self._first_optimizer = id(optimizer)
             self._profiler = self._new_profiler()
@@ -208,7 +224,9 @@ class ImportWatcher(MetaPathFinder):
             return [self._begin(framework)] if self in sys.meta_path else []
         except (ImportError, TbdprofError) as error:
             _unwatched(error)
-            return []
+        except Exception as error:  # noqa: BLE001 - the script must not notice
+            _unwatched(defect_line("to begin to watch", error))
+        return []
 
 
 @contextmanager
@@ -222,5 +240,6 @@ def _own_packages() -> Iterator[None]:
             del sys.path[-1 - sys.path[::-1].index(str(ROOT))]
 
 
-def _unwatched(error: Exception) -> None:
-    sys.stderr.write(f"tbdprof: {error}; the script goes on unwatched\n")
+def _unwatched(reason: object) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"tbdprof: {visible(str(reason))}; the script goes on unwatched\n")

@@ -8,17 +8,29 @@ from pathlib import Path
 from typing import Literal
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.errors import UsageError
+from tbdprof.errors import TbdprofError, UsageError
 from tbdprof.facts.file.placing import claim, save
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
 from tbdprof.hooks import FRAMEWORKS, FrameworkHook, Setting, load
+from tbdprof.launch.arguments import (
+    file_path,
+    optional_number,
+    optional_path,
+    optional_text,
+    text,
+    trained,
+    warmup_steps,
+    whole_number,
+    yes_or_no,
+)
 from tbdprof.launch.choose_instruments import instruments_for
+from tbdprof.loop.defect import defect_line
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.new_run import listed, new_run, script_name
 from tbdprof.loop.plan import Plan, Schedule, plan_for
-from tbdprof.loop.profiler import LoopProfiler
+from tbdprof.loop.profiler import STEPS, LoopProfiler
 from tbdprof.report.terminal import render
 from tbdprof.results.summary import Summary
 
@@ -40,31 +52,42 @@ class Profiler(LoopProfiler):
 
     @property
     def summary(self) -> Summary:
-        """Return all results of the recording so far; they are computed again only after new records."""
+        """Return all results of the recording so far; they are computed again only after new records.
+
+        Raise TbdprofError, in one line to report, if tbdprof itself fails.
+        """
         extent = _extent(self.recording)
         if self._worked_out is None or self._worked_out[0] != extent:
-            self._worked_out = extent, summarize(self.recording)
+            try:
+                self._worked_out = extent, summarize(self.recording)
+            except Exception as error:
+                raise TbdprofError(defect_line("to work out the results", error)) from error
         return self._worked_out[1]
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the recording to a file; raise UsageError if it exists or cannot be written."""
-        save(self.recording, Path(path), force=force)
+        save(self.recording, file_path("path", path), force=yes_or_no("force", force))
 
     def __str__(self) -> str:
-        """Return the report."""
-        return render(self.summary)
+        """Return the report; if tbdprof fails, one line that says so, because a loop prints this."""
+        try:
+            return render(self.summary)
+        except TbdprofError as error:
+            return f"tbdprof: {error}"
+        except Exception as error:  # noqa: BLE001 - as above
+            return f"tbdprof: {defect_line('to print the report', error)}"
 
     def start(self) -> None:
         """Attach to the framework and start with the warm-up; stop profilers that other loops left running."""
+        self._refuse_another_start()
         for left in list(unattended):
             left.stop()
         unattended.clear()
-        try:
-            self._plan, self._instruments = self._joining(self._hook, self.recording.run.framework)
-            super().start()
-        except BaseException:
-            self._hook.close()
-            raise
+        super().start()
+
+    def _begin(self) -> None:
+        self._plan, self._instruments = self._joining(self._hook, self.recording.run.framework)
+        super()._begin()
 
 
 class DisabledProfiler(Profiler):
@@ -99,9 +122,11 @@ class Joining:
 def prepare(framework: str) -> None:
     """Watch a framework from its first allocation on; call it before the framework is imported.
 
-    The next `profile` then knows everything that was allocated before it. Raise UnavailableError if the framework is
-    not installed.
+    The next `profile` then knows everything that was allocated before it. A second call before that does nothing. Raise
+    UsageError if there is no such framework, UnavailableError if it is not installed.
     """
+    if text("framework", framework) in _prepared:
+        return
     hook = load(framework)
     hook.prepare(Setting())
     _prepared[framework] = hook
@@ -147,21 +172,35 @@ def profile(
         force: overwrite that file.
         enabled: False makes this a no-op.
 
-    Raise UsageError if the framework is ambiguous or unknown, or if the output exists.
+    Raise UsageError for an argument of another type or out of its range, if the framework is ambiguous or unknown, and
+    if the output exists. One profiler records at a time in a process: a second `with` raises UsageError meanwhile.
     """
-    models, optimizers = listed(models), listed(optimizers)
-    _check_schedule(warmup, max_warmup, steps, repeat)
-    chosen = framework or _framework_of([*models, *optimizers], required=enabled)
-    run = new_run(name or _name_of(models), chosen, unit=unit, batch_size=batch_size, script=script_name())
+    models = trained("models", listed(models))
+    optimizers = trained("optimizers", listed(optimizers))
+    enabled, force = yes_or_no("enabled", enabled), yes_or_no("force", force)
+    schedule = Schedule(
+        optional_number("steps", steps, 1),
+        warmup_steps(warmup),
+        optional_number("max_warmup", max_warmup, 1),
+        whole_number("repeat", repeat, 1),
+    )
+    facts = {"unit": _unit(unit), "batch_size": optional_number("batch_size", batch_size, 1)}
+    named, path = optional_text("name", name), optional_path("output", output)
+    chosen = optional_text("framework", framework) or _framework_of([*models, *optimizers], required=enabled)
+    hook = load(chosen)
+    run = new_run(named or _name_of(models), chosen, script=script_name(), **facts)
     if not enabled:
-        return DisabledProfiler(load(chosen), run, Joining([], [], False, Schedule()), None)
-    path = None if output is None else Path(output)
+        return DisabledProfiler(hook, run, Joining([], [], False, Schedule()), None)
     if path is not None:
         claim(path, force=force)
-    waits = None if warmup == "auto" else int(warmup)
     prepared = _prepared.pop(chosen, None)
-    joining = Joining(models, optimizers, prepared is not None, Schedule(steps, waits, max_warmup, repeat))
-    return Profiler(prepared or load(chosen), run, joining, path)
+    return Profiler(prepared or hook, run, Joining(models, optimizers, prepared is not None, schedule), path)
+
+
+def _unit(unit: object) -> str:
+    if unit == STEPS:
+        raise UsageError(f"unit is {STEPS!r}: leave it out, and call step() without a count")
+    return text("unit", unit)
 
 
 def _extent(recording: Recording) -> _Extent:
@@ -170,14 +209,6 @@ def _extent(recording: Recording) -> _Extent:
         (window.state, {kind: len(rows) for kind, rows in window.tables.items()}) for window in recording.windows
     ]
     return recording.run, windows, dict(recording.missing)
-
-
-def _check_schedule(warmup: int | str, max_warmup: int | None, steps: int | None, repeat: int) -> None:
-    if warmup != "auto" and not (isinstance(warmup, int) and warmup >= 0):
-        raise UsageError(f'warmup is {warmup!r}: give "auto" or a number of steps, 0 or more')
-    for name, value in (("max_warmup", max_warmup), ("steps", steps), ("repeat", repeat)):
-        if value is not None and value < 1:
-            raise UsageError(f"{name} is {value}: give a number of 1 or more")
 
 
 def _framework_of(things: Sequence[object], *, required: bool) -> str:

@@ -25,6 +25,7 @@ def run(request: RunRequest, progress: Progress = silent) -> Checked:
     spec = suite.find(request.model)
     suite.check_framework(spec, request.framework)
     check = find(spec)
+    request.config()  # checked before the framework is imported
     with prepared(request.framework, replace(request.setting(follows=False), precision=None)) as hook:
         facts = hook.facts()
         learned = check.run(

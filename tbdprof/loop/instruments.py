@@ -10,10 +10,11 @@ from typing import Protocol
 
 from tbdprof.collect import Collector
 from tbdprof.collect.host_load import HostLoad
-from tbdprof.errors import UnavailableError
+from tbdprof.errors import UnavailableError, visible
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.rows import Tables
 from tbdprof.facts.windows import CLEAN
+from tbdprof.loop.defect import defect_line
 from tbdprof.loop.plan import WINDOWS
 
 
@@ -38,7 +39,7 @@ class Instruments:
     def on(self, window: Window, keeper: Keeper) -> Iterator[None]:
         """Run a window's collectors during the block, and keep their records whatever ends it.
 
-        A collector that cannot start is left out, with its reason.
+        A collector that cannot start is left out, with its reason; so is one that fails.
         """
         with ExitStack() as ends:
             for collector in self.collectors.get(window.name, ()):
@@ -46,6 +47,8 @@ class Instruments:
                     collector.start(window.name)
                 except UnavailableError as error:
                     keeper.recording.missing[collector.name] = str(error)
+                except Exception as error:  # noqa: BLE001 - a defect of one instrument costs that instrument alone
+                    _leave_out(collector, keeper, error)
                 else:
                     ends.callback(_keep, collector, window, keeper)
             yield
@@ -58,7 +61,14 @@ class Instruments:
 
 
 def _keep(collector: Collector, window: Window, keeper: Keeper) -> None:
-    collector.stop()
-    collected = collector.drain(keeper.recording.strings)
-    keeper.recording.missing.update(collected.missing)
-    keeper.append(window, collected.tables)
+    try:
+        collector.stop()
+        collected = collector.drain(keeper.recording.strings)
+        keeper.recording.missing.update({key: visible(reason) for key, reason in collected.missing.items()})
+        keeper.append(window, collected.tables)
+    except Exception as error:  # noqa: BLE001 - as above
+        _leave_out(collector, keeper, error)
+
+
+def _leave_out(collector: Collector, keeper: Keeper, error: Exception) -> None:
+    keeper.recording.missing[collector.name] = defect_line(f"to collect {collector.name}", error)

@@ -17,6 +17,7 @@ from tbdprof.facts.records import Strings
 from tbdprof.facts.rows import SampleRow, Tables, table
 from tbdprof.facts.windows import MEMORY, OUT_OF_MEMORY
 from tbdprof.hooks import FrameworkHook
+from tbdprof.loop.defect import first_line
 
 
 def record(error: BaseException | None, hook: FrameworkHook, recorder: Recorder) -> None:
@@ -32,7 +33,7 @@ def record(error: BaseException | None, hook: FrameworkHook, recorder: Recorder)
     except Exception as problem:  # each framework has its own exception classes
         if not isinstance(problem, TbdprofError | RuntimeError | MemoryError) and hook.out_of_memory(problem) is None:
             raise
-        recording.missing[ReasonFor.LIVE] = str(problem).partition("\n")[0] or type(problem).__name__
+        recording.missing[ReasonFor.LIVE] = first_line(problem)
 
 
 def _what_is_there(hook: FrameworkHook, strings: Strings) -> Tables:

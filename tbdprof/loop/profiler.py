@@ -3,16 +3,17 @@
 After the last window, every change to the framework is undone.
 """
 
-import math
 import os
+import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import SupportsFloat, SupportsIndex, TypeVar
 
-from tbdprof.errors import UnavailableError, UsageError
+from tbdprof.errors import TbdprofError, UnavailableError, UsageError
 from tbdprof.facts.consumed import Consumed
 from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.recorder import Recorder
@@ -21,11 +22,14 @@ from tbdprof.facts.records import Run
 from tbdprof.facts.windows import KERNELS
 from tbdprof.hooks import FrameworkHook
 from tbdprof.loop import post_mortem
+from tbdprof.loop.consumption import consumed, refusal
+from tbdprof.loop.defect import by_signal, defect_line, first_line
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import NO_STEPS, Plan, Progress, silent
 from tbdprof.loop.windows import Course, Stages, record_facts
 
 Self = TypeVar("Self", bound="LoopProfiler")
+Units = SupportsFloat | SupportsIndex | Consumed | None
 
 NEVER_STARTED = Run("", "").ended_by
 STEPS = "steps"
@@ -34,7 +38,8 @@ STEPS = "steps"
 class LoopProfiler:
     """Profiles the loop that calls `step` after each training step; a context manager.
 
-    An exception in the loop passes through unchanged, and what was recorded is kept.
+    An exception in the loop passes through unchanged, and what was recorded is kept. If tbdprof itself fails in a
+    window, that window is given up, the recording says why, and the loop goes on.
     """
 
     def __init__(
@@ -65,6 +70,10 @@ class LoopProfiler:
         self._recorder = Recorder(run, None)
         self._stages: Stages | None = None
         self._course: Course | None = None
+        self._calls = threading.RLock()  # one call at a time, whichever thread it comes from
+        self._thread: threading.Thread | None = None  # which took the last step
+        self._is_within = False  # a step is being taken
+        self._stop_asked: tuple[str, BaseException | None] | None = None  # meanwhile
 
     @property
     def active(self) -> bool:
@@ -101,11 +110,75 @@ class LoopProfiler:
             self._recorder.update(peaks=self._hook.peaks(list(precisions)))
         except UnavailableError as error:
             missing[ReasonFor.PEAKS] = str(error)
+        except Exception as error:  # noqa: BLE001 - no failure of tbdprof reaches the loop
+            missing[ReasonFor.PEAKS] = defect_line("to find the device's peak", error)
 
     def start(self) -> None:
-        """Start with the warm-up; raise UsageError if this profiler was started before."""
-        if self.recording.run.ended_by != NEVER_STARTED:
-            raise UsageError("this profiler was used already: make a new one for another loop")
+        """Start with the warm-up.
+
+        Raise UsageError if this profiler was started before, or if another one records in this process. If tbdprof
+        itself fails, nothing is recorded, and the recording says why.
+        """
+        with self._calls:
+            self._refuse_another_start()
+            _records.claim(self)
+            try:
+                self._begin()
+            except TbdprofError:
+                self._recorder.update(ended_by="it could not begin")
+                self._leave()
+                raise
+            except Exception as error:  # noqa: BLE001 - no failure of tbdprof reaches the loop
+                self._fail("before the first window", error)
+            except BaseException:
+                self._leave()
+                raise
+
+    def step(self, units: Units = None) -> None:
+        """Report the end of a training step, and how many samples (or other units of work) it consumed.
+
+        Without a count, the unit is steps. A `Consumed` also counts other units, padding and lengths. A count is any
+        number from 0 to 2^53; of arrays and tensors, only those without dimensions in the CPU's memory count. After
+        the last window this does nothing. Raise UsageError for anything else, before `start`, if one step has a count
+        and another has none, and in a second thread while the thread of the steps before lives: what a window changes
+        in a framework is undone in the same thread.
+        """
+        if self._is_forked():
+            return
+        if self.recording.run.ended_by == NEVER_STARTED:
+            raise UsageError("prof.step() before the loop began: put the loop into `with tbdprof.profile(...) as prof`")
+        if self._course is None:
+            return
+        with self._calls:
+            if self._is_within:  # from a signal's handler
+                raise UsageError("prof.step() within prof.step(): report a step where it ends, and nowhere else")
+            if self._course is None or self._stages is None:
+                return
+            self._refuse_another_thread()
+            checked = self._consumed(units, is_first=self._stages.steps == 0)
+            self._send(self._course, self._stages, checked)
+
+    def stop(self, ended_by: str = "", failure: BaseException | None = None) -> None:
+        """End early: close the open window, keep its whole blocks, and detach. Does nothing after the last window.
+
+        Within a step, as in a signal's handler, it takes effect at the end of that step.
+        """
+        if self._course is None or self._is_forked():
+            return
+        with self._calls:
+            if self._is_within:
+                self._stop_asked = ended_by, failure
+            if self._is_within or self._course is None or self._stages is None:
+                return
+            self._stages.loop_failed = failure is not None
+            try:
+                self._course.close()
+            except Exception as error:  # noqa: BLE001 - no failure of tbdprof reaches the loop
+                self.recording.missing[RemarkOn.LAST_WINDOW] = first_line(error)
+            finally:
+                self._finish(complete=False, ended_by=ended_by or "the loop ended first", failure=failure)
+
+    def _begin(self) -> None:
         self._recorder.update(ended_by=STILL_RUNNING)
         missing = {**self.recording.missing, **self._instruments.missing}
         self._recorder = Recorder(self.recording.run, self._path)
@@ -123,58 +196,110 @@ class LoopProfiler:
         self._course = self._stages.course()
         next(self._course)
 
-    def step(self, units: float | Consumed | None = None) -> None:
-        """Report the end of a training step, and how many samples (or other units of work) it consumed.
-
-        Without a count, the unit is steps. A `Consumed` also counts other units, padding and lengths. Raise UsageError
-        if one step has a count and another has none.
-        """
-        if self._course is None or self._stages is None or self._is_forked():
-            return
-        consumed = self._consumed(units, is_first=self._stages.steps == 0)
+    def _send(self, course: Course, stages: Stages, checked: Consumed) -> None:
+        """Take a step; what the loop's own work raises while the device is waited for passes through."""
+        self._is_within = True
         try:
-            self._course.send(consumed)
+            course.send(checked)
         except StopIteration:
             self._finish(complete=True, ended_by="")
         except BaseException as error:
+            if isinstance(error, Exception) and stages.failure is None and not by_signal(error):
+                self._fail("outside all windows", error)
+                return
             self._finish(complete=False, ended_by=type(error).__name__, failure=error)
             raise
-
-    def stop(self, ended_by: str = "", failure: BaseException | None = None) -> None:
-        """End early: close the open window, keep its whole blocks, and detach. Does nothing after the last window."""
-        if self._course is None or self._is_forked():
-            return
-        try:
-            self._course.close()
-        except (RuntimeError, MemoryError) as error:  # a synchronization may raise the loop's failure again
-            self.recording.missing[RemarkOn.LAST_WINDOW] = str(error).partition("\n")[0]
         finally:
-            self._finish(complete=False, ended_by=ended_by or "the loop ended first", failure=failure)
+            self._is_within = False
+            if self._stop_asked is not None:
+                self.stop(*self._stop_asked)
 
-    def _consumed(self, units: float | Consumed | None, *, is_first: bool) -> Consumed:
+    def _consumed(self, units: object, *, is_first: bool) -> Consumed:
         if units is None:
             if is_first:
                 self._recorder.update(unit=STEPS)
             if self.recording.run.unit == STEPS:
                 return Consumed(1.0)
-        elif self.recording.run.unit != STEPS:
-            consumed = units if isinstance(units, Consumed) else Consumed(float(units))
-            if all(0 <= value < math.inf for value in (consumed.units, *(value for *_, value in consumed.counts()))):
-                return consumed
-        raise UsageError(f"prof.step({units}): give every step the samples it consumed, 0 or more, or give none to any")
+            raise refusal(units)
+        checked = consumed(units)
+        if self.recording.run.unit == STEPS:
+            raise refusal(units)
+        return checked
+
+    def _refuse_another_start(self) -> None:
+        if self.recording.run.ended_by != NEVER_STARTED:
+            raise UsageError("this profiler was used already: make a new one for another loop")
+
+    def _refuse_another_thread(self) -> None:
+        here = threading.current_thread()
+        if self._thread not in (None, here) and self._thread.is_alive():
+            raise UsageError("prof.step() in a second thread: let one thread report the steps of all")
+        self._thread = here
 
     def _is_forked(self) -> bool:
         return self._process != os.getpid()
 
+    def _fail(self, where: str, error: Exception) -> None:
+        """Give up the recording: tbdprof itself failed where no single window can be given up."""
+        known = isinstance(error, TbdprofError)
+        reason = str(error) if known else defect_line(f"{where}, where recording ended", error)
+        self.recording.missing[RemarkOn.GIVEN_UP] = reason
+        self._finish(complete=False, ended_by=type(error).__name__ if known else "tbdprof failed")
+
     def _finish(self, *, complete: bool, ended_by: str, failure: BaseException | None = None) -> None:
+        """Record the last facts and detach. A failure of tbdprof meanwhile is a remark, and the rest is done."""
         self._course = None
         self._recorder.update(complete=complete, ended_by=ended_by)
+        with ExitStack() as ends:  # the last one is done first
+            ends.callback(self._leave)
+            ends.callback(self._bear, "to record the last facts", self._record_last_facts, failure)
+
+    def _record_last_facts(self, failure: BaseException | None) -> None:
+        post_mortem.record(failure, self._hook, self._recorder)
+        record_facts(self._hook, self._recorder)
+        self._recorder.update(whole_run_peak_bytes=self._hook.whole_run_peak_bytes)
+
+    def _leave(self) -> None:
+        """Detach from the framework, close everything, and let another profiler begin."""
+        with ExitStack() as ends:
+            ends.callback(_records.release, self)
+            ends.callback(self._bear, "to close the file", self._recorder.close)
+            ends.callback(self._bear, "to detach from the framework", self._hook.close)
+            ends.callback(self._bear, "to close the instruments", self._instruments.close)
+
+    def _bear(self, doing: str, act: Callable[..., object], *arguments: object) -> None:
+        """Do something; if tbdprof fails in it, say so in the recording and raise nothing."""
         try:
-            post_mortem.record(failure, self._hook, self._recorder)
-            record_facts(self._hook, self._recorder)
-            self._recorder.update(whole_run_peak_bytes=self._hook.whole_run_peak_bytes)
-        finally:
-            with ExitStack() as ends:
-                ends.callback(self._recorder.close)
-                ends.callback(self._hook.close)
-                ends.callback(self._instruments.close)
+            act(*arguments)
+        except Exception as error:  # noqa: BLE001 - no failure of tbdprof reaches the loop
+            self.recording.missing.setdefault(RemarkOn.GIVEN_UP, defect_line(doing, error))
+
+
+class _Records:
+    """Which profiler records in this process: one at a time, because hooks change the framework itself."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder: weakref.ref[LoopProfiler] | None = None
+        os.register_at_fork(after_in_child=self._begin_anew)
+
+    def claim(self, profiler: LoopProfiler) -> None:
+        """Let a profiler record; raise UsageError while another one does."""
+        with self._lock:
+            if self._holder is not None and self._holder() not in (None, profiler):
+                raise UsageError(
+                    "another tbdprof profiler is recording in this process: leave its `with`, or call its stop(), first"
+                )
+            self._holder = weakref.ref(profiler)
+
+    def release(self, profiler: LoopProfiler) -> None:
+        """Let others record, if this profiler did."""
+        with self._lock:
+            if self._holder is not None and self._holder() in (None, profiler):
+                self._holder = None
+
+    def _begin_anew(self) -> None:
+        self._lock, self._holder = threading.Lock(), None
+
+
+_records = _Records()

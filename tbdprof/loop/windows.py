@@ -7,18 +7,20 @@ windows alone. In a memory window the framework's hook reports allocations and o
 operators with what they compute.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 
-from tbdprof.errors import UnavailableError
+from tbdprof.errors import UnavailableError, visible
 from tbdprof.facts.consumed import Consumed
-from tbdprof.facts.keys import ReasonFor, of_window
+from tbdprof.facts.keys import ReasonFor, RemarkOn, of_window
 from tbdprof.facts.recorder import Recorder
 from tbdprof.facts.recording import Window
 from tbdprof.facts.rows import StepCountRow, StepRow, Tables, table
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED, WARMUP
-from tbdprof.hooks import FrameworkHook
+from tbdprof.hooks import Drained, FrameworkHook
 from tbdprof.loop import steady
+from tbdprof.loop.defect import by_signal, defect_line, first_line
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import MINIMUM_WARMUP, Plan, Progress
 
@@ -47,15 +49,45 @@ class Stages:
         self._clock = clock
         self._pause = pause
         self.steps = 0  # taken so far
+        self.failure: Exception | None = None  # of the loop's own work, raised where this module waited for it
+        self.loop_failed = False  # the loop ended by an exception of its own
+        self._ended = False  # the loop ended before the course
         self._block = 0
         self._counts: list[StepCountRow] = []  # of steps whose rows are not written yet
 
     def course(self) -> Course:
-        """Go from the warm-up to the last window; each step sends what it consumed."""
+        """Go from the warm-up to the last window; each step sends what it consumed.
+
+        A window in which tbdprof fails is given up, with its reason. What the loop's own work raises passes through.
+        """
         yield from self._warm_up()
         record_facts(self._hook, self._recorder)
-        for name in self._plan.windows * self._plan.repeat:
-            yield from self._clean() if name == CLEAN else self._watched(name)
+        for _ in range(self._plan.repeat):
+            for name in self._plan.windows:
+                before = len(self._recorder.recording.windows)
+                try:
+                    yield from self._clean() if name == CLEAN else self._watched(name)
+                except Exception as error:
+                    if self.failure is not None or by_signal(error):
+                        raise
+                    self._give_up(name, before, error)
+                if self._ended:
+                    return
+
+    def _give_up(self, name: str, ordinal: int, error: Exception) -> None:
+        """Say why a window is given up; what a watched window recorded so far is dropped, because it is not whole."""
+        recording = self._recorder.recording
+        if self.loop_failed:  # to wait for the device may raise the loop's failure again
+            recording.missing[RemarkOn.LAST_WINDOW] = first_line(error)
+            return
+        reason = defect_line(f"in the {name} window (window {ordinal}), which was given up", error)
+        recording.missing[of_window(RemarkOn.GIVEN_UP, f"window {ordinal}")] = reason
+        if name == CLEAN:
+            return  # its blocks are whole; throughput has its own reason where none are left
+        for window in recording.windows[ordinal:]:
+            window.tables.clear()
+        if not any(len(window.table("step")) for window in recording.named(name)):
+            recording.missing[ReasonFor(name)] = reason
 
     def _warm_up(self) -> Course:
         plan, first = self._plan, self.steps
@@ -84,7 +116,7 @@ class Stages:
     def _warmup_block(self, window: Window, first: int, total: int | None) -> Generator[None, Consumed, list[StepRow]]:
         """Take whole periods until the block's time has passed: at least one, and `total` warm-up steps at most."""
         plan, rows = self._plan, list[StepRow]()
-        self._hook.synchronize()
+        self._synchronize()
         begun = self._clock()
         while not rows or (
             self.steps - first != total
@@ -101,7 +133,7 @@ class Stages:
         plan, begun, first = self._plan, self._clock(), self.steps
         with self._recorder.window(CLEAN) as window, self._instruments.on(window, self._recorder):
             while self.steps - first < plan.steps or self._clock() - begun < plan.clean_s * 1e9:
-                self._hook.synchronize()
+                self._synchronize()
                 rows = list[StepRow]()
                 while len(rows) < plan.block_steps:
                     rows.append((yield from self._take_step(CLEAN, first, plan.steps)))
@@ -111,13 +143,13 @@ class Stages:
         """Record a memory, kernels or sampled window; it waits for the device at the ends of its blocks."""
         steps, block_steps = self._plan.watched(name)
         try:
-            self._pause()
-            self._hook.synchronize()
-            self._hook.start(KERNELS if name == SAMPLED else name)
+            self._let_pause()
+            self._synchronize()
+            self._start(KERNELS if name == SAMPLED else name)
         except UnavailableError as error:
             self._recorder.recording.missing[ReasonFor(name)] = str(error)
             return
-        first, rows = self.steps, list[StepRow]()
+        first, rows, whole = self.steps, list[StepRow](), True
         with self._recorder.window(name) as window:
             try:
                 with self._instruments.on(window, self._recorder):
@@ -125,33 +157,76 @@ class Stages:
                         row = yield from self._take_step(name, first, steps)
                         ends_block = (self.steps - first) % block_steps == 0
                         if name == MEMORY:
-                            self._pause()  # owners are read while no thread changes them
+                            self._let_pause()  # owners are read while no thread changes them
                         if ends_block:
-                            self._hook.synchronize()
+                            self._synchronize()
                         self._hook.mark_step()
                         rows.append(row._replace(end_ns=self._clock()))
                         self._block += ends_block
+            except Exception as error:
+                whole = self.failure is not None or by_signal(error)
+                raise
             finally:
                 self._block += bool(rows) and rows[-1].block == self._block
-                with ExitStack() as ends:
-                    ends.callback(self._drain, window, rows)
-                    ends.callback(self._hook.stop)
-                    self._pause()
+                with nullcontext() if whole else suppress(Exception):  # the first error is the one to report
+                    drained = self._take_off()
+                if whole:
+                    self._keep(window, rows, drained)
 
-    def _drain(self, window: Window, rows: Sequence[StepRow]) -> None:
-        drained = self._hook.drain(self._recorder.recording.strings)
+    def _start(self, window: str) -> None:
+        """Begin the hook's window; a hook that fails halfway is taken off."""
+        try:
+            self._hook.start(window)
+        except UnavailableError:
+            raise
+        except Exception:
+            with suppress(Exception):
+                self._take_off()
+            raise
+
+    def _take_off(self) -> Drained:
+        """End the hook's window, whatever is raised on the way, and return what it recorded."""
+        try:
+            self._let_pause()
+        finally:
+            self._hook.stop()
+        return self._hook.drain(self._recorder.recording.strings)
+
+    def _keep(self, window: Window, rows: Sequence[StepRow], drained: Drained) -> None:
         missing = _of_sampled(drained.missing) if window.name == SAMPLED else drained.missing
-        self._recorder.recording.missing.update(missing)
+        self._recorder.recording.missing.update({key: visible(reason) for key, reason in missing.items()})
         tables = self._step_tables(rows)
         steps = tables["step"]
         known = min(len(steps), len(drained.marks))  # 0 if another profiler took the window's events
         steps["last_sequence"][:known] = drained.marks[:known]
         self._recorder.append(window, {**tables, **drained.tables})
 
+    def _let_pause(self) -> None:
+        with self._loops_own():
+            self._pause()
+
+    def _synchronize(self) -> None:
+        with self._loops_own(self._hook):
+            self._hook.synchronize()
+
+    @contextmanager
+    def _loops_own(self, hook: FrameworkHook | None = None) -> Iterator[None]:
+        """Note what the loop's own work raises while this module waits for it; given a hook, only its framework's."""
+        try:
+            yield
+        except Exception as error:
+            if hook is None or hook.out_of_memory(error) is not None or _is_of(hook.name, error):
+                self.failure = error
+            raise
+
     def _take_step(self, phase: str, first: int, total: int | None) -> Generator[None, Consumed, StepRow]:
         self._progress(phase, self.steps - first, total)
         begun = self._clock()
-        consumed = yield
+        try:
+            consumed = yield
+        except GeneratorExit:
+            self._ended = True
+            raise
         ended = self._clock()
         text = self._recorder.recording.strings.add
         self._counts += (
@@ -162,7 +237,7 @@ class Stages:
 
     def _end_block(self, window: Window, rows: list[StepRow]) -> None:
         """Wait for the device to finish the block, and set the end of its last step to that time."""
-        self._hook.synchronize()
+        self._synchronize()
         tables = self._step_tables(rows)
         tables["step"]["end_ns"][-1] = self._clock()
         self._block += 1
@@ -200,3 +275,9 @@ def _of_sampled(missing: Mapping[str, str]) -> dict[str, str]:
         ReasonFor.SAMPLED if name == ReasonFor.KERNELS else of_window(name, SAMPLED): reason
         for name, reason in missing.items()
     }
+
+
+def _is_of(framework: str, error: Exception) -> bool:
+    """Return whether an error is the framework's: of a class of its own, or raised in its own code."""
+    raised_in = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return framework in {name.partition(".")[0] for name in (type(error).__module__, *raised_in[-1:])}

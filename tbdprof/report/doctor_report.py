@@ -1,6 +1,5 @@
 """What `tbdprof doctor` prints: what works here, what is missing, and what to type."""
 
-import json
 from dataclasses import asdict
 from io import StringIO
 
@@ -13,6 +12,8 @@ from tbdprof.doctor.checks import Examination, Framework, Library
 from tbdprof.doctor.methods import Levels, Subject
 from tbdprof.facts.units import bytes_text
 from tbdprof.hooks import FRAMEWORKS, about
+from tbdprof.report.json_text import json_text
+from tbdprof.report.plain import plain
 
 WIDTH = 100
 Row = tuple[str, str, str]  # subject, answer, reason and command to type
@@ -21,7 +22,7 @@ WORDS = {True: "yes", False: "no", None: "unknown"}
 
 def as_json(examination: Examination) -> str:
     """Return an examination as JSON; unknown is null."""
-    return json.dumps(asdict(examination), indent=2, default=str)
+    return json_text(asdict(examination), default=str)
 
 
 def as_text(examination: Examination, *, width: int = WIDTH, color: bool = False) -> str:
@@ -37,7 +38,7 @@ def render(examination: Examination) -> Table:
     table = Table("", "here", "", box=None, pad_edge=False, show_header=False)
     table.columns[0].no_wrap = True
     for row in rows(examination):
-        table.add_row(*map(Text, row))  # as Text, in which brackets are not markup
+        table.add_row(*map(Text, plain(row)))  # as Text, in which brackets are not markup
     return table
 
 

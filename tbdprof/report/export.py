@@ -1,11 +1,12 @@
 """A recording as plain tables in SQLite or CSV: one table per kind, with text in place of text indices.
 
-Values of the run, shapes, and an optimizer's settings and parameters are JSON.
+Values of the run, shapes, and an optimizer's settings and parameters are JSON. In CSV a text is safe to open in a
+spreadsheet: it has no control characters, and one that a spreadsheet would compute begins with an apostrophe.
 """
 
 import csv
-import json
 import math
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,8 +19,13 @@ from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import AllocationKind, KernelKind, Operation, Phase, Role, SpanKind
 from tbdprof.facts.rows import KINDS
+from tbdprof.report.json_text import json_text
+from tbdprof.report.plain import plain
 
 Row = tuple[object, ...]
+
+FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # a spreadsheet computes a cell that begins with one of these
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 PARAMETER = ("name", "shape", "bytes", "trainable", "is_buffer")
 OPTIMIZER = ("kind", "settings", "parameters")
@@ -43,33 +49,46 @@ def to_sqlite(recording: Recording, path: Path) -> None:
             listed = ", ".join(f'"{column}"' for column in columns)
             connection.execute(f'CREATE TABLE "{name}" ({listed})')
             marks = ", ".join("?" * len(columns))
-            connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', rows)
+            connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', ([*map(_storable, row)] for row in rows))
 
 
 def to_csv(recording: Recording, folder: Path) -> None:
     """Write the plain tables into a new folder, one CSV file each."""
     folder.mkdir(parents=True)
     for name, columns, rows in _tables(recording):
-        with (folder / f"{name}.csv").open("w", newline="") as file:
+        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(columns)
-            writer.writerows(rows)
+            writer.writerows(map(_spreadsheet_cell, row) for row in rows)
 
 
 def write(recording: Recording, path: Path, form: str) -> None:
     """Write a recording as "sqlite" or "csv"; raise UsageError if the target exists or cannot be written."""
-    if path.exists():
-        raise UsageError(f"{path} exists: choose another name with -o")
     try:
+        if path.exists():
+            raise UsageError(f"{path} exists: choose another name with -o")
         to_csv(recording, path) if form == "csv" else to_sqlite(recording, path)
     except (OSError, sqlite3.Error) as error:
         raise UsageError(f"cannot write {path}: {error}; choose another place with -o") from error
 
 
+def _storable(cell: Any) -> Any:
+    """Return a cell for SQLite, whose text is UTF-8: half of a surrogate pair is its escape."""
+    return cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell
+
+
+def _spreadsheet_cell(cell: object) -> object:
+    """Return a cell for CSV; a text that a spreadsheet would compute gets an apostrophe, as one types it there."""
+    if not isinstance(cell, str):
+        return cell
+    computed = cell.lstrip(" ").startswith(FORMULA) and not NUMBER.fullmatch(cell)
+    return f"'{plain(cell)}" if computed else plain(cell)
+
+
 def _tables(recording: Recording) -> Iterator[tuple[str, tuple[str, ...], Iterator[Row]]]:
     run = asdict(recording.run)
     parameters, optimizers = run.pop("parameters"), run.pop("optimizers")
-    yield "run", ("key", "value"), ((key, json.dumps(value)) for key, value in run.items())
+    yield "run", ("key", "value"), ((key, json_text(value, indent=None)) for key, value in run.items())
     yield "parameter", PARAMETER, map(_parameter, parameters)
     yield "optimizer", OPTIMIZER, map(_optimizer, optimizers)
     yield "missing", ("collector", "reason"), iter(recording.missing.items())
@@ -84,11 +103,11 @@ def _tables(recording: Recording) -> Iterator[tuple[str, tuple[str, ...], Iterat
 
 def _parameter(item: dict[str, Any]) -> Row:
     size = item["item_bytes"] * math.prod(item["shape"])
-    return item["name"], json.dumps(item["shape"]), size, item["trainable"], item["is_buffer"]
+    return item["name"], json_text(item["shape"], indent=None), size, item["trainable"], item["is_buffer"]
 
 
 def _optimizer(item: dict[str, Any]) -> Row:
-    return item["kind"], json.dumps(item["settings"]), json.dumps(item["parameters"])
+    return item["kind"], json_text(item["settings"], indent=None), json_text(item["parameters"], indent=None)
 
 
 def _rows(recording: Recording, kind: str) -> Iterator[Row]:

@@ -17,6 +17,7 @@ from typing import Any
 from tbdprof.facts.records import Role
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED, WARMUP
 from tbdprof.report.json_parts import device, device_memory, levels, sampled, time
+from tbdprof.report.json_text import json_text
 from tbdprof.results.memory import CATEGORIES, Holding, Memory
 from tbdprof.results.summary import Summary
 from tbdprof.results.time import Overhead
@@ -33,7 +34,7 @@ def render(summary: Summary, part: str | None = None) -> str:
     """Return the report, or one part of it, as one JSON object."""
     whole = document(summary)
     kept = whole if part is None else {name: whole[name] for name in ("schema", *PARTS[part], "missing")}
-    return json.dumps(kept, indent=2, allow_nan=False)
+    return json_text(kept)
 
 
 def document(summary: Summary) -> Json:
@@ -164,9 +165,17 @@ def _holding(holding: Holding) -> Json:
         "role": holding.role.name.lower(),
         "layer": holding.layer,
         "operator": holding.operator,
-        "shape": None if holding.shape is None else json.loads(holding.shape),
+        "shape": None if holding.shape is None else _shape(holding.shape),
         "bytes": holding.size_bytes,
     }
+
+
+def _shape(text: str) -> object:
+    """Return a shape as a list, or the text itself where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _overhead(overhead: Overhead | None) -> Json | None:

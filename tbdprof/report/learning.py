@@ -1,11 +1,9 @@
 """What a model learned: its figures on held-out data during training, beside those of guessing."""
 
-import json
-import math
-
 from rich.console import Group
 from rich.text import Text
 
+from tbdprof.report.json_text import json_text
 from tbdprof.report.terminal_parts.tables import Column, plain, printed
 from tbdprof.suite.checks.learning import Checked, Learned
 
@@ -34,8 +32,8 @@ def as_json(checked: Checked) -> str:
         {
             "step": point.step,
             "seconds": point.seconds,
-            "loss": _finite(point.loss),
-            "quality": _finite(point.quality),
+            "loss": point.loss,
+            "quality": point.quality,
         }
         for point in learned.curve
     ]
@@ -50,7 +48,7 @@ def as_json(checked: Checked) -> str:
         "passed": learned.passed,
         "rule": learned.rule,
     }
-    return json.dumps(document, indent=2, allow_nan=False)
+    return json_text(document)
 
 
 def _curve(learned: Learned) -> Group:
@@ -65,7 +63,3 @@ def _curve(learned: Learned) -> Group:
 
 def _digits(value: float) -> str:
     return f"{value:.4g}"
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

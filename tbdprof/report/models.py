@@ -14,6 +14,7 @@ from rich.text import Text
 from tbdprof import suite
 from tbdprof.doctor.checks import availability
 from tbdprof.hooks import FRAMEWORKS
+from tbdprof.report.plain import plain
 from tbdprof.report.terminal_parts.tables import Column, filled, printed
 from tbdprof.suite.data.datasets import DATASETS, Dataset
 from tbdprof.suite.workload import Spec
@@ -45,7 +46,7 @@ def as_table() -> str:
         cells = where(name)
         table.add_row(*facts, *("yes" if reason is None else "no" for reason in cells.values()))
         reasons.update({framework: reason for framework, reason in cells.items() if reason is not None})
-    return "\n".join([printed(table), *(f"{framework}: {reason}" for framework, reason in reasons.items())])
+    return "\n".join([printed(table), *(f"{framework}: {plain(reason)}" for framework, reason in reasons.items())])
 
 
 def as_json() -> str:

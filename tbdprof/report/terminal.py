@@ -6,6 +6,7 @@ from typing import Protocol
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tbdprof.report.plain import plain
 from tbdprof.report.terminal_parts import (
     course,
     device_memory_tables,
@@ -42,6 +43,7 @@ def render(summary: Summary, *, width: int | None = None, color: bool = False, f
 
 def render_part(summary: Summary, part: str, *, width: int | None = None, color: bool = False) -> str:
     """Return one part of the report in full, or why it is empty."""
+    summary = plain(summary)
     tables = PARTS[part](summary, full=True)
     content = _apart(tables) if tables else Text(f"not measured: {why_empty(summary, part)}")
     return printed(content, width=width, color=color)
@@ -54,7 +56,8 @@ def why_empty(summary: Summary, part: str) -> str:
 
 
 def view(summary: Summary, *, full: bool = False) -> RenderableType:
-    """Return the report as something rich can print."""
+    """Return the report as something rich can print; what a text of the recording cannot show is escaped."""
+    summary = plain(summary)
     parts = (*PARTS.values(), device_memory_tables.view, sampled_tables.view, level_tables.view)
     tables = [table for part in parts for table in part(summary, full=full)]
     first = [overview.view(summary, full=full), *device_tables.view(summary, full=full)]

@@ -190,9 +190,15 @@ def test_what_is_no_recording_is_one_line(
 
     code, out, said = tbdprof(*verb, "b.tbd")
 
-    assert (code, out) == (1, "")
-    assert said.startswith(f"tbdprof: {line}")
-    assert said.count("\n") == 1
+    assert code == 1
+    if "--json" in verb:
+        error = json.loads(out)
+        assert " ".join(filter(None, error.values())).startswith(line.split(": ")[0])
+        assert (set(error), said) == ({"error", "hint"}, "")
+    else:
+        assert out == ""
+        assert said.startswith(f"tbdprof: {line}")
+        assert said.count("\n") == 1
     assert not Path("c.sqlite").exists()
 
 

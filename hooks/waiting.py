@@ -1,0 +1,29 @@
+"""Failures of callbacks that a framework runs amid a user's training: they wait until tbdprof itself is called."""
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec
+
+Arguments = ParamSpec("Arguments")
+
+_waiting: list[Exception] = []
+
+
+def waits(callback: Callable[Arguments, None]) -> Callable[Arguments, None]:
+    """Return a callback whose failure does not reach the training: the first one waits for `raise_waiting`."""
+
+    @functools.wraps(callback)
+    def quiet(*arguments: Arguments.args, **options: Arguments.kwargs) -> None:
+        try:
+            callback(*arguments, **options)
+        except Exception as error:  # noqa: BLE001 - no failure of tbdprof reaches the loop
+            if not _waiting:
+                _waiting.append(error)
+
+    return quiet
+
+
+def raise_waiting() -> None:
+    """Raise the failure that waits, if there is one."""
+    if _waiting:
+        raise _waiting.pop()
