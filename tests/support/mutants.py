@@ -118,8 +118,7 @@ def _values(connection: sqlite3.Connection, rng: random.Random) -> None:
         nasty = (
             rng.choice(NASTY_REALS) if column.dtype.kind == "f" else rng.choice((*NASTY_NUMBERS, rng.randrange(300)))
         )
-        with suppress(OverflowError):
-            column[rng.randrange(len(column))] = nasty
+        column[rng.randrange(len(column))] = np.array(nasty).astype(column.dtype)
     if rng.random() < 0.2:
         rng.shuffle(column)
     _set_data(connection, rowid, zlib.compress(column.tobytes()))
