@@ -9,7 +9,7 @@ from typing import Literal
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UsageError
-from tbdprof.facts.file.placing import claim, save
+from tbdprof.facts.file.placing import Claim, claim, save
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
@@ -33,9 +33,10 @@ class Profiler(LoopProfiler):
     It attaches to the framework when the loop begins, not before.
     """
 
-    def __init__(self, hook: FrameworkHook, run: Run, joining: "Joining", path: Path | None) -> None:
-        super().__init__(hook, run, Plan(), path=path)
+    def __init__(self, hook: FrameworkHook, run: Run, joining: "Joining", claimed: Claim | None) -> None:
+        super().__init__(hook, run, Plan(), path=None if claimed is None else claimed.path)
         self._joining = joining
+        self._claimed = claimed
         self._worked_out: tuple[_Extent, Summary] | None = None
 
     @property
@@ -64,7 +65,18 @@ class Profiler(LoopProfiler):
             super().start()
         except BaseException:
             self._hook.close()
+            self._release()
             raise
+
+    def _finish(self, *, complete: bool, ended_by: str, failure: BaseException | None = None) -> None:
+        try:
+            super()._finish(complete=complete, ended_by=ended_by, failure=failure)
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        if self._claimed is not None:
+            self._claimed.release()
 
 
 class DisabledProfiler(Profiler):
@@ -155,13 +167,11 @@ def profile(
     run = new_run(name or _name_of(models), chosen, unit=unit, batch_size=batch_size, script=script_name())
     if not enabled:
         return DisabledProfiler(load(chosen), run, Joining([], [], False, Schedule()), None)
-    path = None if output is None else Path(output)
-    if path is not None:
-        claim(path, force=force)
+    claimed = None if output is None else claim(Path(output), force=force)
     waits = None if warmup == "auto" else int(warmup)
     prepared = _prepared.pop(chosen, None)
     joining = Joining(models, optimizers, prepared is not None, Schedule(steps, waits, max_warmup, repeat))
-    return Profiler(prepared or load(chosen), run, joining, path)
+    return Profiler(prepared or load(chosen), run, joining, claimed)
 
 
 def _extent(recording: Recording) -> _Extent:

@@ -20,7 +20,7 @@ from tbdprof.facts.recording import STILL_RUNNING, Recording
 from tbdprof.facts.records import Run
 from tbdprof.facts.windows import KERNELS
 from tbdprof.hooks import FrameworkHook
-from tbdprof.loop import post_mortem
+from tbdprof.loop import ending, post_mortem
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import NO_STEPS, Plan, Progress, silent
 from tbdprof.loop.windows import Course, Stages, record_facts
@@ -88,7 +88,7 @@ class LoopProfiler:
         traceback: TracebackType | None,
     ) -> None:
         """Keep the records and detach."""
-        self.stop("" if kind is None else kind.__name__, error)
+        self.stop("" if kind is None else ending.reason(error or kind), error)
 
     def find_peaks(self) -> None:
         """Find the device's peak, if possible before the model exists; otherwise `start` calls this."""
@@ -137,7 +137,7 @@ class LoopProfiler:
         except StopIteration:
             self._finish(complete=True, ended_by="")
         except BaseException as error:
-            self._finish(complete=False, ended_by=type(error).__name__, failure=error)
+            self._finish(complete=False, ended_by=ending.reason(error), failure=error)
             raise
 
     def stop(self, ended_by: str = "", failure: BaseException | None = None) -> None:

@@ -113,7 +113,7 @@ recorder = Recorder(Run("toy", "torch"), Path("a.tbd"))
 with recorder.window("clean") as window:
     recorder.append(window, {"step": np.zeros(3, KINDS["step"])})
 with recorder.window("memory") as window:
-    written = recorder._writer._connection
+    written = recorder._file._writer._connection
     written.execute("PRAGMA cache_size = 5")  # pages; more has to go to the file before the end
     written.execute("BEGIN IMMEDIATE")
     for part in range(200):

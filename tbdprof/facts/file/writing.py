@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tbdprof.facts.file.format import APPLICATION_ID, FORMAT_VERSION, SCHEMA, columns
+from tbdprof.facts.file.places import take_place
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.rows import Table, Tables
 
@@ -18,12 +19,10 @@ class Writer:
 
     def __init__(self, path: Path, recording: Recording) -> None:
         self.path = path
-        self._recording = recording
+        self.recording = recording
         self._texts = 0
         path.unlink(missing_ok=True)
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._connection.execute("PRAGMA journal_mode = TRUNCATE")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
+        self._connection = _connected(path)
         self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
         with self._transaction():
@@ -49,6 +48,14 @@ class Writer:
         self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
 
+    def move(self, path: Path) -> None:
+        """Rename the file, and go on there; its journal is always named after it."""
+        self._connection.execute("PRAGMA journal_mode = DELETE")
+        self._connection.close()
+        take_place(self.path, path)
+        self.path = path
+        self._connection = _connected(path)
+
     def abandon(self) -> None:
         """Close the file as it is."""
         self._connection.close()
@@ -58,18 +65,19 @@ class Writer:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:  # on a full disk SQLite itself may have undone it
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
 
     def _put_state(self) -> None:
         put = self._connection.executemany
-        run = asdict(self._recording.run)
+        run = asdict(self.recording.run)
         put("REPLACE INTO run VALUES (?, ?)", ((key, json.dumps(value)) for key, value in run.items()))
-        put("REPLACE INTO missing VALUES (?, ?)", self._recording.missing.items())
-        put("REPLACE INTO window VALUES (?, ?, ?)", ((w.ordinal, w.name, w.state) for w in self._recording.windows))
-        new = self._recording.strings.since(self._texts)
+        put("REPLACE INTO missing VALUES (?, ?)", self.recording.missing.items())
+        put("REPLACE INTO window VALUES (?, ?, ?)", ((w.ordinal, w.name, w.state) for w in self.recording.windows))
+        new = self.recording.strings.since(self._texts)
         put("INSERT INTO text VALUES (?, ?)", enumerate(new, self._texts))
         self._texts += len(new)
 
@@ -93,3 +101,10 @@ class Writer:
                 for name, dtype in columns(kind)
             ),
         )
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = TRUNCATE")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
