@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,8 @@ class Recorder:
         """Go on without the file, and note why, in the file too if it can be written at all."""
         file, self._file = self._file, None
         why = reason(error, self._path if file is None else file.path)
-        self.recording.missing[RemarkOn.FILE] = f"writing the file failed, what came later is not in it: {why}"
+        lost = "what came later is not in it" if file is not None and file.is_placed else "nothing is kept of this run"
+        self.recording.missing[RemarkOn.FILE] = f"writing the file failed, {lost}: {why}"
         if file is not None:
             file.abandon(why)
 
@@ -117,7 +118,8 @@ class _File:
         return self._writer.path
 
     @property
-    def _is_placed(self) -> bool:
+    def is_placed(self) -> bool:
+        """Return whether it took its place."""
         return self.path == self._target
 
     def write_state(self) -> None:
@@ -130,30 +132,31 @@ class _File:
         self._writer.append(window, tables)
         self._texts = len(self._recording.strings)
         is_worth = any(map(len, tables.values())) and not (self._replaces and window.name == WARMUP)
-        if is_worth and not self._is_placed:
+        if is_worth and not self.is_placed:
             self._writer.move(self._target)
 
     def close(self) -> str | None:
         """Commit the last state and close the file; return why it is not kept, or None if it is."""
         self._writer.close()
-        if self._is_placed:
+        if self.is_placed:
             return None
         clear(self._target)
         return ONLY_WARMUP if self._replaces else NO_STEP
 
     def abandon(self, why: str) -> None:
         """Close the file as it is; a later reader is told why it ends there, if that can still be written."""
-        with suppress(sqlite3.Error, OSError):
-            give_room(self._target)
+        give_room(self._target)
+        try:
             self._tell(why)
-        self._writer.abandon()
-        if not self._is_placed:
+        except (sqlite3.Error, OSError):
+            self._writer.abandon()
+        if not self.is_placed:
             clear(self._target)
 
     def _tell(self, why: str) -> None:
-        """Commit why the recording ends, and no texts of the records that it lacks."""
+        """Commit why the recording ends, without the texts of the records that it lacks, and close the file."""
         whole = self._recording
         run = replace(whole.run, ended_by=why, complete=False) if whole.run.ended_by == STILL_RUNNING else whole.run
         texts = tuple(whole.strings[index] for index in range(self._texts))
         self._writer.recording = Recording(run, whole.windows, Strings(texts), whole.missing)
-        self._writer.write_state()
+        self._writer.close()
