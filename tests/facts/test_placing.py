@@ -356,9 +356,10 @@ def test_an_export_that_ends_early_leaves_nothing_that_blocks_the_next(
                 subprocess.run(["cp", "-r", *folder.iterdir(), left], check=True)  # what a kill leaves
                 signal.raise_signal(signal.SIGINT)
 
-        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as patched:
             patched.setattr(export, "_rows", stop)
-            export.write(whole, target, form)
+            with pytest.raises(KeyboardInterrupt):
+                export.write(whole, target, form)
     assert names(folder) == []
     if how == "killed":
         folder.rmdir()

@@ -147,6 +147,36 @@ def test_of_a_script_that_never_trains_that_is_reported(ending: str, trains: boo
     assert not Path("a.tbd").exists()
 
 
+@pytest.mark.parametrize(("ending", "code"), [("", 1), ("import sys; sys.exit(4)", 4)])
+def test_who_requires_a_recording_gets_1_where_a_script_succeeds_without(ending: str, code: int):
+    done = run(*script(ending, trains=False), options=("--require-recording",))
+
+    assert (done.returncode, done.stderr) == (code, f"tbdprof: {NOTHING_RECORDED}\n")
+
+
+def test_a_report_that_fails_changes_no_exit_code():
+    breaks = "import atexit; atexit.register(lambda: open('a.tbd', 'w').write('junk'))"  # before tbdprof's own end
+    Path("train.py").write_text(f"{breaks}\n{TRAINS}train(6); sys.exit(3)")
+    done = run(sys.executable, "train.py", options=("--require-recording",))
+
+    assert (done.returncode, done.stdout) == (3, "")
+    said = "recorded in a.tbd, but the report failed: a.tbd is not a tbdprof recording"
+    assert done.stderr == f"tbdprof: {said}\n"
+
+
+def test_a_script_that_ends_at_once_or_has_a_launcher_says_so_in_its_recording():
+    done = run(*script("train(4); os._exit(5)"))
+    assert done.returncode == 5
+    assert load(Path("a.tbd")).run.ended_by == "the script ended with 5 at once, without Python's end"
+
+    started = f"{sys.executable} train.py; exit 6"
+    done = run("sh", "-c", started, options=("--force",))
+    assert done.returncode == 6
+    said = "the process was killed; the command that started it ended with 6"
+    assert load(Path("a.tbd")).run.ended_by == said
+    assert f"incomplete: {said}" in done.stdout
+
+
 def test_of_a_script_that_dies_of_a_signal_that_is_reported_first():
     done = run(*script("import os; os.kill(os.getpid(), 11)", trains=False))
 
