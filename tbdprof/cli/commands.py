@@ -1,5 +1,6 @@
 """The work of `tbdprof run`, from the words on the command line."""
 
+import os
 import shlex
 import sys
 import traceback
@@ -91,9 +92,13 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -
             recording = suite_run.run(request, path, progress)
             if exact:
                 recording = counted_step.add(recording, request, path, progress)
-    except KeyboardInterrupt as error:
+    except (KeyboardInterrupt, OSError) as error:
+        # After SIGHUP there may be no terminal any more, and the progress cannot be cleared there.
+        interrupt = error if isinstance(error, KeyboardInterrupt) else error.__context__
+        if not isinstance(interrupt, KeyboardInterrupt):
+            raise
         kept = f"what was recorded is in {path}" if version(path) not in (None, older) else "nothing was recorded yet"
-        return _say_interrupted(error, kept)
+        return _say_interrupted(interrupt, kept)
     return _finish(recording, path, as_json=as_json)
 
 
@@ -159,6 +164,7 @@ def run_script(
         said = " ".join(str(error).split()) or type(error).__name__
         with suppress(OSError):
             click.echo(f"tbdprof: recorded in {path}, but the report failed: {said}", err=True)
+        _discard_output()
     return outcome.code
 
 
@@ -174,6 +180,12 @@ def _refuse_script(words: Sequence[str]) -> None:
     else:
         return
     raise UsageError(f"{AS_SCRIPT} {shlex.join(command)}")
+
+
+def _discard_output() -> None:
+    """Send what stdout still holds nowhere: at the end of the process it would fail again, and change the exit code."""
+    with suppress(AttributeError, OSError, ValueError):  # it may be closed, or no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say_interrupted(error: KeyboardInterrupt, kept: str) -> int:
