@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import traceback
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from difflib import get_close_matches
@@ -13,12 +14,14 @@ from click.core import ParameterSource
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.cli.progress import LiveProgress, PlainProgress
-from tbdprof.cli.streams import emit, fail, tell
-from tbdprof.errors import UsageError
-from tbdprof.facts.file.reading import load
+from tbdprof.cli.streams import emit, fail, tell, wants_tracebacks
+from tbdprof.errors import TbdprofError, UsageError
+from tbdprof.facts.file.places import version
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import Recording
 from tbdprof.launch.request import RunRequest
+from tbdprof.loop import ending
+from tbdprof.loop.defect import defect_line
 from tbdprof.loop.plan import Schedule, silent
 from tbdprof.report import json_report, terminal
 from tbdprof.suite.workload import SWITCH
@@ -26,10 +29,10 @@ from tbdprof.suite.workload import SWITCH
 if TYPE_CHECKING:
     from tbdprof.suite.workload import Spec
 
-INTERRUPTED = 130
+OF_SIGNAL = 128  # a shell adds this to a signal's number
 SCRIPT_OPTIONS = {
     *("framework", "steps", "warmup", "max_warmup", "repeat", "output", "force"),
-    *("words", "as_json", "quiet", "verbose"),
+    *("words", "as_json", "quiet", "verbose", "require_recording"),
 }
 
 
@@ -73,15 +76,19 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -
     if exact:
         counted_step.refuse(request.device)
     path = request.path()
-    older = _version(path)
+    older = version(path)
     try:
-        with nullcontext(silent) if quiet else _progress() as progress:
+        with ending.raised(), nullcontext(silent) if quiet else _progress() as progress:
             recording = suite_run.run(request, path, progress)
             if exact:
                 recording = counted_step.add(recording, request, path, progress)
-    except KeyboardInterrupt:
-        kept = f"what was recorded is in {path}" if _version(path) not in (None, older) else "nothing was recorded yet"
-        return fail(f"interrupted; {kept}", INTERRUPTED)
+    except (KeyboardInterrupt, OSError) as error:
+        # After SIGHUP there may be no terminal any more, and the progress cannot be cleared there.
+        interrupt = error if isinstance(error, KeyboardInterrupt) else error.__context__
+        if not isinstance(interrupt, KeyboardInterrupt):
+            raise
+        kept = f"what was recorded is in {path}" if version(path) not in (None, older) else "nothing was recorded yet"
+        return _say_interrupted(interrupt, kept)
     return _finish(recording, path, as_json=as_json)
 
 
@@ -93,10 +100,16 @@ def train_check(request: RunRequest, *, as_json: bool, quiet: bool) -> int:
     try:
         with nullcontext(silent) if quiet else _progress() as progress:
             checked = checks.run(request, progress)
-    except KeyboardInterrupt:
-        return fail("interrupted; nothing is kept of a check", INTERRUPTED)
+    except KeyboardInterrupt as error:
+        return _say_interrupted(error, "nothing is kept of a check")
     emit(learning.as_json(checked) if as_json else learning.as_text(checked))
     return 0 if checked.learned.passed else 1
+
+
+def refuse_for_models(*, require_recording: bool) -> None:
+    """Refuse what only a script would use."""
+    if require_recording:
+        raise UsageError("--require-recording is for scripts, whose exit code is passed on: put the script after --")
 
 
 def refuse_unheeded(words: Sequence[str]) -> None:
@@ -110,19 +123,35 @@ def refuse_unheeded(words: Sequence[str]) -> None:
 
 
 def run_script(
-    script: Sequence[str], framework: str | None, schedule: Schedule, output: Path | None, *, force: bool, as_json: bool
+    script: Sequence[str],
+    framework: str | None,
+    schedule: Schedule,
+    output: Path | None,
+    *,
+    force: bool,
+    as_json: bool,
+    require_recording: bool,
 ) -> int:
-    """Run a script unchanged, print its report, and return its exit code."""
+    """Run a script unchanged, print its report, and return its exit code, whatever the report meets.
+
+    With `require_recording`, 1 takes the place of 0 if nothing was recorded.
+    """
     from tbdprof.launch import script as scripts
 
     if not script:
         raise UsageError("nothing after --: give the command to profile, as in: tbdprof run -- python train.py")
     path = output or scripts.default_path(script)
-    code = scripts.run(script, path, framework=framework, schedule=schedule, force=force, quiet_stdout=as_json)
-    if not path.exists():
-        return fail(scripts.nothing_recorded(code), code or 1)
-    _finish(load(path), path, as_json=as_json)
-    return code
+    outcome = scripts.run(script, path, framework=framework, schedule=schedule, force=force, quiet_stdout=as_json)
+    if not outcome.is_recorded:
+        return fail(scripts.not_recorded(path, outcome), outcome.code or int(require_recording))
+    try:
+        _finish(scripts.recorded(path, outcome), path, as_json=as_json)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the script's code is passed on whatever fails
+        if wants_tracebacks():
+            traceback.print_exc()
+        why = str(error) if isinstance(error, TbdprofError | OSError) else defect_line("to report", error)
+        tell(f"recorded in {path}, but the report failed: {why}")
+    return outcome.code
 
 
 def _refuse_script(words: Sequence[str]) -> None:
@@ -139,13 +168,10 @@ def _refuse_script(words: Sequence[str]) -> None:
     raise UsageError(f"{AS_SCRIPT} {shlex.join(command)}")
 
 
-def _version(path: Path) -> tuple[int, int, int] | None:
-    """Return a mark that changes when another file takes this name, or None if there is no file."""
-    try:
-        status = path.stat()
-    except (OSError, ValueError):  # not there, or no name that a file can have
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
+def _say_interrupted(error: KeyboardInterrupt, kept: str) -> int:
+    """Say that a run was interrupted, and return its exit code."""
+    said = str(error) if isinstance(error, ending.Terminated) else "interrupted"
+    return fail(f"{said}; {kept}", OF_SIGNAL + ending.number(error))
 
 
 def _finish(recording: Recording, path: Path, *, as_json: bool) -> int:

@@ -145,6 +145,7 @@ def cli(ctx: click.Context, /) -> None:
 @click.option("--exact", is_flag=True, help="On a GPU, count one more step exactly, under Nsight Compute.")
 @click.option("-o", "--output", type=NEW, help="File to record into.")
 @click.option("--force", is_flag=True, help="Overwrite that file.")
+@click.option("--require-recording", is_flag=True, help="Exit with 1 if nothing was recorded of a script.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @VERBOSE
@@ -168,6 +169,7 @@ def run(
     exact: bool,
     output: Path | None,
     force: bool,
+    require_recording: bool,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -179,7 +181,16 @@ def run(
     schedule = Schedule(steps=steps, warmup=warmup, max_warmup=max_warmup, repeat=repeat)
     if ctx.obj is not None:
         commands.refuse_unheeded(words)
-        return commands.run_script(ctx.obj, framework, schedule, output, force=force, as_json=as_json)
+        return commands.run_script(
+            ctx.obj,
+            framework,
+            schedule,
+            output,
+            force=force,
+            as_json=as_json,
+            require_recording=require_recording,
+        )
+    commands.refuse_for_models(require_recording=require_recording)
     model, options = commands.model_and_options(words)
     request = RunRequest(
         model=model,

@@ -10,11 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from tbdprof.facts.file.places import PART, beside, clear, give_room, reason
 from tbdprof.facts.file.writing import Writer
 from tbdprof.facts.keys import RemarkOn
-from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import Run
+from tbdprof.facts.recording import STILL_RUNNING, Recording, Window
+from tbdprof.facts.records import Run, Strings
 from tbdprof.facts.rows import Tables
+from tbdprof.facts.windows import WARMUP
+
+NO_STEP = "no step was recorded, so there is no file"
+ONLY_WARMUP = "the run ended in its warm-up, so the older recording was kept"
 
 
 class Recorder:
@@ -22,11 +27,12 @@ class Recorder:
 
     def __init__(self, run: Run, path: Path | None) -> None:
         self.recording = Recording(run)
-        self._writer: Writer | None = None
+        self._path = path or Path()
+        self._file: _File | None = None
         self._pid = os.getpid()
         if path is not None:
             with self._guard():
-                self._writer = Writer(path, self.recording)
+                self._file = _File(path, self.recording)
 
     def update(self, **changes: Any) -> None:
         """Replace facts of the run."""
@@ -52,29 +58,105 @@ class Recorder:
         for kind, rows in tables.items():
             window.tables[kind] = np.concatenate([window.table(kind), rows])
         with self._guard():
-            if self._writer is not None:
-                self._writer.append(window, tables)
+            if self._file is not None:
+                self._file.append(window, tables)
 
     def close(self) -> None:
-        """Commit what is left and close the file."""
+        """Commit what is left and close the file; if it is not kept, `missing` says why."""
         with self._guard():
-            if self._writer is not None:
-                self._writer.close()
-        self._writer = None
+            not_kept = None if self._file is None else self._file.close()
+            if not_kept is not None:
+                self.recording.missing[RemarkOn.FILE] = not_kept
+        self._file = None
 
     def _commit_state(self) -> None:
         with self._guard():
-            if self._writer is not None:
-                self._writer.write_state()
+            if self._file is not None:
+                self._file.write_state()
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
         if os.getpid() != self._pid:
-            self._writer = None  # a forked child leaves its parent's file alone
+            self._file = None  # a forked child leaves its parent's file alone
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            if self._writer is not None:
-                self._writer.abandon()
-            self._writer = None
-            self.recording.missing[RemarkOn.FILE] = f"writing the file failed, what came later is not in it: {error}"
+            self._give_up(error)
+
+    def _give_up(self, error: sqlite3.Error | OSError) -> None:
+        """Go on without the file, and note why, in the file too if it can be written at all."""
+        file, self._file = self._file, None
+        why = reason(error, self._path if file is None else file.path)
+        lost = "what came later is not in it" if file is not None and file.is_placed else "nothing is kept of this run"
+        self.recording.missing[RemarkOn.FILE] = f"writing the file failed, {lost}: {why}"
+        if file is not None:
+            file.abandon(why)
+
+
+class _File:
+    """Keeps a file up to date with a recording that grows. Whoever makes it, or its parent process, claimed the place.
+
+    It is written beside its place, and takes the place with its first record. Where an older recording is replaced,
+    that record is of a window after the warm-up: a warm-up alone is less than there was.
+    """
+
+    def __init__(self, path: Path, recording: Recording) -> None:
+        self._target = Path(os.path.realpath(path))
+        self._recording = recording
+        self._replaces = self._target.exists()
+        self._texts = len(recording.strings)  # in the file
+        clear(self._target)
+        try:
+            self._writer = Writer(beside(self._target, PART), recording)
+        except BaseException:
+            clear(self._target)
+            raise
+
+    @property
+    def path(self) -> Path:
+        """Return where it is now."""
+        return self._writer.path
+
+    @property
+    def is_placed(self) -> bool:
+        """Return whether it took its place."""
+        return self.path == self._target
+
+    def write_state(self) -> None:
+        """Commit the run and the list of windows, without their events."""
+        self._writer.write_state()
+        self._texts = len(self._recording.strings)
+
+    def append(self, window: Window, tables: Tables) -> None:
+        """Commit new records of a window, and take the place if they are worth keeping."""
+        self._writer.append(window, tables)
+        self._texts = len(self._recording.strings)
+        is_worth = any(map(len, tables.values())) and not (self._replaces and window.name == WARMUP)
+        if is_worth and not self.is_placed:
+            self._writer.move(self._target)
+
+    def close(self) -> str | None:
+        """Commit the last state and close the file; return why it is not kept, or None if it is."""
+        self._writer.close()
+        if self.is_placed:
+            return None
+        clear(self._target)
+        return ONLY_WARMUP if self._replaces else NO_STEP
+
+    def abandon(self, why: str) -> None:
+        """Close the file as it is; a later reader is told why it ends there, if that can still be written."""
+        give_room(self._target)
+        try:
+            self._tell(why)
+        except (sqlite3.Error, OSError):
+            self._writer.abandon()
+        if not self.is_placed:
+            clear(self._target)
+
+    def _tell(self, why: str) -> None:
+        """Commit why the recording ends, without the texts of the records that it lacks, and close the file."""
+        whole = self._recording
+        run = replace(whole.run, ended_by=why, complete=False) if whole.run.ended_by == STILL_RUNNING else whole.run
+        texts = tuple(whole.strings[index] for index in range(self._texts))
+        self._writer.recording = Recording(run, whole.windows, Strings(texts), whole.missing)
+        self._writer.close()

@@ -117,10 +117,14 @@ class Attachment:
             self.close()
 
     def _is_first(self) -> bool:
-        """Return whether this process is the first to take an optimizer step; later processes do not attach."""
+        """Return whether this process is the first to take an optimizer step; later processes do not attach.
+
+        The first one gives the token its own number as a name: so `launch.script` knows which process is recorded.
+        """
         withdraw(self._order)
+        token = Path(self._order["token"])
         try:
-            Path(self._order["token"]).unlink()
+            token.rename(token.with_name(str(os.getpid())))
         except FileNotFoundError:
             return False
         return True
@@ -132,7 +136,7 @@ class Attachment:
             self._hook.close()
         else:
             failure = getattr(sys, "last_value", None)  # the script's exception, with its frames
-            self._profiler.stop("the script ended first", failure)
+            self._profiler.stop(_end_of(failure), failure)
             if isinstance(failure, KeyboardInterrupt):
                 _end_by_interrupt()
 
@@ -149,6 +153,10 @@ class Attachment:
         found = instruments_for(device, self._framework)
         plan = plan_for(device, Schedule(**self._order["schedule"]), windows=found.windows)
         return LoopProfiler(self._hook, run, plan, path=Path(self._order["path"]), instruments=found)
+
+
+def _end_of(failure: BaseException | None) -> str:
+    return "the script ended first" if failure is None else f"the script ended by {type(failure).__name__}"
 
 
 def _end_by_interrupt() -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import TbdprofError, UsageError
-from tbdprof.facts.file.placing import claim, save
+from tbdprof.facts.file.placing import Claim, claim, save
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
@@ -45,9 +45,10 @@ class Profiler(LoopProfiler):
     It attaches to the framework when the loop begins, not before.
     """
 
-    def __init__(self, hook: FrameworkHook, run: Run, joining: "Joining", path: Path | None) -> None:
-        super().__init__(hook, run, Plan(), path=path)
+    def __init__(self, hook: FrameworkHook, run: Run, joining: "Joining", claimed: Claim | None) -> None:
+        super().__init__(hook, run, Plan(), path=None if claimed is None else claimed.path)
         self._joining = joining
+        self._claimed = claimed
         self._worked_out: tuple[_Extent, Summary] | None = None
 
     @property
@@ -88,6 +89,13 @@ class Profiler(LoopProfiler):
     def _begin(self) -> None:
         self._plan, self._instruments = self._joining(self._hook, self.recording.run.framework)
         super()._begin()
+
+    def _leave(self) -> None:
+        try:
+            super()._leave()
+        finally:
+            if self._claimed is not None:
+                self._claimed.release()
 
 
 class DisabledProfiler(Profiler):
@@ -191,10 +199,9 @@ def profile(
     run = new_run(named or _name_of(models), chosen, script=script_name(), **facts)
     if not enabled:
         return DisabledProfiler(hook, run, Joining([], [], False, Schedule()), None)
-    if path is not None:
-        claim(path, force=force)
+    claimed = None if path is None else claim(path, force=force)
     prepared = _prepared.pop(chosen, None)
-    return Profiler(prepared or hook, run, Joining(models, optimizers, prepared is not None, schedule), path)
+    return Profiler(prepared or hook, run, Joining(models, optimizers, prepared is not None, schedule), claimed)
 
 
 def _unit(unit: object) -> str:

@@ -3,19 +3,19 @@
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from tbdprof.errors import DeviceMemoryError
+from tbdprof.facts.file.placing import Claim
 from tbdprof.hooks import FrameworkHook, Setting, load
 
 SMALLER = "try a smaller --batch-size"
 
 
 @contextmanager
-def prepared(framework: str, setting: Setting, path: Path | None = None) -> Iterator[FrameworkHook]:
+def prepared(framework: str, setting: Setting, claimed: Claim | None = None) -> Iterator[FrameworkHook]:
     """Prepare a framework until the block ends; yield its hook.
 
-    Raise DeviceMemoryError if the block runs out of memory; its message names the recording at `path`.
+    Raise DeviceMemoryError if the block runs out of memory; its message names the recording that was kept.
     """
     hook = load(framework)
     hook.prepare(setting)
@@ -25,7 +25,7 @@ def prepared(framework: str, setting: Setting, path: Path | None = None) -> Iter
         asked = hook.out_of_memory(error)
         if asked is None:
             raise
-        failure = DeviceMemoryError(f"out of memory ({asked}){kept_in(path)}: {SMALLER}")
+        failure = DeviceMemoryError(f"out of memory ({asked}){kept_in(claimed)}: {SMALLER}")
         traceback.clear_frames(error.__traceback__)  # the frames hold the model
         failure.keeps = hook.give_back_memory()
         raise failure from error
@@ -33,6 +33,6 @@ def prepared(framework: str, setting: Setting, path: Path | None = None) -> Iter
         hook.close()
 
 
-def kept_in(path: Path | None) -> str:
-    """Return where the recording is, as the end of a message; empty if there is no file."""
-    return f"; what was recorded is in {path}" if path is not None and path.exists() else ""
+def kept_in(claimed: Claim | None) -> str:
+    """Return where the new recording is, as the end of a message; empty if none was kept."""
+    return f"; what was recorded is in {claimed.path}" if claimed is not None and claimed.is_kept else ""

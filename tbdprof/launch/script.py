@@ -9,19 +9,22 @@ import json
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TextIO
 
 from tbdprof.errors import UsageError
-from tbdprof.facts.file.placing import claim
+from tbdprof.facts.file.placing import claim, write_anew
+from tbdprof.facts.file.reading import load
+from tbdprof.facts.recording import KILLED, Recording
 from tbdprof.hooks import FRAMEWORKS, about
 from tbdprof.launch.order import VARIABLE
+from tbdprof.launch.processes import relay
 from tbdprof.loop.plan import Schedule
 
 PACKAGE = Path(__file__).parents[1] / "__init__.py"
@@ -41,6 +44,16 @@ def default_path(script: Sequence[str]) -> Path:
     return Path(f"{named}-{datetime.now().astimezone():%Y%m%d-%H%M%S}.tbd")
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a script ended, and what its recording is to say about that."""
+
+    code: int  # as a shell gives it: 128 + n for a signal n
+    is_recorded: bool
+    stepped: bool  # an optimizer step was taken while tbdprof watched
+    killed_by: str  # why a recording ends that its process could not end
+
+
 def run(
     script: Sequence[str],
     path: Path,
@@ -49,18 +62,18 @@ def run(
     schedule: Schedule = Schedule(),  # noqa: B008 - frozen
     force: bool = False,
     quiet_stdout: bool = False,
-) -> int:
-    """Run a command line with tbdprof attached and return its exit code (128 + n for a signal n).
+) -> Outcome:
+    """Run a command line with tbdprof attached to its end.
 
     Without a framework, the first one that takes a step is recorded. With `quiet_stdout` the script's stdout goes to
-    stderr. Raise UsageError if the command cannot be started.
+    stderr. Raise UsageError if the command cannot be started or the file not be written.
     """
     if framework not in (None, *FRAMEWORKS):
         raise UsageError(f"unknown framework {framework!r}: choose {' or '.join(FRAMEWORKS)}")
-    claim(path, force=force)
-    with TemporaryDirectory(prefix="tbdprof-") as folder:
+    with claim(path, force=force) as claimed, TemporaryDirectory(prefix="tbdprof-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         order = {
-            "path": str(path.resolve()),
+            "path": str(claimed.target),
             "package": str(PACKAGE),
             "startup": str(STARTUP),
             "token": str(_token(folder)),
@@ -68,40 +81,65 @@ def run(
             "imported_by": {package: name for name in FRAMEWORKS for package in about(name).imported_by},
             "schedule": asdict(schedule),
         }
-        code = _wait(_start(script, order, sys.stderr if quiet_stdout else None))
-    return code if code >= 0 else _OF_SIGNAL - code
+        number, status = _run(script, order, folder, sys.stderr if quiet_stdout else None)
+        code = status if status >= 0 else _OF_SIGNAL - status
+        is_its_own = (folder / str(number)).exists()
+        stepped = not Path(str(order["token"])).exists()
+        return Outcome(code, claimed.is_kept, stepped, _killed_by(code, is_its_own=is_its_own))
 
 
-def nothing_recorded(code: int) -> str:
-    """Return why nothing may have been recorded of a script with this exit code, and the signal if there was one."""
+def recorded(path: Path, outcome: Outcome) -> Recording:
+    """Return a script's recording; raise RecordingFormatError if it cannot be read.
+
+    If its process was killed, the reason becomes what the script's end shows, in the file too if it can be written.
+    """
+    recording = load(path)
+    if recording.run.ended_by == KILLED:
+        recording.run = replace(recording.run, ended_by=outcome.killed_by)
+        with suppress(UsageError):
+            write_anew(recording, path)
+    return recording
+
+
+def _killed_by(code: int, *, is_its_own: bool) -> str:
+    """Return why a recording ends without an end; the code is `its own` if no launcher is between."""
+    name = _signal(code)
+    if not is_its_own:
+        return f"{KILLED}; the command that started it ended with {code}{f' ({name})' if name else ''}"
+    return f"the script was killed by {name}" if name else f"the script ended with {code} at once, without Python's end"
+
+
+def _signal(code: int) -> str | None:
     try:
-        name = signal.Signals(code - _OF_SIGNAL).name
+        return signal.Signals(code - _OF_SIGNAL).name
     except ValueError:
-        return NOTHING_RECORDED
-    return f"the script ended with {code} ({name}); {NOTHING_RECORDED}"
+        return None
 
 
-def _token(folder: str) -> Path:
-    token = Path(folder) / "token"
+def not_recorded(path: Path, outcome: Outcome) -> str:
+    """Return why nothing may have been recorded of a script, and the signal that ended it if there was one."""
+    name = _signal(outcome.code)
+    said = f"the script ended with {outcome.code} ({name}); " if name else ""
+    if not outcome.stepped:
+        return said + NOTHING_RECORDED
+    if path.exists():
+        return f"{said}nothing was recorded after the warm-up, so {path} is as it was"
+    return f"{said}nothing was recorded: watching ended before a step did"
+
+
+def _token(folder: Path) -> Path:
+    token = folder / "token"
     token.touch()
     return token
 
 
-def _start(script: Sequence[str], order: Mapping[str, object], stdout: TextIO | None) -> subprocess.Popen[bytes]:
+def _run(script: Sequence[str], order: Mapping[str, object], folder: Path, stdout: TextIO | None) -> tuple[int, int]:
+    """Run a command and return its number and its status; raise UsageError if it cannot be started."""
     roots = [str(STARTUP), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, VARIABLE: json.dumps(order), "PYTHONPATH": os.pathsep.join(roots)}
     try:
-        return subprocess.Popen(script, env=environment, stdout=stdout)
+        return relay.run(script, environment, folder, stdout)
     except OSError as error:
         if script[0].endswith(".py") and Path(script[0]).is_file():
             raise UsageError(f"cannot start {script[0]}: {AS_SCRIPT} python {shlex.join(script)}") from error
         raise UsageError(f"cannot start {script[0]}: {error.strerror}") from error
-
-
-def _wait(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a process; an interrupt reaches it, too, and the process decides when to end."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        return process.wait()
-    finally:
-        signal.signal(signal.SIGINT, before)

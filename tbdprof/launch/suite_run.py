@@ -12,7 +12,7 @@ from tbdprof.collect.gpu import context
 from tbdprof.collect.gpu.context import Taken
 from tbdprof.errors import DataError, DeviceMemoryError, TbdprofError, UsageError
 from tbdprof.facts.counters import DATA_WAIT
-from tbdprof.facts.file.placing import claim
+from tbdprof.facts.file.placing import Claim, claim
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.units import bytes_text
 from tbdprof.hooks import FrameworkHook, about
@@ -39,23 +39,24 @@ def run(request: RunRequest, path: Path, progress: Progress = silent) -> Recordi
     if request.data is not None:
         datasets.look(spec, request.data)
     _refuse_what_cannot_fit(spec, request.config())
-    claim(path, force=request.force)
-    beneath = _beneath(request, progress)
+    claimed = claim(path, force=request.force)
     config: Config | None = None
     try:
-        with prepared(request.framework, request.setting(), path) as hook:
-            config = request.config(hook.facts().device)
-            return _record(request, path, progress, hook, spec, config, beneath)
+        with claimed:
+            beneath = _beneath(request, progress)
+            with prepared(request.framework, request.setting(), claimed) as hook:
+                config = request.config(hook.facts().device)
+                return _record(request, path, progress, hook, spec, config, beneath)
     except DataError as error:
-        raise DataError(f"{error}{kept_in(path)}") from error
+        raise DataError(f"{error}{kept_in(claimed)}") from error
     except DeviceMemoryError as error:
         if config is None:
             raise
-        raise _with_a_batch(error, request, config, path, progress) from error
+        raise _with_a_batch(error, request, config, claimed, progress) from error
 
 
 def _with_a_batch(
-    error: DeviceMemoryError, request: RunRequest, config: Config, path: Path, progress: Progress
+    error: DeviceMemoryError, request: RunRequest, config: Config, claimed: Claim, progress: Progress
 ) -> DeviceMemoryError:
     """Find a batch size that fits, keep the trials in the recording, and return the error that names the size."""
     progress("try smaller batches", 0, NO_STEPS)
@@ -64,8 +65,9 @@ def _with_a_batch(
         fit = batch_search.search(config.batch_size, attempt)
     else:
         fit = batch_search.Fit(None, {}, None, error.keeps)
-    with suppress(TbdprofError):  # the file could not be written before
-        batch_search.keep(fit, path)
+    if claimed.is_kept:
+        with suppress(TbdprofError):  # the file could not be written before
+            batch_search.keep(fit, claimed.path)
     found = SMALLER if fit.batch_size is None else f"try --batch-size {fit.batch_size}"
     return DeviceMemoryError(str(error).removesuffix(SMALLER) + found)
 

@@ -21,7 +21,7 @@ from tbdprof.facts.recording import STILL_RUNNING, Recording
 from tbdprof.facts.records import Run
 from tbdprof.facts.windows import KERNELS
 from tbdprof.hooks import FrameworkHook
-from tbdprof.loop import post_mortem
+from tbdprof.loop import ending, post_mortem
 from tbdprof.loop.consumption import consumed, refusal
 from tbdprof.loop.defect import by_signal, defect_line, first_line
 from tbdprof.loop.instruments import Instruments
@@ -97,7 +97,7 @@ class LoopProfiler:
         traceback: TracebackType | None,
     ) -> None:
         """Keep the records and detach."""
-        self.stop("" if kind is None else kind.__name__, error)
+        self.stop("" if kind is None else ending.reason(error or kind), error)
 
     def find_peaks(self) -> None:
         """Find the device's peak, if possible before the model exists; otherwise `start` calls this."""
@@ -207,7 +207,7 @@ class LoopProfiler:
             if isinstance(error, Exception) and stages.failure is None and not by_signal(error):
                 self._fail("outside all windows", error)
                 return
-            self._finish(complete=False, ended_by=type(error).__name__, failure=error)
+            self._finish(complete=False, ended_by=ending.reason(error), failure=error)
             raise
         finally:
             self._is_within = False

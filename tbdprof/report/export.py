@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tbdprof.errors import UsageError
 from tbdprof.facts.consumed import StepCountKind
+from tbdprof.facts.file.placing import new
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import AllocationKind, KernelKind, Operation, Phase, Role, SpanKind
 from tbdprof.facts.rows import KINDS
@@ -54,7 +54,7 @@ def to_sqlite(recording: Recording, path: Path) -> None:
 
 def to_csv(recording: Recording, folder: Path) -> None:
     """Write the plain tables into a new folder, one CSV file each."""
-    folder.mkdir(parents=True)
+    folder.mkdir()
     for name, columns, rows in _tables(recording):
         with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
@@ -63,13 +63,13 @@ def to_csv(recording: Recording, folder: Path) -> None:
 
 
 def write(recording: Recording, path: Path, form: str) -> None:
-    """Write a recording as "sqlite" or "csv"; raise UsageError if the target exists or cannot be written."""
-    try:
-        if path.exists():
-            raise UsageError(f"{path} exists: choose another name with -o")
-        to_csv(recording, path) if form == "csv" else to_sqlite(recording, path)
-    except (OSError, sqlite3.Error) as error:
-        raise UsageError(f"cannot write {path}: {error}; choose another place with -o") from error
+    """Write a recording as "sqlite" or "csv"; raise UsageError if the target exists or cannot be written.
+
+    The target is there when it is whole.
+    """
+    to = to_csv if form == "csv" else to_sqlite
+    with new(path) as part:
+        to(recording, part)
 
 
 def _storable(cell: Any) -> Any:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from tbdprof.facts.recording import KILLED, Recording
+from tbdprof.facts.recording import STILL_RUNNING, Recording
 from tbdprof.results.device import Device, Energy, Traced
 from tbdprof.results.kernels import Counted, Group, LayerTime, LowUtilization, Utilization
 from tbdprof.results.levels import Levels, PipeUse
@@ -67,5 +67,5 @@ class Summary:
 
     @property
     def lost_windows(self) -> list[str]:
-        """Name the windows a killed process took with it; a window that is still open is not lost."""
-        return self.recording.lost_windows if self.recording.run.ended_by == KILLED else []
+        """Name the windows whose records never reached the file; those of a run that goes on are not lost."""
+        return [] if self.recording.run.ended_by == STILL_RUNNING else self.recording.lost_windows

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 import toy as models
 
+from tbdprof.facts.file.placing import save
 from tbdprof.facts.file.reading import load
 from tbdprof.facts.recording import Recording
-from tbdprof.facts.records import Role
+from tbdprof.facts.records import Role, Run
 from tbdprof.launch import batch_search, batch_trial
 from tbdprof.launch.batch_search import Trial
 from tbdprof.launch.request import RunRequest
@@ -113,7 +114,7 @@ recorder = Recorder(Run("toy", "torch"), Path("a.tbd"))
 with recorder.window("clean") as window:
     recorder.append(window, {"step": np.zeros(3, KINDS["step"])})
 with recorder.window("memory") as window:
-    written = recorder._writer._connection
+    written = recorder._file._writer._connection
     written.execute("PRAGMA cache_size = 5")  # pages; more has to go to the file before the end
     written.execute("BEGIN IMMEDIATE")
     for part in range(200):
@@ -183,6 +184,74 @@ def test_an_interrupt_saves_what_there_is_and_exits_with_130(
     assert states(kept) == [*((name, "complete") for name in WINDOWS[:window]), (WINDOWS[window], "cut short")]
     assert kept.run.ended_by == "KeyboardInterrupt"
     assert [len(each.table("step")) for each in kept.windows[:window]] == STEPS[:window]
+    assert [path.name for path in Path().iterdir()] == ["a.tbd"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "window", "number"),
+    [
+        ("torch", 1, signal.SIGTERM),
+        ("torch", 2, signal.SIGTERM),
+        ("torch", 4, signal.SIGHUP),
+        ("mxnet", 2, signal.SIGTERM),
+    ],
+)
+def test_other_signals_that_end_a_process_do_so_too_with_their_own_code_and_reason(
+    tbdprof: Command, training: Callable[..., Path], framework: str, window: int, number: signal.Signals
+):
+    training(framework, f"at == {SECOND[window]} and signal.raise_signal({int(number)})")
+
+    said = f"tbdprof: ended by {number.name}; what was recorded is in a.tbd\n"
+    assert tbdprof(*RUN, "--framework", framework) == (128 + number, "", said)
+    kept = load(Path("a.tbd"))
+    assert states(kept) == [*((name, "complete") for name in WINDOWS[:window]), (WINDOWS[window], "cut short")]
+    assert kept.run.ended_by == f"ended by {number.name}"
+    assert signal.getsignal(number) is signal.SIG_DFL
+    assert [path.name for path in Path().iterdir()] == ["a.tbd"]
+
+
+@pytest.mark.parametrize(
+    ("happens", "code", "said"),
+    [
+        ("at == 1 and signal.raise_signal(signal.SIGINT)", 130, "interrupted; nothing was recorded yet"),
+        ("at == 1 and signal.raise_signal(signal.SIGTERM)", 143, "ended by SIGTERM; nothing was recorded yet"),
+    ],
+)
+def test_with_force_a_run_that_ends_in_its_warmup_leaves_the_older_recording(
+    tbdprof: Command, training: Callable[..., Path], happens: str, code: int, said: str
+):
+    training("torch", happens)
+    save(Recording(Run("older", "torch")), Path("a.tbd"))
+    before = Path("a.tbd").read_bytes()
+
+    assert tbdprof(*RUN, "--force", "--framework", "torch") == (code, "", f"tbdprof: {said}\n")
+    assert Path("a.tbd").read_bytes() == before
+    assert [path.name for path in Path().iterdir()] == ["a.tbd"]
+
+
+@pytest.mark.parametrize(
+    ("options", "happens", "said"),
+    [
+        (("--device", "cuda:7"), "pass", "sees no CUDA device"),
+        (("--kind", "odd"), "pass", "kind"),
+        ((), "", "out of memory"),
+    ],
+)
+def test_with_force_a_run_that_fails_before_it_begins_leaves_the_older_recording(
+    tbdprof: Command, training: Callable[..., Path], tmp_path: Path, options: tuple[str, ...], happens: str, said: str
+):
+    folder = training("torch", happens or "pass")
+    if not happens:
+        file = folder / "toy" / "on_torch.py"
+        file.write_text(file.read_text().replace("return Workload(config)", "return torch.empty(1 << 50)"))
+    save(Recording(Run("older", "torch")), Path("a.tbd"))
+    before = Path("a.tbd").read_bytes()
+
+    code, out, err = tbdprof(*RUN, "--force", "--framework", "torch", *options)
+    assert (code != 0, out, err.count("\n")) == (True, "", 1), err
+    assert said in err
+    assert "recorded" not in err
+    assert Path("a.tbd").read_bytes() == before
     assert [path.name for path in Path().iterdir()] == ["a.tbd"]
 
 

@@ -17,7 +17,8 @@ from tbdprof.collect.gpu.cuda_driver import Limits
 from tbdprof.collect.gpu.nvidia import Counters
 from tbdprof.collect.ncu.output import Launch
 from tbdprof.errors import UnavailableError, UsageError
-from tbdprof.facts import counters, writing
+from tbdprof.facts import counters
+from tbdprof.facts.file import placing
 from tbdprof.facts.file.placing import save
 from tbdprof.facts.file.reading import load
 from tbdprof.facts.recording import Recording
@@ -152,7 +153,7 @@ def test_a_disk_that_fills_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch
 
     recording = recorded(path)
     before = path.read_bytes()
-    monkeypatch.setattr(writing, "save", full)
+    monkeypatch.setattr(placing, "save", full)
     returned = counted_step.add(recording, REQUEST, path, count=counting([]), tool=Path("/ncu"))
 
     assert path.read_bytes() == before

@@ -14,7 +14,7 @@ import tbdprof
 from tbdprof.analysis.summary import summarize
 from tbdprof.collect.gpu import context
 from tbdprof.errors import DeviceMemoryError, UnavailableError
-from tbdprof.facts.file.placing import save
+from tbdprof.facts.file.placing import claim, save
 from tbdprof.facts.file.reading import load
 from tbdprof.facts.recorder import Recorder
 from tbdprof.facts.recording import Recording
@@ -293,8 +293,10 @@ def test_a_process_that_cannot_let_go_of_its_memory_makes_no_trial(tmp_path: Pat
     error = DeviceMemoryError(f"out of memory (8 bytes): {SMALLER}")
     error.keeps = "it keeps all"
     path = tmp_path / "a.tbd"
+    with claim(path, force=False) as claimed:
+        pass
     save(Recording(Run("toy", "torch", asked_for="8 bytes")), path)
 
-    returned = suite_run._with_a_batch(error, RunRequest("toy", "torch"), Config(64), path, silent)
+    returned = suite_run._with_a_batch(error, RunRequest("toy", "torch"), Config(64), claimed, silent)
     assert str(returned) == str(error)
     assert load(path).missing["post_mortem.fitting_batch"] == "it keeps all"

@@ -136,7 +136,7 @@ def test_a_script_that_ends_early_keeps_what_there_is():
 
 
 @pytest.mark.parametrize(
-    ("ending", "trains", "code"), [("", True, 1), ("print('hello')", False, 1), ("import sys; sys.exit(4)", False, 4)]
+    ("ending", "trains", "code"), [("", True, 0), ("print('hello')", False, 0), ("import sys; sys.exit(4)", False, 4)]
 )
 def test_of_a_script_that_never_trains_that_is_reported(ending: str, trains: bool, code: int):
     done = run(*script(ending, trains=trains))
@@ -145,6 +145,36 @@ def test_of_a_script_that_never_trains_that_is_reported(ending: str, trains: boo
     assert done.stderr == f"tbdprof: {NOTHING_RECORDED}\n"
     assert done.stderr.endswith("; put tbdprof.profile around the loop\n")
     assert not Path("a.tbd").exists()
+
+
+@pytest.mark.parametrize(("ending", "code"), [("", 1), ("import sys; sys.exit(4)", 4)])
+def test_who_requires_a_recording_gets_1_where_a_script_succeeds_without(ending: str, code: int):
+    done = run(*script(ending, trains=False), options=("--require-recording",))
+
+    assert (done.returncode, done.stderr) == (code, f"tbdprof: {NOTHING_RECORDED}\n")
+
+
+def test_a_report_that_fails_changes_no_exit_code():
+    breaks = "import atexit; atexit.register(lambda: open('a.tbd', 'w').write('junk'))"  # before tbdprof's own end
+    Path("train.py").write_text(f"{breaks}\n{TRAINS}train(6); sys.exit(3)")
+    done = run(sys.executable, "train.py", options=("--require-recording",))
+
+    assert (done.returncode, done.stdout) == (3, "")
+    said = "recorded in a.tbd, but the report failed: a.tbd is not a tbdprof recording"
+    assert done.stderr == f"tbdprof: {said}\n"
+
+
+def test_a_script_that_ends_at_once_or_has_a_launcher_says_so_in_its_recording():
+    done = run(*script("train(4); os._exit(5)"))
+    assert done.returncode == 5
+    assert load(Path("a.tbd")).run.ended_by == "the script ended with 5 at once, without Python's end"
+
+    started = f"{sys.executable} train.py; exit 6"
+    done = run("sh", "-c", started, options=("--force",))
+    assert done.returncode == 6
+    said = "the process was killed; the command that started it ended with 6"
+    assert load(Path("a.tbd")).run.ended_by == said
+    assert f"incomplete: {said}" in done.stdout
 
 
 def test_of_a_script_that_dies_of_a_signal_that_is_reported_first():
@@ -253,7 +283,7 @@ def test_what_lies_beside_tbdprof_is_not_offered_to_the_script(tmp_path: Path):
         folder.mkdir()
         (folder / "torchmetrics.py").write_text(f'name = "{text}"')
     (site / "tbdprof").symlink_to(ROOT / "tbdprof")
-    script("train(1); import torchmetrics; print(torchmetrics.name, os.environ['PYTHONPATH'])")
+    script("train(2); import torchmetrics; print(torchmetrics.name, os.environ['PYTHONPATH'])")
     shield = f"import os, sys; os.environ['PYTHONPATH'] = {str(theirs)!r}; sys.path.insert(0, {str(site)!r}); "
     begin = "sys.argv[1:] = ['run', '-o', 'a.tbd', '--', sys.executable, 'train.py']; "
     command = [sys.executable, "-c", shield + begin + "from tbdprof.cli.main import main; main()"]
@@ -281,9 +311,8 @@ print("trained")
     assert done.stdout.startswith("trained\n")
     assert done.stderr.splitlines() == [
         "tbdprof: the counter is gone; the script goes on unwatched",
-        "tbdprof: recorded in a.tbd",
+        "tbdprof: nothing was recorded: watching ended before a step did",
     ]
-    assert load(Path("a.tbd")).run.ended_by == "UnavailableError"
 
 
 def test_a_child_forked_in_the_memory_window_is_left_alone():

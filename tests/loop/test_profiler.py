@@ -145,7 +145,7 @@ def test_a_file_that_can_no_longer_be_written_costs_the_file_not_the_run(tmp_pat
     prof, hook = profiler(path=tmp_path / "a.tbd")
     with prof:
         train(prof, hook.clock, 3)
-        prof._recorder._writer._connection.execute("DROP TABLE column_block")  # type: ignore[union-attr]
+        prof._recorder._file._writer._connection.execute("DROP TABLE column_block")  # type: ignore[union-attr]
         train(prof, hook.clock, 10)
 
     assert prof.recording.run.complete

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tbdprof.facts.file import checksums
 from tbdprof.facts.file.format import APPLICATION_ID, FORMAT_VERSION, SCHEMA, columns
+from tbdprof.facts.file.places import take_place
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.rows import Table, Tables
 
@@ -33,12 +34,10 @@ class Writer:
 
     def __init__(self, path: Path, recording: Recording) -> None:
         self.path = path
-        self._recording = recording
+        self.recording = recording
         self._written = _Written()
         path.unlink(missing_ok=True)
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._connection.execute("PRAGMA journal_mode = TRUNCATE")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
+        self._connection = _connected(path)
         self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
         with self._transaction():
@@ -64,6 +63,14 @@ class Writer:
         self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
 
+    def move(self, path: Path) -> None:
+        """Rename the file, and go on there; its journal is always named after it."""
+        self._connection.execute("PRAGMA journal_mode = DELETE")
+        self._connection.close()
+        take_place(self.path, path)
+        self.path = path
+        self._connection = _connected(path)
+
     def abandon(self) -> None:
         """Close the file as it is."""
         self._connection.close()
@@ -74,14 +81,15 @@ class Writer:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._connection.execute("COMMIT")
         except BaseException:
             self._written = before
-            self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:  # on a full disk SQLite itself may have undone it
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
 
     def _put_state(self) -> None:
-        recording = self._recording
+        recording = self.recording
         self._put_anew("run", [(key, json.dumps(value)) for key, value in asdict(recording.run).items()])
         self._put_anew("missing", list(recording.missing.items()))
         self._put_anew("window", [(w.ordinal, w.name, w.state, *self._blocks_of(w)) for w in recording.windows])
@@ -124,3 +132,10 @@ class Writer:
             self._connection.execute("INSERT INTO column_block VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, data, crc))
             self._written.blocks[ordinal] += 1
             self._written.block_crcs[ordinal] += crc
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = TRUNCATE")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
