@@ -213,13 +213,14 @@ def run(
 @cli.command()
 @click.argument("file", type=FILE)
 @click.option("--full", is_flag=True, help="Print every kernel, layer and tensor, and the roofline.")
+@click.option("--salvage", is_flag=True, help="Leave out the damaged windows of a file, and report on the others.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which is always in full.")
 @VERBOSE
-def report(file: Path, full: bool, as_json: bool) -> None:
+def report(file: Path, full: bool, salvage: bool, as_json: bool) -> None:
     """Report on a recording."""
     from tbdprof.report import json_report, terminal
 
-    summary = _summarize(file)
+    summary = _summarize(file, salvage=salvage)
     streams.emit(json_report.render(summary) if as_json else terminal.render(summary, color=_color(), full=full))
 
 
@@ -325,16 +326,20 @@ def doctor(device: str, as_json: bool) -> None:
     streams.emit(doctor_report.as_json(examination) if as_json else doctor_report.as_text(examination))
 
 
-def _load(file: Path) -> "Recording":
+def _load(file: Path, *, salvage: bool = False) -> "Recording":
     from tbdprof.facts.file.reading import load
+    from tbdprof.facts.keys import RemarkOn
 
-    return load(file)
+    recording = load(file, salvage=salvage)
+    if RemarkOn.DAMAGE in recording.missing:
+        streams.tell(f"{file}: {recording.missing[RemarkOn.DAMAGE]}")
+    return recording
 
 
-def _summarize(file: Path) -> "Summary":
+def _summarize(file: Path, *, salvage: bool = False) -> "Summary":
     from tbdprof.analysis.summary import summarize
 
-    return summarize(_load(file))
+    return summarize(_load(file, salvage=salvage))
 
 
 def _print_part(file: Path, part: str, *, as_json: bool) -> None:
