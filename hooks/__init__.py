@@ -40,6 +40,7 @@ class Facts:
     device: str
     device_name: str
     threads: int
+    devices: Sequence[str] = ()  # those whose memory is the run's; none: `device` alone
     parameters: Sequence[Parameter] = ()
     optimizers: Sequence[Optimizer] = ()
     precision_flags: Mapping[str, str] = field(default_factory=dict)

@@ -4,7 +4,7 @@ Hooks and collectors report facts and nothing else; every conclusion is drawn in
 tables are in `tbdprof.facts.rows`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -123,13 +123,17 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One weight or buffer of the model; a storage that several names share is listed once."""
+    """One weight or buffer of the model; a storage that several names share is listed once.
+
+    `held_bytes` is what all its copies hold together, with the indices of sparse ones. None: one dense array.
+    """
 
     name: str
     shape: tuple[int, ...]
     item_bytes: int
     trainable: bool
     is_buffer: bool = False
+    held_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,7 @@ class Run:
     framework: str
     framework_version: str = ""
     device: str = "cpu"
+    devices: Sequence[str] = ()  # those whose memory is the run's, `device` among them; none: that one alone
     device_name: str = ""
     threads: int = 0
     cores: float = 0.0  # cores the process may use: affinity and quota

@@ -15,7 +15,7 @@ import numpy as np
 
 from tbdprof.analysis.memory import identities
 from tbdprof.analysis.memory.account import Account
-from tbdprof.analysis.memory.accounting import account, has_events, left_out, of_device
+from tbdprof.analysis.memory.accounting import account, devices, has_events, left_out, of_device
 from tbdprof.analysis.memory.holdings import TOP, by_layer, holdings
 from tbdprof.analysis.without import why_without
 from tbdprof.facts.arrays import Bools, Ints
@@ -108,7 +108,7 @@ def _measure(recording: Recording, window: Window) -> Memory:
     has_rounding = bool(((sizes["requested_bytes"] >= 0) & (sizes["allocated_bytes"] >= 0)).any())
     live = holdings(worked, peak)
     return Memory(
-        device=recording.run.device,
+        device=" + ".join(devices(recording.run)),
         events=len(levels.sequence),
         steps=_steps(worked),
         allocator_peak_bytes=allocator_peak,
