@@ -77,10 +77,10 @@ def threads() -> int:
     return max(1, len(os.sched_getaffinity(0)) // 2)
 
 
-def parameter_list(watched: owners.Watched, kept: Mapping[int, Stored]) -> list[Parameter]:
+def parameter_list(watched: owners.Watched, kept: Mapping[int, Stored] | None = None) -> list[Parameter]:
     """Return weights and buffers of known shape, each storage once; `kept` is what stores hold in copies of their own."""
     rows: dict[object, Parameter] = {}
-    copies = owners.stored_copies(watched, kept)
+    copies = owners.stored_copies(watched, kept or {})
     for name, each in watched.parameters():
         if each.arrays:
             row = _parameter(name, each, copies.get(each.key, 0))

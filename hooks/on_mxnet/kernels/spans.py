@@ -6,18 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import mxnet as mx
+from mxnet.executor import Executor
 
 from tbdprof.facts import work
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Phase, SpanKind, Strings
 from tbdprof.facts.rows import SpanRow
-from tbdprof.facts.work import Work
 from tbdprof.hooks.nesting import nested, within_layer
 from tbdprof.hooks.on_mxnet.flops import works
 from tbdprof.hooks.on_mxnet.flops.products import Computed
-from tbdprof.hooks.on_mxnet.kernels import gradient_sources
+from tbdprof.hooks.on_mxnet.kernels import executor_graphs, gradient_sources
+from tbdprof.hooks.on_mxnet.kernels.facts import Facts
 from tbdprof.hooks.on_mxnet.session import graphs
-from tbdprof.hooks.on_mxnet.session.calls import GraphCall, Note
+from tbdprof.hooks.on_mxnet.session.calls import GraphCall, Invocation, Note
 from tbdprof.hooks.on_mxnet.session.engine import Push
 from tbdprof.hooks.on_mxnet.session.graphs import Node
 from tbdprof.hooks.on_mxnet.session.session import Ran
@@ -32,17 +33,6 @@ _UNCOUNTED = "{} of {} products could not be followed to what they multiply, and
 
 
 @dataclass(slots=True)
-class Facts:
-    """What is known of an operator; `source` is the number of its forward operator if it is a gradient."""
-
-    phase: Phase
-    layer: str | None = None
-    computed: Computed | None = None
-    source: int = -1
-    work: Work | None = None
-
-
-@dataclass(slots=True)
 class Operators:
     """The operators of a window as rows of spans; `missing` says what could not be found out."""
 
@@ -50,6 +40,7 @@ class Operators:
     ran: Sequence[Ran]
     layers: Layers
     missing: dict[str, str] = field(default_factory=dict)
+    executors: Mapping[int, Executor] = field(default_factory=dict)  # that ran, by handle
     _facts: dict[int, Facts] = field(default_factory=dict)
     _without_nodes: int = 0  # operators of graphs whose nodes are not known
 
@@ -76,6 +67,7 @@ class Operators:
         self._facts = {push.number: Facts(note.phase or Phase.OUTSIDE) for push, note in _noted(self.pushes)}
         self._follow_threads()
         self._name_graphs()
+        executor_graphs.name(self.pushes, self._facts, self.executors)
         self._name_others()
         self._follow_backward()
         for facts in self._facts.values():
@@ -126,7 +118,7 @@ class Operators:
     def _name_others(self) -> None:
         for push, note in _noted(self.pushes):
             facts, asked = self._facts[push.number], note.asked
-            if isinstance(asked, GraphCall) or asked is None:
+            if not isinstance(asked, Invocation):
                 continue
             if asked.operator == push.name:
                 facts.computed = asked
@@ -142,7 +134,8 @@ class Operators:
             lambda one, other: _same(facts[one.number], facts[other.number]),
         )
         for number, source in found.items():
-            facts[number].source = source
+            if facts[number].source < 0:
+                facts[number].source = source
         for push in self.pushes:
             source = facts[push.number].source
             computed = facts[source].computed if source >= 0 else None

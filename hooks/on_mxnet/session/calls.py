@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import mxnet as mx
+from mxnet.executor import Executor
 from mxnet.gluon import Block
 
 from tbdprof.facts.records import Phase
+from tbdprof.hooks.on_mxnet.session.executions import NodeRun
 
 NO_GRADIENT = frozenset({"BlockGrad"})
 
@@ -32,12 +34,12 @@ class Invocation:
 
 @dataclass(slots=True)
 class GraphCall:
-    """A call of a hybridized block's whole graph; the inputs are in the order in which the symbol lists them.
+    """A call of a hybridized block's or an executor's whole graph; the inputs are in the order in which the symbol lists them.
 
     `variables` are the engine's variables of the inputs.
     """
 
-    block: Block
+    block: Block | Executor
     symbol: mx.sym.Symbol
     inputs: tuple[Array, ...]
     variables: tuple[int, ...] = ()
@@ -48,4 +50,4 @@ class Note(NamedTuple):
 
     phase: Phase | None
     block: Block | None  # innermost
-    asked: Invocation | GraphCall | None
+    asked: Invocation | GraphCall | NodeRun | None
