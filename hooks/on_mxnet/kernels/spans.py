@@ -47,14 +47,14 @@ class Operators:
     def rows(self, intervals: Sequence[Interval], strings: Strings) -> list[SpanRow]:
         """Return a row for each operator; if the operator has a layer, put the row inside a row for that layer.
 
-        MXNet frees arrays within operators, by operators of its own.
+        What the engine does for itself is left out: it frees arrays within operators, and waits for them.
         """
         self._find_facts()
 
         def rows_of(ran: Ran, first: int, parent: int) -> list[SpanRow]:
             return _rows(ran, self._known(ran), first, parent, strings)
 
-        return nested(self.ran, rows_of, len(intervals))
+        return nested([ran for ran in self.ran if ran.name not in works.ENGINES_OWN], rows_of, len(intervals))
 
     def _known(self, ran: Ran) -> Facts:
         facts = self._facts.get(ran.number)
