@@ -53,6 +53,7 @@ class MemoryWindow:
 
     def mark_step(self) -> None:
         """Wait for all work of the step, then read all owners."""
+        self._watch.step_ends()
         mx.nd.waitall()
         self._read_levels()
         self._read_owners()

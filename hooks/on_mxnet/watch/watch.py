@@ -17,6 +17,7 @@ from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 from tbdprof.hooks.on_mxnet.memory.blocks import stored
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.watch import owners, symbols
+from tbdprof.hooks.on_mxnet.watch.by_hand import ByHand
 from tbdprof.hooks.on_mxnet.watch.makers import Makers
 from tbdprof.hooks.on_mxnet.watch.phases import Interval, Phases, is_pythons_thread
 from tbdprof.hooks.on_mxnet.watch.trainers import AnyTrainer
@@ -38,6 +39,7 @@ class _Thread(threading.local):
     passes = 0
     steps = 0
     forward: Interval | None = None
+    update: Interval | None = None  # of weights by hand
 
 
 class Watch:
@@ -51,15 +53,19 @@ class Watch:
         self._callbacks: list[Callable[[object], None]] = []
         self._here = _Thread()
         self._finds_models = self._finds_trainers = False
+        self._by_hand = ByHand(self.watched)
         self._pid = os.getpid()
         self._makers = Makers(allocator)
         self._patches = Patches(
             {
                 "blocks": [(Block, "__call__", self._around_call)],
-                "executors": [(Executor, "forward", self._around_execution)],
+                "executors": [
+                    (Executor, "forward", self._around_execution),
+                    (Executor, "backward", self._around_pass),
+                ],
                 "modules": [
                     *((module, "forward", self._around_module) for module in _MODULES),
-                    *((each, "backward", self._around_pass) for each in (*_MODULES, Executor)),
+                    *((module, "backward", self._around_pass) for module in _MODULES),
                 ],
                 "autograd": [
                     (autograd._RecordingStateScope, "__enter__", self._around_enter),  # noqa: SLF001
@@ -71,6 +77,7 @@ class Watch:
                     *((Trainer, name, self._around_step) for name in ("step", "update")),
                     *((module, "update", self._around_step) for module in _MODULES),
                 ],
+                "writes": [(layout.library(), "MXImperativeInvokeEx", self._around_operator)],
                 "planners": [(HybridBlock, "_build_cache", self._around_build)],
             }
         )
@@ -89,9 +96,13 @@ class Watch:
             self._patches.need("trainers", _TRAINERS)
 
     def on_update(self, callback: Callable[[object], None]) -> None:
-        """Call `callback` with the trainer after each step of any trainer."""
+        """Call `callback` with the trainer after each step of any trainer.
+
+        While the script uses no trainer, a step is a backward pass with what follows, up to the next forward pass.
+        """
         self._callbacks.append(callback)
-        self._patches.need("trainers", _UPDATES)
+        for group in ("trainers", "autograd", "executors"):
+            self._patches.need(group, _UPDATES)
 
     def open_window(self, *, waits: bool = True) -> Phases:
         """Begin to report phases; with `waits`, also read owners."""
@@ -99,6 +110,8 @@ class Watch:
         self._here = _Thread()
         for group in ("blocks", "executors", "modules", "autograd", "trainers"):
             self._patches.need(group, _WINDOW)
+        if not self._by_hand.has_trainer():
+            self._patches.need("writes", _WINDOW)
         return self.phases
 
     def close_window(self) -> None:
@@ -124,6 +137,43 @@ class Watch:
         sequence = self._allocator.tick()
         self.owned += [(sequence, row) for row in rows]
         return sequence
+
+    def step_ends(self) -> None:
+        """End the update of weights by hand, if one is going on."""
+        if self._here.update is not None:
+            self._end_update()
+
+    def _end_update(self) -> None:
+        update, self._here.update = self._here.update, None
+        if update is not None and self.phases is not None:
+            self.phases.end(update)
+            self._read_workspaces(self.phases)
+
+    def _pass_begins(self) -> None:
+        """Note that a forward pass begins; without a trainer, the step before it ends here."""
+        self.step_ends()
+        if self._by_hand.step_ended() and os.getpid() == self._pid:
+            for callback in self._callbacks:
+                callback(self._by_hand)
+
+    def _around_operator(self, original: Replaced) -> Replaced:
+        """Begin an update by hand at the first operator after a backward pass that touches a weight or a gradient."""
+
+        def invoke(creator: Any, count: Any, inputs: Any, made: Any, outputs: Any, *more: Any) -> Any:
+            phases = self._open_phases()
+            if phases is not None and self._here.update is None and self._by_hand.is_pending:
+                given = inputs[: count.value]
+                if self._by_hand.touches(given, outputs._obj[: made._obj.value] if outputs._obj else ()):  # noqa: SLF001
+                    self._begin_update(phases)
+            return original(creator, count, inputs, made, outputs, *more)
+
+        return invoke
+
+    def _begin_update(self, phases: Phases) -> None:
+        if phases.waits:
+            mx.nd.waitall()
+            self.read(owners.gradients(self.watched.parameters()))
+        self._here.update = phases.begin(Phase.UPDATE)
 
     def _open_phases(self) -> Phases | None:
         """Return the phases to report to; None without a window, in a forked child, and on the engine's own threads.
@@ -158,8 +208,10 @@ class Watch:
 
     def _around_execution(self, original: Replaced) -> Replaced:
         def forward(executor: Executor, *arguments: Any, **named: Any) -> Any:
-            if self._here.calls == 0 and self._finds_models and os.getpid() == self._pid and symbols.held(executor):
-                self.watched.add_model(executor)
+            if self._here.calls == 0 and not self._here.passes:
+                self._pass_begins()
+                if self._finds_models and os.getpid() == self._pid and symbols.held(executor):
+                    self.watched.add_model(executor)
             return self._call(named, lambda: original(executor, *arguments, **named))
 
         return forward
@@ -179,10 +231,15 @@ class Watch:
             self._here.passes += 1
             try:
                 phases = self._open_phases()
-                if self._here.passes > 1 or phases is None:
+                if self._here.passes > 1:
                     return original(model, *arguments, **named)
-                self._end_forward(phases)
-                return self._within(phases, Phase.BACKWARD, lambda: original(model, *arguments, **named))
+                if phases is None:
+                    result = original(model, *arguments, **named)
+                else:
+                    self._end_forward(phases)
+                    result = self._within(phases, Phase.BACKWARD, lambda: original(model, *arguments, **named))
+                self._by_hand.passed(watches=phases is not None)
+                return result
             finally:
                 self._here.passes -= 1
 
@@ -211,6 +268,8 @@ class Watch:
 
     def _around_enter(self, original: Replaced) -> Replaced:
         def enter(scope: Any) -> Any:
+            if scope._enter_is_record is True and not self._here.scopes:  # noqa: SLF001
+                self._pass_begins()
             self._here.scopes += scope._enter_is_record is True  # noqa: SLF001
             phases = self._open_phases()
             if phases is not None and not phases.waits and self._here.scopes and self._here.forward is None:
@@ -234,10 +293,14 @@ class Watch:
         def backward(*arguments: Any) -> Any:
             phases = self._open_phases()
             if phases is None:
-                return original(*arguments)
-            if not self._here.scopes:
-                self._end_forward(phases)
-            return self._within(phases, Phase.BACKWARD, lambda: original(*arguments))
+                result = original(*arguments)
+            else:
+                self.step_ends()
+                if not self._here.scopes:
+                    self._end_forward(phases)
+                result = self._within(phases, Phase.BACKWARD, lambda: original(*arguments))
+            self._by_hand.passed(watches=phases is not None)
+            return result
 
         return backward
 
@@ -259,6 +322,7 @@ class Watch:
         return step
 
     def _step_begins(self, trainer: AnyTrainer) -> None:
+        self._by_hand.has_stepped()
         self._makers.planned()
         if self._finds_models and isinstance(trainer, BaseModule):
             self.watched.add_module(trainer)
