@@ -12,7 +12,7 @@ from tbdprof.hooks.on_mxnet.memory import device_memory
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 from tbdprof.hooks.on_mxnet.memory.blocks import EXECUTOR, PLANNER, Event
 from tbdprof.hooks.on_mxnet.memory.table import Recorded, build
-from tbdprof.hooks.on_mxnet.session import profiler
+from tbdprof.hooks.on_mxnet.session import layout, profiler
 from tbdprof.hooks.on_mxnet.watch import owners
 from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
@@ -104,12 +104,13 @@ class MemoryWindow:
         What an executor was bound with and has no owner, its results among it, is of its one plan, seen or not.
         """
         rows = self._watch.everything()
-        self._watch.read(rows)
         held = {row.address for row in rows}
-        made = [(at, block) for at, block in self._allocator.snapshot().items() if block.maker and at not in held]
-        pools = {(at, block.sequence) for at, block in made if block.maker == EXECUTOR}
-        planned = {(at, block.sequence) for at, block in made if block.maker == PLANNER}
-        if planned:  # all arrays of Python are looked at only then: another thread may be freeing one of them
+        free = {at: block for at, block in self._allocator.snapshot().items() if at not in held}
+        pools = {(at, block.sequence) for at, block in free.items() if block.maker == EXECUTOR}
+        unseen = {at: block for at, block in free.items() if block.maker == PLANNER or layout.is_pinned(block.device)}
+        if unseen:  # all arrays of Python are looked at only then: another thread may be freeing one of them
             seen = owners.visible()
-            pools |= {(at, sequence) for at, sequence in planned if at not in seen}
+            unseen = {at: block for at, block in unseen.items() if at not in seen}
+        pools |= {(at, block.sequence) for at, block in unseen.items() if block.maker == PLANNER}
+        self._watch.read([*rows, *owners.exchanged(unseen)])
         self._recording.pools |= pools

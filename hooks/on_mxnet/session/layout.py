@@ -112,6 +112,11 @@ def has_operators(device: int) -> bool:
     return device & 0xFFFFFFFF in (CPU, GPU)
 
 
+def is_pinned(device: int) -> bool:
+    """Return whether a device is the host's pinned memory, in which devices exchange gradients."""
+    return device & 0xFFFFFFFF == CPU_PINNED
+
+
 def variable(array: int) -> int:
     """Return the engine's variable of an array, given the array's handle, or 0 if it has none."""
     chunk = ctypes.c_size_t.from_address(array).value

@@ -12,6 +12,7 @@ from mxnet.module.base_module import BaseModule
 
 from tbdprof.facts.records import Role
 from tbdprof.hooks.naming import prefixes
+from tbdprof.hooks.on_mxnet.memory import blocks
 from tbdprof.hooks.on_mxnet.memory.blocks import Stored
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.watch import held, symbols, trainers
@@ -131,11 +132,11 @@ class Watched:
 
     def prefixes(self) -> list[tuple[str, Block]]:
         """Return each Gluon block with the prefix of its names."""
-        blocks = self.blocks()
-        given = prefixes(blocks)
-        classes = [type(block).__name__ for block in blocks]
-        names = [block.name for block in blocks]
-        if len(blocks) < 2 or not all(names) or len(set(names)) < len(names):
+        models = self.blocks()
+        given = prefixes(models)
+        classes = [type(block).__name__ for block in models]
+        names = [block.name for block in models]
+        if len(models) < 2 or not all(names) or len(set(names)) < len(names):
             return given
         return [
             (f"{block.name}." if classes.count(type(block).__name__) > 1 else prefix, block) for prefix, block in given
@@ -197,6 +198,18 @@ def state(trainer: AnyTrainer, named: Named) -> list[Owned]:
             for slot, array in _slots(optimizer, kept)
         ),
     )
+
+
+def exchanged(unseen: Mapping[int, blocks.Block]) -> list[Owned]:
+    """Return the workspace of stores among blocks that Python cannot see: they alone use pinned memory.
+
+    They keep it for gradients; a sparse gradient takes more of it whenever it has more rows than before.
+    """
+    return [
+        Owned(block.device, at, block.size_bytes, Role.WORKSPACE, "exchange between devices", f"[{block.size_bytes}]")
+        for at, block in unseen.items()
+        if layout.is_pinned(block.device)
+    ]
 
 
 def stored_copies(watched: Watched, stored: Mapping[int, Stored]) -> dict[Hashable, int]:

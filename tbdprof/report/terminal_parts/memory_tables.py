@@ -150,7 +150,9 @@ def _bars(values: NDArray[np.int64], column: NDArray[np.int64], full: int) -> st
         inside = values[column == place]
         heights.append(int(inside.max()) if len(inside) else level)
         level = int(inside[-1]) if len(inside) else level
-    return "".join(BARS[round(height / full * (len(BARS) - 1))] if full else BARS[0] for height in heights)
+    # Blocks that contradict the framework's total may exceed the peak.
+    shares = (min(height / full, 1.0) if full else 0.0 for height in heights)
+    return "".join(BARS[round(share * (len(BARS) - 1))] for share in shares)
 
 
 def _holding(holding: Holding) -> tuple[str, ...]:
