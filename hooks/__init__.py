@@ -40,11 +40,11 @@ class Facts:
     device: str
     device_name: str
     threads: int
-    devices: Sequence[str] = ()  # those whose memory is the run's; none: `device` alone
     parameters: Sequence[Parameter] = ()
     optimizers: Sequence[Optimizer] = ()
     precision_flags: Mapping[str, str] = field(default_factory=dict)
     runs_ahead: bool = False  # calls return before their work is done, on a CPU too
+    devices: Sequence[str] = ()  # those whose memory is the run's; none: `device` alone
 
 
 FIRST = "before the first allocation"

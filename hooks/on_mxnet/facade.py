@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tbdprof.errors import TbdprofError, UnavailableError, UsageError
+from tbdprof.errors import TbdprofError, UnavailableError
 from tbdprof.hooks import FIRST, Facts, Setting
 from tbdprof.hooks.facade import Facade, Joined
 from tbdprof.hooks.on_mxnet import out_of_memory, precision
@@ -126,11 +126,11 @@ class MxnetHook(Facade[_Joined]):
             device=device,
             device_name=facts.device_name(device),
             threads=facts.threads(),
-            devices=facts.devices(joined.watch.watched, device, joined.allocator.levels),
             parameters=facts.parameter_list(joined.watch.watched, stored(joined.allocator.snapshot())),
             optimizers=facts.optimizer_list(joined.watch.watched),
             precision_flags=precision.flags(device),
             runs_ahead=True,
+            devices=facts.devices(joined.watch.watched, device, joined.allocator.levels),
         )
 
     def synchronize(self) -> None:

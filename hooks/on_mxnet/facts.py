@@ -13,8 +13,8 @@ from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.gpu.cuda_driver import Limits
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Optimizer, Parameter
-from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.memory.blocks import Stored
+from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.watch import owners, trainers
 from tbdprof.hooks.on_mxnet.watch.held import Held
 
@@ -78,7 +78,7 @@ def threads() -> int:
 
 
 def parameter_list(watched: owners.Watched, kept: Mapping[int, Stored] | None = None) -> list[Parameter]:
-    """Return weights and buffers of known shape, each storage once; `kept` is what stores hold in copies of their own."""
+    """Return weights and buffers of known shape, each storage once; `kept` has the blocks that stores keep."""
     rows: dict[object, Parameter] = {}
     copies = owners.stored_copies(watched, kept or {})
     for name, each in watched.parameters():

@@ -4,7 +4,7 @@ Hooks and collectors report facts and nothing else; every conclusion is drawn in
 tables are in `tbdprof.facts.rows`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -174,7 +174,7 @@ class Run:
     framework: str
     framework_version: str = ""
     device: str = "cpu"
-    devices: Sequence[str] = ()  # those whose memory is the run's, `device` among them; none: that one alone
+    devices: list[str] = field(default_factory=list)  # whose memory is the run's, `device` among them; none: it alone
     device_name: str = ""
     threads: int = 0
     cores: float = 0.0  # cores the process may use: affinity and quota

@@ -1,4 +1,4 @@
-"""Plain training loops in MXNet's Module API, as its own examples write them; `profile` stands for `tbdprof.profile`."""
+"""Training loops in MXNet's Module API, as its own examples write them; `profile` stands for `tbdprof.profile`."""
 
 import math
 import os

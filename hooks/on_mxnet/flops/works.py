@@ -31,7 +31,8 @@ _MOVING = """
     _copy identity _copyto CopyCPU2CPU CopyCPU2GPU CopyGPU2CPU CopyGPU2GPU _copyto_GPU2GPU copy Reshape reshape Flatten
     expand_dims squeeze
     transpose SwapAxis Concat stack SliceChannel slice slice_axis slice_like Pad tile repeat broadcast_like reverse
-    broadcast_to broadcast_axis _slice_assign _slice_assign_scalar Crop flip diag cast_storage UpSampling gather_nd one_hot _rnn_param_concat SequenceMask SequenceReverse SequenceLast
+    broadcast_to broadcast_axis _slice_assign _slice_assign_scalar Crop flip diag cast_storage
+    UpSampling gather_nd one_hot _rnn_param_concat SequenceMask SequenceReverse SequenceLast
 """
 _ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh"})
 
@@ -72,7 +73,17 @@ _NAMED: Mapping[str, tuple[Operation, str]] = {
     "pick": (Operation.REDUCTION, ""),
     **dict.fromkeys(_MOVING.split(), (Operation.COPY, "copy")),
     **dict.fromkeys(
-        ("SetValueOp", "_arange", "_zeros", "_ones", "_full", "zeros_like", "ones_like", "_zeros_without_dtype", "_set_value"),
+        (
+            "SetValueOp",
+            "_arange",
+            "_zeros",
+            "_ones",
+            "_full",
+            "zeros_like",
+            "ones_like",
+            "_zeros_without_dtype",
+            "_set_value",
+        ),
         (Operation.COPY, "fill"),
     ),
     **dict.fromkeys(("Cast", "amp_cast", "amp_multicast"), (Operation.CAST, "")),

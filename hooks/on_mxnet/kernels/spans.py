@@ -12,11 +12,11 @@ from tbdprof.facts import work
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Phase, SpanKind, Strings
 from tbdprof.facts.rows import SpanRow
+from tbdprof.facts.work import Work
 from tbdprof.hooks.nesting import nested, within_layer
 from tbdprof.hooks.on_mxnet.flops import works
 from tbdprof.hooks.on_mxnet.flops.products import Computed
 from tbdprof.hooks.on_mxnet.kernels import executor_graphs, gradient_sources
-from tbdprof.hooks.on_mxnet.kernels.facts import Facts
 from tbdprof.hooks.on_mxnet.session import graphs
 from tbdprof.hooks.on_mxnet.session.calls import GraphCall, Invocation, Note
 from tbdprof.hooks.on_mxnet.session.engine import Push
@@ -30,6 +30,17 @@ _IN_BULK = "MXNet runs operators of static shape in bulk: they have no layer and
 _AMBIGUOUS = "{} of {} graph operators cannot be distinguished from fused operators: they have no layer"
 _UNFOLLOWED = "{} of {} operators of the backward pass could not be followed to the layer they are of"
 _UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known of an operator; `source` is the number of its forward operator if it is a gradient."""
+
+    phase: Phase
+    layer: str | None = None
+    computed: Computed | None = None
+    source: int = -1
+    work: Work | None = None
 
 
 @dataclass(slots=True)
@@ -67,7 +78,9 @@ class Operators:
         self._facts = {push.number: Facts(note.phase or Phase.OUTSIDE) for push, note in _noted(self.pushes)}
         self._follow_threads()
         self._name_graphs()
-        executor_graphs.name(self.pushes, self._facts, self.executors)
+        for number, node in executor_graphs.nodes(self.pushes, self.executors).items():
+            facts = self._facts[number]
+            facts.layer, facts.computed, facts.source = node
         self._name_others()
         self._follow_backward()
         for facts in self._facts.values():

@@ -10,8 +10,8 @@ from mxnet.gluon import Block, HybridBlock
 
 from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_mxnet.session import layout
-from tbdprof.hooks.on_mxnet.session.executions import Executions
 from tbdprof.hooks.on_mxnet.session.calls import NO_GRADIENT, Array, GraphCall, Invocation, Note
+from tbdprof.hooks.on_mxnet.session.executions import Executions
 from tbdprof.hooks.patches import Patches, Replaced
 
 _NEEDED = "kernels"
@@ -73,7 +73,9 @@ class Calls:
     def listen(self, _name: str) -> Note:
         """Return what is known on this thread now."""
         here = self._here
-        return Note(self._current_phase(), here.blocks[-1] if here.blocks else None, self.executions.running or here.asked)
+        return Note(
+            self._current_phase(), here.blocks[-1] if here.blocks else None, self.executions.running or here.asked
+        )
 
     def _around_block(self, original: Replaced) -> Replaced:
         def call(block: Block, *arguments: Any) -> Any:

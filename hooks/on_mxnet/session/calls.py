@@ -9,7 +9,6 @@ from mxnet.executor import Executor
 from mxnet.gluon import Block
 
 from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_mxnet.session.executions import NodeRun
 
 NO_GRADIENT = frozenset({"BlockGrad"})
 
@@ -34,7 +33,7 @@ class Invocation:
 
 @dataclass(slots=True)
 class GraphCall:
-    """A call of a hybridized block's or an executor's whole graph; the inputs are in the order in which the symbol lists them.
+    """A call of the whole graph of a hybridized block or an executor; the inputs are in the order of the symbol's list.
 
     `variables` are the engine's variables of the inputs.
     """
@@ -43,6 +42,13 @@ class GraphCall:
     symbol: mx.sym.Symbol
     inputs: tuple[Array, ...]
     variables: tuple[int, ...] = ()
+
+
+class NodeRun(NamedTuple):
+    """A node of an executor's graph that was requested; nodes are numbered as the executor prints them."""
+
+    executor: int  # its handle
+    node: int
 
 
 class Note(NamedTuple):

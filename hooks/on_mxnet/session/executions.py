@@ -9,7 +9,7 @@ import atexit
 import ctypes
 import os
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 from mxnet.executor import Executor
 
@@ -17,6 +17,7 @@ from tbdprof.errors import UnavailableError
 from tbdprof.hooks.interrupts import Signals, guarded
 from tbdprof.hooks.on_mxnet.memory import jump_slots
 from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.session.calls import NodeRun
 from tbdprof.hooks.on_mxnet.session.forks import follow_forks, follow_no_more
 from tbdprof.hooks.patches import Patches, Replaced
 
@@ -24,13 +25,6 @@ _RUN_OPS = "_ZN5mxnet4exec13GraphExecutor6RunOpsEbmm"
 _NEEDED = "kernels"
 _Word = ctypes.c_size_t
 _RunOps = ctypes.CFUNCTYPE(None, _Word, ctypes.c_bool, _Word, _Word)
-
-
-class NodeRun(NamedTuple):
-    """A node of an executor's graph that was requested; nodes are numbered as the executor prints them."""
-
-    executor: int
-    node: int
 
 
 class _Thread(threading.local):

@@ -47,7 +47,7 @@ class Session:
         """Take a function that restores the profiler's settings; raise UnavailableError if the script runs it."""
         self._put_back = put_back
         self._begin_ns, self._offset_ns = time.monotonic_ns(), wall_offset_ns()
-        # Not a TemporaryDirectory: where a script ends within the window, Python would remove it before the window ends.
+        # Not a TemporaryDirectory: where a script ends within the window, Python would remove that before the window.
         self._folder = tempfile.mkdtemp(prefix="tbdprof-")
         self._file = Path(self._folder, "operators.json")
         try:

@@ -41,9 +41,7 @@ class ByHand:
             return
         self.is_pending = True
         if watches and not self.has_trainer():
-            arrays = (
-                array for _, each in self._watched.parameters() for array in (*each.arrays, *each.gradients)
-            )
+            arrays = (array for _, each in self._watched.parameters() for array in (*each.arrays, *each.gradients))
             self._touched = frozenset(storage[1] for array in arrays for storage in layout.storages(array))
 
     def step_ended(self) -> bool:

@@ -1,29 +1,12 @@
-"""Names of layers.
+"""Names of layers: a block's path in its model, with which its parameters' names begin ("layer1.0.conv1")."""
 
-A layer of Gluon is a block's path in its model, with which its parameters' names begin ("layer1.0.conv1"). A layer of
-a symbol is a node's name, with which its parameters' names begin, too ("fc1" of "fc1_weight").
-"""
-
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from mxnet.gluon import Block
 
 from tbdprof.hooks.on_mxnet.session.graphs import Node
 from tbdprof.hooks.on_mxnet.watch.owners import Watched
-
-# The number of a step in an unrolled recurrent network, in the name of a node: "lstm_l0_t3_i2h".
-_UNROLLED = re.compile(r"(?:(?<=^)|(?<=_))t\d+_")
-
-
-def of_symbol(name: str, parameters: Iterable[str]) -> str:
-    """Return the layer of a node: what the names of its parameters have in common, or its own name without them.
-
-    The steps of an unrolled recurrent network share their parameters, so each of its layers counts once.
-    """
-    scopes = {parameter.rpartition("_")[0] for parameter in parameters}
-    return scopes.pop() if len(scopes) == 1 else _UNROLLED.sub("", name)
 
 
 class Layers:

@@ -4,10 +4,11 @@ import gc
 import json
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
 import mxnet as mx
-from mxnet.gluon import Block, Trainer
+from mxnet.gluon import Block
 from mxnet.module.base_module import BaseModule
 
 from tbdprof.facts.records import Role
@@ -20,7 +21,7 @@ from tbdprof.hooks.on_mxnet.watch.held import Held
 from tbdprof.hooks.on_mxnet.watch.symbols import Symbolic
 from tbdprof.hooks.on_mxnet.watch.trainers import AnyTrainer
 
-Model = Block | Symbolic
+Model: TypeAlias = Block | Symbolic
 Named = Sequence[tuple[str, Held]]
 
 # The names of the state arrays that MXNet's optimizers keep for a parameter, in their order.
@@ -159,7 +160,7 @@ def _parts(model: Model) -> Iterator[object]:
         yield from symbols.executors(model)
 
 
-def everything(watched: Watched, stored: Mapping[int, Stored] = {}) -> list[Owned]:  # noqa: B006 - never changed
+def everything(watched: Watched, stored: Mapping[int, Stored] = MappingProxyType({})) -> list[Owned]:
     """Return the storages of weights, buffers, gradients, optimizer state, kept inputs and workspaces.
 
     `stored` has the blocks by address that the stores through which devices exchange gradients keep for themselves.

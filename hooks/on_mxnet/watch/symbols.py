@@ -5,6 +5,7 @@ executor that no module has (`Symbol.bind`, `FeedForward`) trains the arguments 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import mxnet as mx
 from mxnet.executor import Executor
@@ -13,7 +14,7 @@ from mxnet.module.base_module import BaseModule
 
 from tbdprof.hooks.on_mxnet.watch.held import Held
 
-Symbolic = BaseModule | Executor
+Symbolic: TypeAlias = BaseModule | Executor
 NameOf = Callable[[object], str]  # of a parameter, from the index under which an updater keeps its state
 
 

@@ -1,6 +1,7 @@
 """What updates weights: Gluon's trainers, and modules, which update their own."""
 
 from collections.abc import Hashable, Iterator, Mapping
+from typing import TypeAlias
 
 import mxnet as mx
 from mxnet.gluon import Trainer
@@ -9,7 +10,7 @@ from mxnet.module.base_module import BaseModule
 from tbdprof.hooks.on_mxnet.watch import held, symbols
 from tbdprof.hooks.on_mxnet.watch.held import Held
 
-AnyTrainer = Trainer | BaseModule
+AnyTrainer: TypeAlias = Trainer | BaseModule
 
 
 def parameters(trainer: AnyTrainer) -> list[Held]:

@@ -24,7 +24,7 @@ from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Phase, Role, Run, SpanKind
 from tbdprof.facts.windows import MEMORY
 from tbdprof.results.found import Found, because, reasons
-from tbdprof.results.memory import CATEGORIES, Memory, Timeline
+from tbdprof.results.memory import CATEGORIES, Memory, OfDevice, Timeline
 from tbdprof.results.reasons import NOT_COUNTED, NOT_REQUESTED
 
 TIMELINE_POINTS = 400
@@ -125,7 +125,25 @@ def _measure(recording: Recording, window: Window) -> Memory:
         violations=found.lines,
         mismatches=found.count,
         outside_allocator_bytes=_outside_allocator(worked),
+        by_device=_by_device(recording, worked, peak),
     )
+
+
+def _by_device(recording: Recording, worked: Account, peak: int) -> tuple[OfDevice, ...]:
+    """Return what each of several devices holds at the peak."""
+    if len(devices(recording.run)) < 2:
+        return ()
+    rows = worked.window.table("allocation")
+    addresses, first = np.unique(rows["address"], return_index=True)  # no two devices share an address
+    live = worked.live(peak)
+    place = rows["device"][first[np.searchsorted(addresses, worked.blocks.address[live])]]
+    found = []
+    for device in np.unique(place):
+        mine = live[place == device]
+        sizes, roles = worked.blocks.size_bytes[mine], worked.roles[mine]
+        parts = {name: int(sizes[np.isin(roles, members)].sum()) for name, members in CATEGORIES.items()}
+        found.append(OfDevice(recording.strings[device], int(sizes.sum()), parts))
+    return tuple(sorted(found, key=lambda each: each.device))
 
 
 def _by_role(worked: Account, peak: int, kept: Ints) -> tuple[dict[Role, _OfRole], dict[str, Ints], dict[str, int]]:
