@@ -1,7 +1,6 @@
 """Build the account of a memory window: its blocks, their roles, and the bytes live after each event."""
 
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -29,15 +28,15 @@ def devices(run: Run) -> tuple[str, ...]:
     return tuple(run.devices) or (run.device,)
 
 
-def of_device(recording: Recording, window: Window, device: str | None = None) -> Window:
-    """Return a window with the allocations and owners of the run's devices alone, or of one of them."""
-    chosen = devices(recording.run) if device is None else (device,)
-    mine = {kind: _device_rows(recording, window.table(kind), chosen) for kind in ("allocation", "owner")}
+def of_device(recording: Recording, window: Window) -> Window:
+    """Return a window with the allocations and owners of the run's devices alone."""
+    mine = {kind: _device_rows(recording, window.table(kind)) for kind in ("allocation", "owner")}
     return replace(window, tables={**window.tables, **mine})
 
 
-def _device_rows(recording: Recording, rows: Table, devices: Collection[str]) -> Table:
-    wanted = [index for index in np.unique(rows["device"]) if recording.strings[index] in devices]
+def _device_rows(recording: Recording, rows: Table) -> Table:
+    mine_are = devices(recording.run)
+    wanted = [index for index in np.unique(rows["device"]) if recording.strings[index] in mine_are]
     chosen = np.isin(rows["device"], wanted)
     mine: Table = rows if chosen.all() else rows[chosen]
     return mine
