@@ -44,6 +44,7 @@ class Facts:
     optimizers: Sequence[Optimizer] = ()
     precision_flags: Mapping[str, str] = field(default_factory=dict)
     runs_ahead: bool = False  # calls return before their work is done, on a CPU too
+    devices: Sequence[str] = ()  # those whose memory is the run's; none: `device` alone
 
 
 FIRST = "before the first allocation"

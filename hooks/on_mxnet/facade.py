@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tbdprof.errors import TbdprofError, UnavailableError, UsageError
+from tbdprof.errors import TbdprofError, UnavailableError
 from tbdprof.hooks import FIRST, Facts, Setting
 from tbdprof.hooks.facade import Facade, Joined
 from tbdprof.hooks.on_mxnet import out_of_memory, precision
@@ -49,17 +49,14 @@ class MxnetHook(Facade[_Joined]):
 
     @property
     def whole_run_peak_bytes(self) -> int | None:
-        """Return the most bytes that were ever live on the device, or None if counting began late.
+        """Return the most bytes that were ever live on the run's devices, or None if counting began late.
 
         MXNet reports no peak. This is the largest sum of the sizes it reported; MXNet's own counter is compared with
         that sum.
         """
         if self._joined is None or self._joined.late:
             return None
-        from tbdprof.hooks.on_mxnet.session import layout
-
-        levels = self._joined.allocator.levels
-        return max((x.peak_bytes for d, x in levels.items() if layout.device_text(d) == self._device()), default=0)
+        return self._joined.allocator.together[self._device() != "cpu"].peak_bytes
 
     @property
     def independent_total(self) -> str | None:
@@ -109,16 +106,9 @@ class MxnetHook(Facade[_Joined]):
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
         """Name the memory of these; models and trainers that are not given are found as they are used."""
         watch = self._require().watch
-        from mxnet.gluon import Block, Trainer
+        from tbdprof.hooks.on_mxnet.watch import given
 
-        strange = [type(each).__name__ for each in models if not isinstance(each, Block)]
-        strange += [type(each).__name__ for each in optimizers if not isinstance(each, Trainer)]
-        if strange:
-            raise UsageError(f"neither a Gluon block nor a Gluon trainer: {', '.join(strange)}")
-        for model in models:
-            watch.watched.add_model(model)
-        for trainer in optimizers:
-            watch.watched.add_trainer(trainer)
+        given.add(watch.watched, models, optimizers)
         watch.watched.add_inputs(list(inputs))
         watch.find(models=not watch.watched.models(), trainers=not watch.watched.trainers())
 
@@ -128,6 +118,7 @@ class MxnetHook(Facade[_Joined]):
         import mxnet as mx
 
         from tbdprof.hooks.on_mxnet import facts
+        from tbdprof.hooks.on_mxnet.memory.blocks import stored
 
         device = self._device()
         return Facts(
@@ -135,10 +126,11 @@ class MxnetHook(Facade[_Joined]):
             device=device,
             device_name=facts.device_name(device),
             threads=facts.threads(),
-            parameters=facts.parameter_list(joined.watch.watched),
+            parameters=facts.parameter_list(joined.watch.watched, stored(joined.allocator.snapshot())),
             optimizers=facts.optimizer_list(joined.watch.watched),
             precision_flags=precision.flags(device),
             runs_ahead=True,
+            devices=facts.devices(joined.watch.watched, device, joined.allocator.levels),
         )
 
     def synchronize(self) -> None:

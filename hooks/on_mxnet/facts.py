@@ -3,20 +3,22 @@
 import os
 import platform
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import mxnet as mx
 import numpy as np
-from mxnet.gluon import Parameter as GluonParameter
 
 from tbdprof.collect import host
 from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.gpu.cuda_driver import Limits
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Optimizer, Parameter
+from tbdprof.hooks.on_mxnet.memory.blocks import Stored
 from tbdprof.hooks.on_mxnet.session import layout
-from tbdprof.hooks.on_mxnet.watch import owners
+from tbdprof.hooks.on_mxnet.watch import owners, trainers
+from tbdprof.hooks.on_mxnet.watch.held import Held
 
+_CUDA = "cuda"
 _KINDS = {"SGD": "sgd", "Adam": "adam", "RMSProp": "rmsprop"}
 # MXNet's wheels hold machine code up to this compute capability, and no PTX that a driver could translate.
 _LAST_CAPABILITY = (8, 9)
@@ -44,9 +46,17 @@ def choose_device(wanted: str, limits: Callable[[int], Limits] = cuda_driver.lim
 
 
 def device_of(watched: owners.Watched) -> str | None:
-    """Return the device of the watched parameters, or None if there are none."""
-    rows = (layout.storage(array) for _, p in watched.parameters() for array in owners.data(p))
-    return next((layout.device_text(storage[0]) for storage in rows if storage is not None), None)
+    """Return the first device of the watched parameters, or None if there are none; all of the host's are "cpu"."""
+    first = next(iter(_devices(watched)), None)
+    return first if first is None or first.startswith(_CUDA) else "cpu"
+
+
+def devices(watched: owners.Watched, device: str, allocated: Iterable[int]) -> list[str]:
+    """Return the devices whose memory is the run's: all of the host's, or the GPUs that hold parameters."""
+    if device != "cpu":
+        return sorted({device, *(each for each in _devices(watched) if each.startswith(_CUDA))})
+    names = {layout.device_text(each) for each in allocated}
+    return sorted({device, *(name for name in names if not name.startswith(_CUDA))})
 
 
 def device_name(device: str) -> str:
@@ -67,28 +77,27 @@ def threads() -> int:
     return max(1, len(os.sched_getaffinity(0)) // 2)
 
 
-def parameter_list(watched: owners.Watched) -> list[Parameter]:
-    """Return weights and buffers of known shape, each storage once."""
+def parameter_list(watched: owners.Watched, kept: Mapping[int, Stored] | None = None) -> list[Parameter]:
+    """Return weights and buffers of known shape, each storage once; `kept` has the blocks that stores keep."""
     rows: dict[object, Parameter] = {}
-    for name, parameter in watched.parameters():
-        listed = owners.data(parameter)
-        if listed:
-            rows.setdefault(layout.storage(listed[0]) or id(parameter), _parameter(name, parameter, listed[0].shape))
+    copies = owners.stored_copies(watched, kept or {})
+    for name, each in watched.parameters():
+        if each.arrays:
+            row = _parameter(name, each, copies.get(each.key, 0))
+            rows.setdefault(layout.storage(each.arrays[0]) or each.key, row)
     return list(rows.values())
 
 
 def optimizer_list(watched: owners.Watched) -> list[Optimizer]:
     """Return the trainers' optimizers, each with the parameters that it updates."""
-    names = {id(parameter): name for name, parameter in watched.parameters()}
+    named = watched.parameters()
+    names, trained = {each.key: name for name, each in named}, {each.key for _, each in named if each.is_trained}
     rows = []
     for trainer in watched.trainers():
-        kind = type(trainer.optimizer).__name__
-        updated = (p for p in owners.updated(trainer) if p.grad_req != "null")
-        rows.append(
-            Optimizer(
-                _KINDS.get(kind, kind.lower()), tuple(names[id(p)] for p in updated), _settings(kind, trainer.optimizer)
-            )
-        )
+        updated = tuple(names[key] for key in trainers.keys(trainer) if key in trained)
+        for optimizer in trainers.optimizers(trainer):
+            kind = type(optimizer).__name__
+            rows.append(Optimizer(_KINDS.get(kind, kind.lower()), updated, _settings(kind, optimizer)))
     return rows
 
 
@@ -100,14 +109,28 @@ def _capability(number: int, limits: Callable[[int], Limits]) -> str:
         return "0.0"
 
 
-def _parameter(name: str, parameter: GluonParameter, shape: Sequence[int]) -> Parameter:
+def _parameter(name: str, each: Held, copied_bytes: int) -> Parameter:
+    first = each.arrays[0]
     return Parameter(
         name,
-        tuple(shape),
-        np.dtype(parameter.dtype).itemsize,
-        trainable=parameter.grad_req != "null",
-        is_buffer=owners.is_buffer(parameter),
+        tuple(first.shape),
+        np.dtype(first.dtype).itemsize,
+        trainable=each.is_trained,
+        is_buffer=each.is_buffer,
+        held_bytes=_held_bytes(each, copied_bytes),
     )
+
+
+def _held_bytes(each: Held, copied_bytes: int) -> int | None:
+    """Return what all of a parameter's arrays hold, or None for one dense array."""
+    if len(each.arrays) == 1 and not copied_bytes and not layout.is_sparse(each.arrays[0]):
+        return None
+    return copied_bytes + sum(storage[2] for array in each.arrays for storage in layout.storages(array))
+
+
+def _devices(watched: owners.Watched) -> Iterator[str]:
+    rows = (layout.storage(array) for _, each in watched.parameters() for array in each.arrays)
+    return (layout.device_text(storage[0]) for storage in rows if storage is not None)
 
 
 def _settings(kind: str, optimizer: mx.optimizer.Optimizer) -> dict[str, float]:

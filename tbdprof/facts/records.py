@@ -133,13 +133,17 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One weight or buffer of the model; a storage that several names share is listed once."""
+    """One weight or buffer of the model; a storage that several names share is listed once.
+
+    `held_bytes` is what all its copies hold together, with the indices of sparse ones. None: one dense array.
+    """
 
     name: str
     shape: tuple[int, ...]
     item_bytes: int
     trainable: bool
     is_buffer: bool = False
+    held_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +184,7 @@ class Run:
     framework: str
     framework_version: str = ""
     device: str = "cpu"
+    devices: list[str] = field(default_factory=list)  # whose memory is the run's, `device` among them; none: it alone
     device_name: str = ""
     threads: int = 0
     cores: float = 0.0  # cores the process may use: affinity and quota

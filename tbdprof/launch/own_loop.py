@@ -165,8 +165,9 @@ def profile(
         print(prof)  # the report
 
     Args:
-        models: a torch module, Gluon block, Keras model or TensorFlow module, or a list of them. Without any, root
-            modules are found as they are used. A compiled Keras model brings its optimizer.
+        models: a torch module, Gluon block, MXNet module, Keras model or TensorFlow module, or a list of them. Without
+            any, root modules are found as they are used. A compiled Keras model brings its optimizer, as an MXNet
+            module does.
         optimizers: a torch or Keras optimizer or Gluon trainer, a list of them, or nothing.
         framework: needed only if neither the models nor the imported modules show it.
         warmup: steps before the first window; "auto" waits until the loop has settled.

@@ -258,6 +258,7 @@ def record_facts(hook: FrameworkHook, recorder: Recorder) -> None:
     recorder.update(
         framework_version=facts.framework_version,
         device=facts.device,
+        devices=list(facts.devices),
         device_name=facts.device_name,
         threads=facts.threads,
         parameters=tuple(facts.parameters),

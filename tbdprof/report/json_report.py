@@ -143,6 +143,9 @@ def _memory(summary: Summary, memory: Memory) -> Json:
         "at_optimizer_step": None if memory.at_optimizer_step is None else _by_role(memory.at_optimizer_step),
         "top_at_peak": [_holding(holding) for holding in memory.top_at_peak],
         "by_layer": [{"layer": layer, "bytes": size} for layer, size in memory.by_layer],
+        "by_device": [
+            {"device": each.device, "bytes": each.size_bytes, **each.categories} for each in memory.by_device
+        ],
         "lengths": [
             {
                 "name": each.name,

@@ -44,10 +44,19 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """Memory of one device over the steps of the memory windows that count."""
+class OfDevice:
+    """What one device holds at the peak of all."""
 
     device: str
+    size_bytes: int
+    categories: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory of the run's device over the steps of the memory windows that count; of several devices, their sum."""
+
+    device: str  # several: "cpu + cpu:1"
     events: int
     steps: int
     allocator_peak_bytes: int  # reported blocks, rounding and workers' scratch, at their own peak
@@ -64,6 +73,7 @@ class Memory:
     violations: tuple[str, ...]
     mismatches: int
     outside_allocator_bytes: int  # owned, but in memory the allocator never gave (numpy's); the most at a time
+    by_device: tuple[OfDevice, ...] = ()  # none if there is only one
 
     @property
     def peak_bytes(self) -> int:

@@ -17,23 +17,28 @@ _BACKWARD = "_backward_"
 
 _ARITHMETIC = """
     _plus _minus _plus_scalar _minus_scalar _rminus_scalar broadcast_maximum broadcast_minimum broadcast_equal where
-    add_n _grad_add ElementWiseSum add
+    add_n _grad_add ElementWiseSum add _maximum _minimum _equal _greater _lesser
+    _equal_scalar _not_equal_scalar _greater_scalar _greater_equal_scalar _lesser_scalar _lesser_equal_scalar
+    broadcast_not_equal broadcast_greater broadcast_greater_equal broadcast_lesser broadcast_lesser_equal
+    broadcast_logical_and broadcast_logical_or logical_not
 """
 _OF_ONE = """
     _mul_scalar _div_scalar _rdiv_scalar _maximum_scalar _minimum_scalar negative abs exp expm1 log log1p sqrt rsqrt
-    cbrt reciprocal sin cos erf clip
+    cbrt rcbrt reciprocal sin cos tan sinh cosh arcsin arccos arctan arcsinh arccosh arctanh erf erfinv clip
+    log2 log10 sign floor ceil round rint trunc fix _power_scalar _rpower_scalar _mod_scalar softsign
 """
 _MOVING = """
     _copy identity _copyto CopyCPU2CPU CopyCPU2GPU CopyGPU2CPU CopyGPU2GPU _copyto_GPU2GPU copy Reshape reshape Flatten
     expand_dims squeeze
     transpose SwapAxis Concat stack SliceChannel slice slice_axis slice_like Pad tile repeat broadcast_like reverse
-    broadcast_to broadcast_axis UpSampling gather_nd one_hot _rnn_param_concat SequenceMask SequenceReverse SequenceLast
+    broadcast_to broadcast_axis _slice_assign _slice_assign_scalar Crop flip diag cast_storage
+    UpSampling gather_nd one_hot _rnn_param_concat SequenceMask SequenceReverse SequenceLast
 """
 _ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh"})
 
 # Counted per element, under a name in `tbdprof.analysis.kernels.flops` ("" if it has no count there).
 _NAMED: Mapping[str, tuple[Operation, str]] = {
-    **dict.fromkeys(("Embedding", "take"), (Operation.EMBEDDING, "embedding")),
+    **dict.fromkeys(("Embedding", "_contrib_SparseEmbedding", "take"), (Operation.EMBEDDING, "embedding")),
     "LayerNorm": (Operation.NORMALIZATION, "layer_norm"),
     "GroupNorm": (Operation.NORMALIZATION, "group_norm"),
     "InstanceNorm": (Operation.NORMALIZATION, "group_norm"),  # one channel per group
@@ -52,23 +57,41 @@ _NAMED: Mapping[str, tuple[Operation, str]] = {
         (Operation.ELEMENTWISE, "add"),
     ),
     **dict.fromkeys(
-        ("elemwise_mul", "broadcast_mul", "elemwise_div", "broadcast_div", "_mul", "_div", "square"),
+        (
+            *("elemwise_mul", "broadcast_mul", "elemwise_div", "broadcast_div", "_mul", "_div", "square"),
+            *("_power", "broadcast_power", "_mod", "broadcast_mod"),
+        ),
         (Operation.ELEMENTWISE, "multiply"),
     ),
     **dict.fromkeys(_OF_ONE.split(), (Operation.ELEMENTWISE, "scale")),
     **dict.fromkeys(_ARITHMETIC.split(), (Operation.ELEMENTWISE, "add")),
-    **dict.fromkeys(("sum", "max", "min", "norm"), (Operation.REDUCTION, "sum")),
+    **dict.fromkeys(("sum", "max", "min", "norm", "argmax", "argmin"), (Operation.REDUCTION, "sum")),
+    "hard_sigmoid": (Operation.ACTIVATION, "hardsigmoid"),
+    "softmin": (Operation.SOFTMAX, "softmax"),
+    "LogisticRegressionOutput": (Operation.LOSS, "sigmoid"),
     "mean": (Operation.REDUCTION, "mean"),
     "pick": (Operation.REDUCTION, ""),
     **dict.fromkeys(_MOVING.split(), (Operation.COPY, "copy")),
     **dict.fromkeys(
-        ("SetValueOp", "_zeros", "_ones", "_full", "zeros_like", "ones_like", "_zeros_without_dtype", "_set_value"),
+        (
+            "SetValueOp",
+            "_arange",
+            "_zeros",
+            "_ones",
+            "_full",
+            "zeros_like",
+            "ones_like",
+            "_zeros_without_dtype",
+            "_set_value",
+        ),
         (Operation.COPY, "fill"),
     ),
     **dict.fromkeys(("Cast", "amp_cast", "amp_multicast"), (Operation.CAST, "")),
     **dict.fromkeys(("_npi_einsum", "_npi_tensordot", "_npi_tensordot_int_axes"), (Operation.MATMUL, "")),
 }
 _LEAKY = {**dict.fromkeys(("leaky", "prelu", "rrelu"), "leaky_relu"), "elu": "elu", "selu": "elu", "gelu": "gelu"}
+# The engine frees an array, or waits for one: no operator of the script's, and nothing is computed.
+ENGINES_OWN = frozenset({"DeleteVariable", "WaitForVar"})
 # Optimizers: the name in the FLOP tables, and how many input arrays each weight has in a fused update of several.
 _UPDATES = {
     "sgd_update": ("sgd", 2),
@@ -89,7 +112,7 @@ def operation(name: str) -> Operation:
             return _SHAPED[each][0]
         if each in _NAMED:
             return _NAMED[each][0]
-    if known == "DeleteVariable":  # the engine frees an array
+    if known in ENGINES_OWN:
         return Operation.BOOKKEEPING
     if known == FUSED:
         return Operation.ELEMENTWISE

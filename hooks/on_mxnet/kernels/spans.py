@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import mxnet as mx
+from mxnet.executor import Executor
 
 from tbdprof.facts import work
 from tbdprof.facts.keys import RemarkOn
@@ -15,9 +16,9 @@ from tbdprof.facts.work import Work
 from tbdprof.hooks.nesting import nested, within_layer
 from tbdprof.hooks.on_mxnet.flops import works
 from tbdprof.hooks.on_mxnet.flops.products import Computed
-from tbdprof.hooks.on_mxnet.kernels import gradient_sources
+from tbdprof.hooks.on_mxnet.kernels import executor_graphs, gradient_sources
 from tbdprof.hooks.on_mxnet.session import graphs
-from tbdprof.hooks.on_mxnet.session.calls import GraphCall, Note
+from tbdprof.hooks.on_mxnet.session.calls import GraphCall, Invocation, Note
 from tbdprof.hooks.on_mxnet.session.engine import Push
 from tbdprof.hooks.on_mxnet.session.graphs import Node
 from tbdprof.hooks.on_mxnet.session.session import Ran
@@ -50,20 +51,21 @@ class Operators:
     ran: Sequence[Ran]
     layers: Layers
     missing: dict[str, str] = field(default_factory=dict)
+    executors: Mapping[int, Executor] = field(default_factory=dict)  # that ran, by handle
     _facts: dict[int, Facts] = field(default_factory=dict)
     _without_nodes: int = 0  # operators of graphs whose nodes are not known
 
     def rows(self, intervals: Sequence[Interval], strings: Strings) -> list[SpanRow]:
         """Return a row for each operator; if the operator has a layer, put the row inside a row for that layer.
 
-        MXNet frees arrays within operators, by operators of its own.
+        What the engine does for itself is left out: it frees arrays within operators, and waits for them.
         """
         self._find_facts()
 
         def rows_of(ran: Ran, first: int, parent: int) -> list[SpanRow]:
             return _rows(ran, self._known(ran), first, parent, strings)
 
-        return nested(self.ran, rows_of, len(intervals))
+        return nested([ran for ran in self.ran if ran.name not in works.ENGINES_OWN], rows_of, len(intervals))
 
     def _known(self, ran: Ran) -> Facts:
         facts = self._facts.get(ran.number)
@@ -76,6 +78,9 @@ class Operators:
         self._facts = {push.number: Facts(note.phase or Phase.OUTSIDE) for push, note in _noted(self.pushes)}
         self._follow_threads()
         self._name_graphs()
+        for number, node in executor_graphs.nodes(self.pushes, self.executors).items():
+            facts = self._facts[number]
+            facts.layer, facts.computed, facts.source = node
         self._name_others()
         self._follow_backward()
         for facts in self._facts.values():
@@ -126,7 +131,7 @@ class Operators:
     def _name_others(self) -> None:
         for push, note in _noted(self.pushes):
             facts, asked = self._facts[push.number], note.asked
-            if isinstance(asked, GraphCall) or asked is None:
+            if not isinstance(asked, Invocation):
                 continue
             if asked.operator == push.name:
                 facts.computed = asked
@@ -142,7 +147,8 @@ class Operators:
             lambda one, other: _same(facts[one.number], facts[other.number]),
         )
         for number, source in found.items():
-            facts[number].source = source
+            if facts[number].source < 0:
+                facts[number].source = source
         for push in self.pushes:
             source = facts[push.number].source
             computed = facts[source].computed if source >= 0 else None

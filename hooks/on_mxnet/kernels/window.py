@@ -38,7 +38,7 @@ class KernelsWindow:
         with ExitStack() as put_back:
             put_back.callback(watch.close_window)
             self._phases = watch.open_window(waits=False)
-            calls = Calls(self._phases.of_this_thread)
+            self._calls = calls = Calls(self._phases.of_this_thread)
             put_back.callback(calls.close)
             self._engine = Engine(calls.listen)
             put_back.callback(self._engine.remove)  # runs first, once all work is done
@@ -58,6 +58,7 @@ class KernelsWindow:
 
     def mark_step(self) -> None:
         """Mark the end of a step in the order of events."""
+        self._watch.step_ends()
         self._marks.append(self._allocator.tick())
 
     def stop(self) -> None:
@@ -69,10 +70,11 @@ class KernelsWindow:
             self._put_back.close()
         finally:
             try:
-                ran = self._session.end()
+                ran = self._engine.renumbered(self._session.end())
             except UnavailableError as error:
                 self._missing[ReasonFor.KERNELS], ran = str(error), []
-        self._operators = Operators(sorted(self._engine.pushes), ran, Layers(self._watch.watched), self._missing)
+        layers, executors = Layers(self._watch.watched), self._calls.executions.executors
+        self._operators = Operators(sorted(self._engine.pushes), ran, layers, self._missing, executors)
 
     def drain(self, strings: Strings) -> Drained:
         """Return the spans of operators, layers and phases."""

@@ -13,7 +13,7 @@ from tbdprof.facts.records import AllocationKind
 from tbdprof.hooks import disagreements
 from tbdprof.hooks.interrupts import Signals, guarded
 from tbdprof.hooks.on_mxnet.memory import jump_slots, pools
-from tbdprof.hooks.on_mxnet.memory.blocks import Block, Event, Level
+from tbdprof.hooks.on_mxnet.memory.blocks import Block, Event, Level, Maker
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.session.forks import follow_forks, follow_no_more
 
@@ -28,9 +28,10 @@ class Allocator:
     def __init__(self) -> None:
         self.live: dict[int, Block] = {}
         self.levels: dict[int, Level] = {}
+        self.together: dict[bool, Level] = {True: Level(), False: Level()}  # all GPUs; the host's devices
         self.events: list[Event] | None = None  # None if no window is open
         self.span = -1
-        self.planning = False
+        self.maker: Maker | None = None
         self.counters: dict[int, ctypes.c_uint64] = {}
         self.storage_profiler = 0
         self._pools: dict[int, pools.Pool | None] = {}  # by device
@@ -97,8 +98,8 @@ class Allocator:
             for device, address, size_bytes in storages:
                 if address not in self.live:
                     allocated_bytes = self._taken(device, size_bytes)
-                    self.live[address] = Block(device, size_bytes, False, 0, allocated_bytes)
-                    self._level(device).add(size_bytes, allocated_bytes, 1)
+                    self.live[address] = Block(device, size_bytes, None, 0, allocated_bytes)
+                    self._count(device, size_bytes, allocated_bytes, 1)
 
     def pool(self, device: int) -> pools.Pool | None:
         """Return the pool of a GPU on which MXNet has allocated, or None if the pool is not known."""
@@ -140,12 +141,12 @@ class Allocator:
                 total_bytes -= earlier
             self._end(address, total_bytes - size_bytes if total_bytes >= 0 else -1)
         allocated_bytes = self._taken(device, size_bytes)
-        self._level(device).add(size_bytes, allocated_bytes, 1)
+        self._count(device, size_bytes, allocated_bytes, 1)
         sequence = 0
         if self.events is not None:
             sizes = size_bytes, allocated_bytes
             sequence = self._keep(AllocationKind.ALLOCATED, device, address, sizes, total_bytes)
-        self.live[address] = Block(device, size_bytes, self.planning, sequence, allocated_bytes)
+        self.live[address] = Block(device, size_bytes, self.maker, sequence, allocated_bytes)
 
     def _freed(self, handle: layout.Handle, total_bytes: int) -> None:
         address, tenant = handle.address, self.live.get(handle.address)
@@ -165,16 +166,17 @@ class Allocator:
 
     def _end(self, address: int, total_bytes: int) -> None:
         block = self.live.pop(address)
-        self._level(block.device).add(block.size_bytes, block.allocated_bytes, -1)
+        self._count(block.device, block.size_bytes, block.allocated_bytes, -1)
         if self.events is not None:
             sizes = block.size_bytes, block.allocated_bytes
             self._keep(AllocationKind.FREED, block.device, address, sizes, total_bytes)
 
-    def _level(self, device: int) -> Level:
+    def _count(self, device: int, size_bytes: int, allocated_bytes: int, sign: int) -> None:
         level = self.levels.get(device)
         if level is None:
             level = self.levels[device] = Level()
-        return level
+        level.add(size_bytes, allocated_bytes, sign)
+        self.together[device & 0xFFFFFFFF == layout.GPU].add(size_bytes, allocated_bytes, sign)
 
     def _taken(self, device: int, size_bytes: int) -> int:
         """Return how much of its device a size takes, or -1 if that is not known; the host has no pool."""

@@ -1,20 +1,41 @@
 """What MXNet's allocator reports: live blocks, ordered events, and how many bytes are live."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tbdprof.facts.records import AllocationKind
 
 
-class Block(NamedTuple):
-    """A live block; `sequence` is its place in the window's order (0: before the window).
+class Maker(NamedTuple):
+    """A part of MXNet that was at work when a block was allocated, and that keeps memory which Python cannot see."""
 
-    `planning` says that a memory planner was filling its pools when the block was allocated.
-    """
+    kind: str
+    store: int = 0  # of a store through which devices exchange gradients: its id in Python,
+    key: str = ""  # the key that it was called with,
+    is_weight: bool = False  # and whether it was given a weight, not gradients
+
+
+PLANNER = Maker("planner")  # of a hybridized block's pools
+EXECUTOR = Maker("executor")  # while it is bound: what it needs besides its arguments
+
+
+class Stored(NamedTuple):
+    """A block that a store keeps for itself; the first fields are as in `Maker`."""
+
+    store: int
+    key: str
+    is_weight: bool
+    device: int
+    size_bytes: int
+
+
+class Block(NamedTuple):
+    """A live block; `sequence` is its place in the window's order (0: before the window)."""
 
     device: int
     size_bytes: int
-    planning: bool
+    maker: Maker | None
     sequence: int
     allocated_bytes: int  # -1 if it is not known what the device's pool makes of the size
 
@@ -50,3 +71,12 @@ class Level:
         self.now_bytes += sign * size_bytes
         if self.now_bytes > self.peak_bytes:
             self.peak_bytes = self.now_bytes
+
+
+def stored(live: Mapping[int, Block]) -> dict[int, Stored]:
+    """Return the blocks that stores keep, by address."""
+    return {
+        address: Stored(maker.store, maker.key, maker.is_weight, block.device, block.size_bytes)
+        for address, block in live.items()
+        if (maker := block.maker) is not None and maker.store
+    }

@@ -10,9 +10,9 @@ from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
 from tbdprof.hooks.on_mxnet.memory import device_memory
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
-from tbdprof.hooks.on_mxnet.memory.blocks import Event
+from tbdprof.hooks.on_mxnet.memory.blocks import EXECUTOR, PLANNER, Event
 from tbdprof.hooks.on_mxnet.memory.table import Recorded, build
-from tbdprof.hooks.on_mxnet.session import profiler
+from tbdprof.hooks.on_mxnet.session import layout, profiler
 from tbdprof.hooks.on_mxnet.watch import owners
 from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
@@ -34,7 +34,7 @@ class MemoryWindow:
         mx.nd.waitall()
         tensors = owners.visible()
         if late:
-            allocator.adopt([*tensors.values(), *(row[:3] for row in owners.everything(watch.watched))])
+            allocator.adopt([*tensors.values(), *(row[:3] for row in watch.everything())])
         self._watch, self._allocator, self._device = watch, allocator, device
         self._levels: list[tuple[int, Levels]] = []
         self._recorded: Recorded | None = None  # set at the end of `stop`
@@ -53,6 +53,7 @@ class MemoryWindow:
 
     def mark_step(self) -> None:
         """Wait for all work of the step, then read all owners."""
+        self._watch.step_ends()
         mx.nd.waitall()
         self._read_levels()
         self._read_owners()
@@ -98,13 +99,18 @@ class MemoryWindow:
             self._recording.missing[RemarkOn.ALLOCATOR_CACHE] = why_not
 
     def _read_owners(self) -> None:
-        """Read owners. A planned block without an owner that Python cannot see belongs to the planner's pool."""
-        rows = owners.everything(self._watch.watched)
-        self._watch.read(rows)
+        """Read owners. A planned block without an owner that Python cannot see belongs to the planner's pool.
+
+        What an executor was bound with and has no owner, its results among it, is of its one plan, seen or not.
+        """
+        rows = self._watch.everything()
         held = {row.address for row in rows}
-        made = self._allocator.snapshot().items()
-        planned = {address: block for address, block in made if block.planning and address not in held}
-        if planned:  # all arrays of Python are looked at only then: another thread may be freeing one of them
+        free = {at: block for at, block in self._allocator.snapshot().items() if at not in held}
+        pools = {(at, block.sequence) for at, block in free.items() if block.maker == EXECUTOR}
+        unseen = {at: block for at, block in free.items() if block.maker == PLANNER or layout.is_pinned(block.device)}
+        if unseen:  # all arrays of Python are looked at only then: another thread may be freeing one of them
             seen = owners.visible()
-            pools = {(address, block.sequence) for address, block in planned.items() if address not in seen}
-            self._recording.pools |= pools
+            unseen = {at: block for at, block in unseen.items() if at not in seen}
+        pools |= {(at, block.sequence) for at, block in unseen.items() if block.maker == PLANNER}
+        self._watch.read([*rows, *owners.exchanged(unseen)])
+        self._recording.pools |= pools

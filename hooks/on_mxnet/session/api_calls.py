@@ -11,6 +11,7 @@ from mxnet.gluon import Block, HybridBlock
 from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.session.calls import NO_GRADIENT, Array, GraphCall, Invocation, Note
+from tbdprof.hooks.on_mxnet.session.executions import Executions
 from tbdprof.hooks.patches import Patches, Replaced
 
 _NEEDED = "kernels"
@@ -31,6 +32,7 @@ class Calls:
     def __init__(self, current_phase: Callable[[], Phase | None]) -> None:
         """Take a function that returns the calling thread's phase, or None on a thread that Python did not start."""
         self._current_phase = current_phase
+        self.executions = Executions()
         self._here = _Thread()
         self._names: dict[int, str] = {}
         self._wanted: dict[int, bool] = {}  # by node of the recorded graph
@@ -49,6 +51,7 @@ class Calls:
     def close(self) -> None:
         """Restore MXNet's functions."""
         self._patches.release(_NEEDED)
+        self.executions.close()
 
     def _given(self, handles: Iterable[int]) -> tuple[Array, ...]:
         recording = autograd.is_recording()
@@ -70,7 +73,9 @@ class Calls:
     def listen(self, _name: str) -> Note:
         """Return what is known on this thread now."""
         here = self._here
-        return Note(self._current_phase(), here.blocks[-1] if here.blocks else None, here.asked)
+        return Note(
+            self._current_phase(), here.blocks[-1] if here.blocks else None, self.executions.running or here.asked
+        )
 
     def _around_block(self, original: Replaced) -> Replaced:
         def call(block: Block, *arguments: Any) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import mxnet as mx
+from mxnet.executor import Executor
 from mxnet.gluon import Block
 
 from tbdprof.facts.records import Phase
@@ -32,15 +33,22 @@ class Invocation:
 
 @dataclass(slots=True)
 class GraphCall:
-    """A call of a hybridized block's whole graph; the inputs are in the order in which the symbol lists them.
+    """A call of the whole graph of a hybridized block or an executor; the inputs are in the order of the symbol's list.
 
     `variables` are the engine's variables of the inputs.
     """
 
-    block: Block
+    block: Block | Executor
     symbol: mx.sym.Symbol
     inputs: tuple[Array, ...]
     variables: tuple[int, ...] = ()
+
+
+class NodeRun(NamedTuple):
+    """A node of an executor's graph that was requested; nodes are numbered as the executor prints them."""
+
+    executor: int  # its handle
+    node: int
 
 
 class Note(NamedTuple):
@@ -48,4 +56,4 @@ class Note(NamedTuple):
 
     phase: Phase | None
     block: Block | None  # innermost
-    asked: Invocation | GraphCall | None
+    asked: Invocation | GraphCall | NodeRun | None

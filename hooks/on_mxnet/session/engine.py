@@ -1,19 +1,23 @@
 """Number the requests to MXNet's engine, because their order is not the order in which they run.
 
-Every operator reaches the engine through one virtual function. During a kernels window, the engine object has a
-function table of tbdprof's own, in which that function is replaced. The replacement adds a number to the request's
-name, and MXNet's profiler repeats the name with the times. It also notes the variables that the request reads and
-writes. It does not wait for anything.
+Every operator reaches the engine through one of two virtual functions. During a kernels window, the engine object has
+a function table of tbdprof's own, in which both are replaced. The replacement adds a number to the request's name, and
+MXNet's profiler repeats the name with the times. It also notes the variables that the request reads and writes. It does
+not wait for anything.
+
+An executor makes its operators once and requests them again and again. The name of such an operator gets the number of
+its first request. The engine runs its requests one after another, as they write the same variables.
 """
 
 import atexit
 import ctypes
 import itertools
 import os
+import struct
 import threading
 import weakref
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import mxnet as mx
 
@@ -28,6 +32,11 @@ _PUSH_ASYNC = (
     "_ZN5mxnet6engine14ThreadedEngine9PushAsyncESt8functionIFvNS_10RunContextENS0_18CallbackOnCompleteEEENS_7ContextE"
     "RKSt6vectorIPNS0_3VarESaISA_EESE_NS_10FnPropertyEiPKcb"
 )
+_PUSH = "_ZN5mxnet6engine14ThreadedEngine4PushEPNS0_3OprENS_7ContextEib"
+# ThreadedOpr, in words: after its function, two vectors of variables, its property, and its name. The name is a
+# std::string that shares its text: a pointer to the text, before which stand length, capacity, and reference count.
+_READS, _WRITES, _NAME, _NAME_HEAD = 4, 7, 11, 3
+_LONGEST_NAME = 4096
 _HEAD = 2  # words before the functions: the offset to the top, and the type information
 _PLACES = 24  # more than an engine's virtual functions; what follows its table in the library is readable
 _Word = ctypes.c_size_t
@@ -35,6 +44,32 @@ _Word = ctypes.c_size_t
 _PushAsync = ctypes.CFUNCTYPE(
     None, _Word, _Word, _Word, _Word, _Word, ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_bool
 )
+# this, operator, context, priority, whether the profiler records it
+_PushMade = ctypes.CFUNCTYPE(None, _Word, _Word, ctypes.c_uint64, ctypes.c_int, ctypes.c_bool)
+
+
+class _Thread(threading.local):
+    inside = False  # the first function, which makes an operator and calls the second
+
+
+class _Ran(Protocol):
+    @property
+    def number(self) -> int: ...
+    @property
+    def start_ns(self) -> int: ...
+    def _replace(self, *, number: int) -> Any: ...
+
+
+_Numbered = TypeVar("_Numbered", bound=_Ran)
+
+
+class _Made(NamedTuple):
+    """An operator that is requested again and again: its number and name, and the text's address then and now."""
+
+    number: int
+    name: str
+    before: int
+    text: int
 
 
 class Push(NamedTuple):
@@ -60,24 +95,28 @@ class Engine:
         self._engine = 0
         self._table = 0
         self._signals = Signals()
+        self._here = _Thread()
+        self._made: dict[int, _Made] = {}  # by the operator's address
+        self._requests: dict[int, list[int]] = {}  # of a made operator, by its number
 
     def install(self) -> None:
         """Replace the function; raise UnavailableError if the engine is of another kind."""
         try:
-            get, push = layout.library()[_GET], layout.library()[_PUSH_ASYNC]
+            get, push, push_made = (layout.library()[name] for name in (_GET, _PUSH_ASYNC, _PUSH))
         except AttributeError as error:
             raise UnavailableError("this build of MXNet hides its engine: operators cannot be distinguished") from error
         get.restype, get.argtypes = _Word, []
         engine = get()
         table = _Word.from_address(engine).value
-        function = ctypes.cast(push, ctypes.c_void_p).value or 0
+        functions = [ctypes.cast(each, ctypes.c_void_p).value or 0 for each in (push, push_made)]
         words = [_Word.from_address(table + 8 * place).value for place in range(-_HEAD, _PLACES)]
-        if words.count(function) != 1:
+        if any(words.count(function) != 1 for function in functions):
             raise UnavailableError("MXNet's engine is not one that runs on threads: operators cannot be distinguished")
-        replaced = self._callback(_PushAsync(function))
-        words[words.index(function)] = ctypes.cast(replaced, ctypes.c_void_p).value or 0
+        replaced = self._callback(_PushAsync(functions[0])), self._callback_of_made(_PushMade(functions[1]))
+        for function, callback in zip(functions, replaced, strict=True):
+            words[words.index(function)] = ctypes.cast(callback, ctypes.c_void_p).value or 0
         own = (_Word * len(words))(*words)
-        _KEPT.extend((replaced, own))
+        _KEPT.extend((*replaced, own))
         self._signals.install()
         self._engine, self._table = engine, table
         _Word.from_address(engine).value = ctypes.addressof(own) + 8 * _HEAD
@@ -106,6 +145,20 @@ class Engine:
             _Word.from_address(self._engine).value = self._table
             self._engine = 0
             self._signals.restore()
+            for operator, made in self._made.items():
+                place = _Word.from_address(operator + 8 * _NAME)
+                if place.value == made.text:  # the operator may be gone, and another one be in its place
+                    place.value = made.before
+            self._made.clear()
+
+    def renumbered(self, ran: Sequence[_Numbered]) -> list[_Numbered]:
+        """Return what ran with each request's own number, where several requests of one operator had the same."""
+        turns = {number: iter(numbers) for number, numbers in self._requests.items()}
+        found = []
+        for each in sorted(ran, key=lambda one: one.start_ns):
+            again = turns.get(each.number)
+            found.append(each if again is None else each._replace(number=next(again, -1)))
+        return found
 
     def _callback(self, original: Callable[..., None]) -> "ctypes._FuncPointer":
         # The callback is never freed, so it must not keep the notes alive.
@@ -114,14 +167,42 @@ class Engine:
         @guarded
         def push(engine: int, run: int, context: int, reads: int, writes: int, *how: Any) -> None:
             kind, priority, name, wait = how
+            listener = myself()
             try:
-                listener = myself()
                 if listener is not None:
                     name = listener._note((name or b"").decode(), reads, writes)  # noqa: SLF001
+                    listener._here.inside = True  # noqa: SLF001
             finally:  # a lost request would be waited for without end
                 original(engine, run, context, reads, writes, kind, priority, name, wait)
+                if listener is not None:
+                    listener._here.inside = False  # noqa: SLF001
 
         return _PushAsync(push)
+
+    def _callback_of_made(self, original: Callable[..., None]) -> "ctypes._FuncPointer":
+        myself = weakref.ref(self)
+
+        @guarded
+        def push(engine: int, operator: int, context: int, priority: int, profiled: bool) -> None:
+            try:
+                listener = myself()
+                if listener is not None and not listener._here.inside:  # noqa: SLF001
+                    listener._note_made(operator)  # noqa: SLF001
+            finally:
+                original(engine, operator, context, priority, profiled)
+
+        return _PushMade(push)
+
+    def _note_made(self, operator: int) -> None:
+        """Note a request of an operator that was made before; number the operator at its first request."""
+        number = next(self._numbers)
+        made = self._made.get(operator)
+        if made is None or _Word.from_address(operator + 8 * _NAME).value != made.text:
+            made = _numbered(operator, number)
+            self._made[operator] = made
+        self._requests.setdefault(made.number, []).append(number)
+        variables = _vector(operator + 8 * _READS), _vector(operator + 8 * _WRITES)
+        self.pushes.append(Push(number, made.name, threading.get_ident(), *variables, self._listen(made.name)))
 
     def _note(self, name: str, reads: int, writes: int) -> bytes:
         """Note a request; return its name with its number."""
@@ -129,6 +210,29 @@ class Engine:
         variables = _vector(reads), _vector(writes)
         self.pushes.append(Push(number, name, threading.get_ident(), *variables, self._listen(name)))
         return f"{name}{SEPARATOR}{number}".encode()
+
+
+def _numbered(operator: int, number: int) -> _Made:
+    """Give a made operator's name a number; return both, with the address of the text before."""
+    place = _Word.from_address(operator + 8 * _NAME)
+    before = place.value
+    length = _Word.from_address(before - 8 * _NAME_HEAD).value
+    if length > _LONGEST_NAME or (name := ctypes.string_at(before)) != ctypes.string_at(before, length):
+        raise UnavailableError("this build of MXNet lays its operators out in another way than 1.9.1")
+    text = name + f"{SEPARATOR}{number}".encode()
+    # No reference besides the operator's own, or MXNet would copy the text. An operator that ends frees it.
+    kept = struct.pack("<QQQ", len(text), len(text), 0) + text + b"\0"
+    memory = _malloc(len(kept))
+    ctypes.memmove(memory, kept, len(kept))
+    place.value = memory + 8 * _NAME_HEAD
+    return _Made(number, name.decode(), before, place.value)
+
+
+def _malloc(size: int) -> int:
+    """Return the address of memory that C++ may free."""
+    malloc = ctypes.CDLL(None).malloc
+    malloc.restype, malloc.argtypes = _Word, [_Word]
+    return int(malloc(size))
 
 
 def _vector(address: int) -> tuple[int, ...]:

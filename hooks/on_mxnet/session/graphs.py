@@ -1,12 +1,14 @@
 """A hybridized block's graph as a list of operators, with the shapes and types of their inputs and outputs."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mxnet as mx
 import numpy as np
+from mxnet.executor import Executor
 
 from tbdprof.hooks.on_mxnet.session.calls import NO_GRADIENT, Array, GraphCall
 
@@ -15,6 +17,8 @@ ELIDED = frozenset(
     {"Reshape", "Flatten", "expand_dims", "squeeze", "reshape_like", "_copy", "identity", "BlockGrad", "make_loss"}
     | {"_identity_with_attr_like_rhs", "_np_copy", "_np_reshape", "_npx_reshape", "_np_squeeze"}
 )
+# A node's inputs and the nodes that must run before it, as in "arg[0]=fc1(0)" and "cdep[0]=fc1".
+_PLACE = re.compile(r"\t(arg|cdep)\[\d+\]=(\S+)")
 # On a GPU, MXNet fuses several element-wise operators into one (MXNET_USE_FUSION).
 FUSED = "_FusedOp"
 
@@ -154,3 +158,46 @@ def _inferred(graph: str, call: GraphCall) -> list[Array]:
     if shapes is None or types is None:
         raise mx.base.MXNetError("the shapes do not follow from the arguments'")
     return [Array(tuple(shape), np.dtype(kind).name) for shape, kind in zip(shapes, types, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A node of an executor's graph, gradients among them, as the executor prints it."""
+
+    operator: str  # "" for a variable
+    name: str
+    inputs: tuple[str, ...] = ()  # the names of the nodes that it reads
+    forward: str = ""  # the node whose gradient it computes, if MXNet says so
+
+
+def printed(text: str) -> list[Printed]:
+    """Return the nodes of an executor's graph, in the order in which it numbers them."""
+    found = list[Printed]()
+    for line in text.splitlines():
+        kind, _, rest = line.partition(":")
+        if kind == "Variable":
+            found.append(Printed("", rest))
+        elif kind == "Op":
+            operator, _, name = rest.partition(", Name=")
+            found.append(Printed(operator, name))
+        elif found and (place := _PLACE.match(line)):
+            last, other = found[-1], place[2]
+            if place[1] == "arg":
+                found[-1] = replace(last, inputs=(*last.inputs, other.rpartition("(")[0]))
+            else:
+                found[-1] = replace(last, forward=last.forward or other)
+    return found
+
+
+def of_executor(executor: Executor) -> GraphCall:
+    """Return a call of an executor's whole graph, with what it is bound to."""
+    symbol = executor._symbol  # noqa: SLF001
+    arguments = zip(symbol.list_arguments(), executor.arg_arrays, executor.grad_arrays, strict=True)
+    bound = {name: _bound(array, wanted=gradient is not None) for name, array, gradient in arguments}
+    auxiliary = zip(symbol.list_auxiliary_states(), executor.aux_arrays, strict=True)
+    bound |= {name: _bound(array, wanted=False) for name, array in auxiliary}
+    return GraphCall(executor, symbol, tuple(bound[name] for name in symbol.list_inputs()))
+
+
+def _bound(array: mx.nd.NDArray, *, wanted: bool) -> Array:
+    return Array(tuple(array.shape), np.dtype(array.dtype).name, wanted)

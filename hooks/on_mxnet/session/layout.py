@@ -31,6 +31,7 @@ MEMORY_MODE = 8  # Profiler::kMemory
 # NDArray::Chunk::var comes after the chunk's handle and the handles of its indices. With oneDNN, a pointer to its
 # layout and that pointer's reference count come before it.
 _VARIABLE_OFFSET, _ONEDNN_BYTES = 56, 16
+_INDICES_OFFSET = 32  # NDArray::Chunk::aux_handles, a vector of handles
 _NODE_OFFSET = 88  # NDArray::autograd_entry_; its first word is the node of the recorded graph
 
 _OTHER_LAYOUT = "this build of MXNet lays its arrays out in another way than 1.9.1: cannot watch it"
@@ -73,11 +74,11 @@ def device_number(kind: int, index: int) -> int:
 
 
 def device_text(device: int) -> str:
-    """Return the name that a recording gives a handle's device."""
+    """Return the name that a recording gives a handle's device; MXNet counts each of its CPU devices apart."""
     kind, index = device & 0xFFFFFFFF, device >> 32
     if kind == GPU:
         return f"cuda:{index}"
-    return {CPU_PINNED: "pinned", CPU_SHARED: "shared"}.get(kind, "cpu")
+    return {CPU_PINNED: "pinned", CPU_SHARED: "shared"}.get(kind, f"cpu:{index}" if index else "cpu")
 
 
 def storage(array: mx.nd.NDArray) -> Storage | None:
@@ -87,6 +88,33 @@ def storage(array: mx.nd.NDArray) -> Storage | None:
         return None
     handle = Handle.from_address(chunk)
     return (handle.device, handle.address, handle.bytes) if handle.address and handle.bytes else None
+
+
+def storages(array: mx.nd.NDArray) -> list[Storage]:
+    """Return an array's storage; of a sparse array also those of its indices, after its values."""
+    chunk = ctypes.c_size_t.from_address(array.handle.value).value
+    if not chunk:
+        return []
+    handles = [Handle.from_address(chunk)]
+    if is_sparse(array):
+        begin, end = (ctypes.c_size_t.from_address(chunk + _INDICES_OFFSET + 8 * i).value for i in range(2))
+        handles += [Handle.from_address(place) for place in range(begin, end, ctypes.sizeof(Handle))]
+    return [(each.device, each.address, each.bytes) for each in handles if each.address and each.bytes]
+
+
+def is_sparse(array: mx.nd.NDArray) -> bool:
+    """Return whether an array keeps only some of its rows or elements, with their indices."""
+    return isinstance(array, mx.nd.sparse.BaseSparseNDArray)
+
+
+def has_operators(device: int) -> bool:
+    """Return whether operators run on a device; memory that is pinned or shared is only memory."""
+    return device & 0xFFFFFFFF in (CPU, GPU)
+
+
+def is_pinned(device: int) -> bool:
+    """Return whether a device is the host's pinned memory, in which devices exchange gradients."""
+    return device & 0xFFFFFFFF == CPU_PINNED
 
 
 def variable(array: int) -> int:

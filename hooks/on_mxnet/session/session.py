@@ -7,6 +7,7 @@ temporary folder until it is read. It writes each operator twice; the pair of ev
 
 import json
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -46,8 +47,9 @@ class Session:
         """Take a function that restores the profiler's settings; raise UnavailableError if the script runs it."""
         self._put_back = put_back
         self._begin_ns, self._offset_ns = time.monotonic_ns(), wall_offset_ns()
-        self._folder = tempfile.TemporaryDirectory(prefix="tbdprof-")
-        self._file = Path(self._folder.name, "operators.json")
+        # Not a TemporaryDirectory: where a script ends within the window, Python would remove that before the window.
+        self._folder = tempfile.mkdtemp(prefix="tbdprof-")
+        self._file = Path(self._folder, "operators.json")
         try:
             mx.profiler.set_config(
                 profile_memory=True,  # otherwise MXNet's memory counter would miss events meanwhile
@@ -81,7 +83,7 @@ class Session:
 
     def _leave(self) -> None:
         mx.profiler.dumps(reset=True)
-        self._folder.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)
         self._put_back()
 
 

@@ -1,4 +1,4 @@
-"""Watch MXNet's Python API: calls of root blocks, recording scopes, backward passes, trainers' steps."""
+"""Watch MXNet's Python API: calls of models, recording scopes, backward passes, steps of trainers and modules."""
 
 import os
 import threading
@@ -7,26 +7,39 @@ from typing import Any
 
 import mxnet as mx
 from mxnet import autograd
+from mxnet.executor import Executor
 from mxnet.gluon import Block, HybridBlock, Trainer
+from mxnet.module import BucketingModule, Module, SequentialModule
+from mxnet.module.base_module import BaseModule
 
 from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+from tbdprof.hooks.on_mxnet.memory.blocks import stored
 from tbdprof.hooks.on_mxnet.session import layout
-from tbdprof.hooks.on_mxnet.watch import owners
+from tbdprof.hooks.on_mxnet.watch import owners, symbols
+from tbdprof.hooks.on_mxnet.watch.by_hand import ByHand
+from tbdprof.hooks.on_mxnet.watch.makers import Makers
 from tbdprof.hooks.on_mxnet.watch.phases import Interval, Phases, is_pythons_thread
+from tbdprof.hooks.on_mxnet.watch.trainers import AnyTrainer
 from tbdprof.hooks.patches import Patches, Replaced
 
 # The reasons for which a group of functions is replaced.
-_ALWAYS, _WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS = "always", "window", "models", "trainers", "updates", "pools"
+_WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS = "window", "models", "trainers", "updates", "pools"
+_MODULES = (Module, BucketingModule, SequentialModule)
 
 
 class _Thread(threading.local):
-    """A thread's position: how many block calls, recording scopes and steps surround it, and its forward phase."""
+    """A thread's position: how many calls, recording scopes, backward passes and steps surround it.
+
+    Also its open forward phase.
+    """
 
     calls = 0
     scopes = 0
+    passes = 0
     steps = 0
     forward: Interval | None = None
+    update: Interval | None = None  # of weights by hand
 
 
 class Watch:
@@ -40,21 +53,35 @@ class Watch:
         self._callbacks: list[Callable[[object], None]] = []
         self._here = _Thread()
         self._finds_models = self._finds_trainers = False
+        self._by_hand = ByHand(self.watched)
         self._pid = os.getpid()
+        self._makers = Makers(allocator)
         self._patches = Patches(
             {
                 "blocks": [(Block, "__call__", self._around_call)],
+                "executors": [
+                    (Executor, "forward", self._around_execution),
+                    (Executor, "backward", self._around_pass),
+                ],
+                "modules": [
+                    *((module, "forward", self._around_module) for module in _MODULES),
+                    *((module, "backward", self._around_pass) for module in _MODULES),
+                ],
                 "autograd": [
                     (autograd._RecordingStateScope, "__enter__", self._around_enter),  # noqa: SLF001
                     (autograd._RecordingStateScope, "__exit__", self._around_exit),  # noqa: SLF001
                     # The function that autograd.backward, autograd.grad and NDArray.backward all call.
                     (layout.library(), "MXAutogradBackwardEx", self._around_backward),
                 ],
-                "trainers": [(Trainer, name, self._around_step) for name in ("step", "update")],
+                "trainers": [
+                    *((Trainer, name, self._around_step) for name in ("step", "update")),
+                    *((module, "update", self._around_step) for module in _MODULES),
+                ],
+                "writes": [(layout.library(), "MXImperativeInvokeEx", self._around_operator)],
                 "planners": [(HybridBlock, "_build_cache", self._around_build)],
             }
         )
-        self._patches.need("planners", _ALWAYS)
+        self._patches.need("planners", _POOLS)
 
     def find(self, *, models: bool, trainers: bool) -> None:
         """Find models, trainers or both as they are used; if models are given, find only trainers that update them.
@@ -64,21 +91,27 @@ class Watch:
         self._finds_models |= models
         self._finds_trainers |= trainers
         if models:
-            self._patches.need("blocks", _MODELS)
+            self._look_for_models()
         if models or trainers:
             self._patches.need("trainers", _TRAINERS)
 
     def on_update(self, callback: Callable[[object], None]) -> None:
-        """Call `callback` with the trainer after each step of any trainer."""
+        """Call `callback` with the trainer after each step of any trainer.
+
+        While the script uses no trainer, a step is a backward pass with what follows, up to the next forward pass.
+        """
         self._callbacks.append(callback)
-        self._patches.need("trainers", _UPDATES)
+        for group in ("trainers", "autograd", "executors"):
+            self._patches.need(group, _UPDATES)
 
     def open_window(self, *, waits: bool = True) -> Phases:
         """Begin to report phases; with `waits`, also read owners."""
         self.phases, self.owned = Phases(self._allocator, waits), []
         self._here = _Thread()
-        for group in ("blocks", "autograd", "trainers"):
+        for group in ("blocks", "executors", "modules", "autograd", "trainers"):
             self._patches.need(group, _WINDOW)
+        if not self._by_hand.has_trainer():
+            self._patches.need("writes", _WINDOW)
         return self.phases
 
     def close_window(self) -> None:
@@ -91,15 +124,56 @@ class Watch:
     def close(self) -> None:
         """Undo all changes."""
         self._callbacks.clear()
-        for reason in (_WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS, _ALWAYS):
+        for reason in (_WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS):
             self._patches.release(reason)
-        self._allocator.planning = False
+        self._makers.close()
+
+    def everything(self) -> list[owners.Owned]:
+        """Return all storages with an owner."""
+        return owners.everything(self.watched, stored(self._allocator.snapshot()))
 
     def read(self, rows: list[owners.Owned]) -> int:
         """Keep the owners with a new sequence number; return that number."""
         sequence = self._allocator.tick()
         self.owned += [(sequence, row) for row in rows]
         return sequence
+
+    def step_ends(self) -> None:
+        """End the update of weights by hand, if one is going on."""
+        if self._here.update is not None:
+            self._end_update()
+
+    def _end_update(self) -> None:
+        update, self._here.update = self._here.update, None
+        if update is not None and self.phases is not None:
+            self.phases.end(update)
+            self._read_workspaces(self.phases)
+
+    def _pass_begins(self) -> None:
+        """Note that a forward pass begins; without a trainer, the step before it ends here."""
+        self.step_ends()
+        if self._by_hand.step_ended() and os.getpid() == self._pid:
+            for callback in self._callbacks:
+                callback(self._by_hand)
+
+    def _around_operator(self, original: Replaced) -> Replaced:
+        """Begin an update by hand at the first operator after a backward pass that touches a weight or a gradient."""
+
+        def invoke(creator: Any, count: Any, inputs: Any, made: Any, outputs: Any, *more: Any) -> Any:
+            phases = self._open_phases()
+            if phases is not None and self._here.update is None and self._by_hand.is_pending:
+                given = inputs[: count.value]
+                if self._by_hand.touches(given, outputs._obj[: made._obj.value] if outputs._obj else ()):  # noqa: SLF001
+                    self._begin_update(phases)
+            return original(creator, count, inputs, made, outputs, *more)
+
+        return invoke
+
+    def _begin_update(self, phases: Phases) -> None:
+        if phases.waits:
+            mx.nd.waitall()
+            self.read(owners.gradients(self.watched.parameters()))
+        self._here.update = phases.begin(Phase.UPDATE)
 
     def _open_phases(self) -> Phases | None:
         """Return the phases to report to; None without a window, in a forked child, and on the engine's own threads.
@@ -124,8 +198,55 @@ class Watch:
 
         return call
 
-    def _forward(self, phases: Phases, arguments: tuple[object, ...], original: Callable[[], Any]) -> Any:
-        """Call a root block in a forward phase; the phase ends with the recording scope around the call, if any."""
+    def _around_module(self, original: Replaced) -> Replaced:
+        def forward(module: BaseModule, batch: Any, *arguments: Any, **named: Any) -> Any:
+            batches = batch if isinstance(batch, list) else [batch]
+            given = [[getattr(each, "data", None), getattr(each, "label", None)] for each in batches]
+            return self._call(given, lambda: original(module, batch, *arguments, **named))
+
+        return forward
+
+    def _around_execution(self, original: Replaced) -> Replaced:
+        def forward(executor: Executor, *arguments: Any, **named: Any) -> Any:
+            if self._here.calls == 0 and not self._here.passes:
+                self._pass_begins()
+                if self._finds_models and os.getpid() == self._pid and symbols.held(executor):
+                    self.watched.add_model(executor)
+            return self._call(named, lambda: original(executor, *arguments, **named))
+
+        return forward
+
+    def _call(self, given: object, original: Callable[[], Any]) -> Any:
+        """Call a module or an executor; the outermost call is a forward phase."""
+        self._here.calls += 1
+        try:
+            if self._here.calls > 1 or (phases := self._open_phases()) is None:
+                return original()
+            return self._forward(phases, given, original)
+        finally:
+            self._here.calls -= 1
+
+    def _around_pass(self, original: Replaced) -> Replaced:
+        def backward(model: Any, *arguments: Any, **named: Any) -> Any:
+            self._here.passes += 1
+            try:
+                phases = self._open_phases()
+                if self._here.passes > 1:
+                    return original(model, *arguments, **named)
+                if phases is None:
+                    result = original(model, *arguments, **named)
+                else:
+                    self._end_forward(phases)
+                    result = self._within(phases, Phase.BACKWARD, lambda: original(model, *arguments, **named))
+                self._by_hand.passed(watches=phases is not None)
+                return result
+            finally:
+                self._here.passes -= 1
+
+        return backward
+
+    def _forward(self, phases: Phases, arguments: object, original: Callable[[], Any]) -> Any:
+        """Call a model in a forward phase; the phase ends with the recording scope around the call, if any."""
         if self._here.forward is None:
             self._here.forward = phases.begin(Phase.FORWARD)
         if phases.waits:
@@ -147,6 +268,8 @@ class Watch:
 
     def _around_enter(self, original: Replaced) -> Replaced:
         def enter(scope: Any) -> Any:
+            if scope._enter_is_record is True and not self._here.scopes:  # noqa: SLF001
+                self._pass_begins()
             self._here.scopes += scope._enter_is_record is True  # noqa: SLF001
             phases = self._open_phases()
             if phases is not None and not phases.waits and self._here.scopes and self._here.forward is None:
@@ -170,15 +293,19 @@ class Watch:
         def backward(*arguments: Any) -> Any:
             phases = self._open_phases()
             if phases is None:
-                return original(*arguments)
-            if not self._here.scopes:
-                self._end_forward(phases)
-            return self._within(phases, Phase.BACKWARD, lambda: original(*arguments))
+                result = original(*arguments)
+            else:
+                self.step_ends()
+                if not self._here.scopes:
+                    self._end_forward(phases)
+                result = self._within(phases, Phase.BACKWARD, lambda: original(*arguments))
+            self._by_hand.passed(watches=phases is not None)
+            return result
 
         return backward
 
     def _around_step(self, original: Replaced) -> Replaced:
-        def step(trainer: Trainer, *arguments: Any, **named: Any) -> Any:
+        def step(trainer: AnyTrainer, *arguments: Any, **named: Any) -> Any:
             self._here.steps += 1
             try:
                 if self._here.steps > 1:
@@ -194,20 +321,24 @@ class Watch:
 
         return step
 
-    def _step_begins(self, trainer: Trainer) -> None:
-        if self._allocator.planning:
-            mx.nd.waitall()
-            self._allocator.planning = False
-            self._patches.release(_POOLS)
+    def _step_begins(self, trainer: AnyTrainer) -> None:
+        self._by_hand.has_stepped()
+        self._makers.planned()
+        if self._finds_models and isinstance(trainer, BaseModule):
+            self.watched.add_module(trainer)
         if self._finds_trainers and (self._finds_models or self.watched.is_updated_by(trainer)):
             self.watched.add_trainer(trainer)
         if self._finds_models:
             if self.watched.is_complete():
                 self._patches.release(_MODELS)
             else:
-                self._patches.need("blocks", _MODELS)
+                self._look_for_models()
 
-    def _step(self, original: Callable[[], Any], trainer: Trainer) -> Any:
+    def _look_for_models(self) -> None:
+        for group in ("blocks", "executors"):
+            self._patches.need(group, _MODELS)
+
+    def _step(self, original: Callable[[], Any], trainer: AnyTrainer) -> Any:
         phases = self._open_phases()
         if phases is None:
             return original()
@@ -235,9 +366,8 @@ class Watch:
         def build(block: HybridBlock, *arguments: Any) -> Any:
             result = original(block, *arguments)
             if ("static_alloc", True) in block._flags and os.getpid() == self._pid:  # noqa: SLF001
-                # Its first calls, which come next, fill its pools.
-                mx.nd.waitall()
-                self._allocator.planning = True
+                # Its first calls, which come next, fill its pools; the next step ends that.
+                self._makers.plan()
                 self._patches.need("trainers", _POOLS)
             return result
 
@@ -250,5 +380,5 @@ class Watch:
     def _read_workspaces(self, phases: Phases) -> None:
         if not phases.waits:
             return
-        devices = {device for device in list(self._allocator.levels) if device & 0xFFFFFFFF in (layout.CPU, layout.GPU)}
+        devices = {device for device in list(self._allocator.levels) if layout.has_operators(device)}
         self.read([row for device in sorted(devices) for row in owners.workspaces(device)])

@@ -18,15 +18,28 @@ from tbdprof.analysis.memory.turns import turns
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.recording import Recording, Window
-from tbdprof.facts.records import AllocationKind, SpanKind
+from tbdprof.facts.records import AllocationKind, Run, SpanKind
 from tbdprof.facts.rows import Table
 from tbdprof.facts.windows import MEMORY
 
 
+def devices(run: Run) -> tuple[str, ...]:
+    """Return the devices whose memory is the run's."""
+    return tuple(run.devices) or (run.device,)
+
+
 def of_device(recording: Recording, window: Window) -> Window:
-    """Return a window with the allocations and owners of the run's device alone."""
-    mine = {kind: recording.of_device(window.table(kind)) for kind in ("allocation", "owner")}
+    """Return a window with the allocations and owners of the run's devices alone."""
+    mine = {kind: _device_rows(recording, window.table(kind)) for kind in ("allocation", "owner")}
     return replace(window, tables={**window.tables, **mine})
+
+
+def _device_rows(recording: Recording, rows: Table) -> Table:
+    mine_are = devices(recording.run)
+    wanted = [index for index in np.unique(rows["device"]) if recording.strings[index] in mine_are]
+    chosen = np.isin(rows["device"], wanted)
+    mine: Table = rows if chosen.all() else rows[chosen]
+    return mine
 
 
 def has_events(window: Window) -> bool:
@@ -42,9 +55,12 @@ def left_out(recording: Recording) -> str | None:
         indices, numbers = np.unique(rows["device"][rows["kind"] != AllocationKind.EXISTING], return_counts=True)
         for index, number in zip(indices.tolist(), numbers.tolist(), strict=True):
             counts[recording.strings[index]] += number
-    counts.pop(recording.run.device, None)
+    for device in devices(recording.run):
+        counts.pop(device, None)
     listed = ", ".join(f"{count} events of {device or 'an unnamed device'}" for device, count in sorted(counts.items()))
-    return f"left out: {listed}; only one device is reported, {recording.run.device}" if listed else None
+    mine = devices(recording.run)
+    told = f"only one device is reported, {mine[0]}" if len(mine) == 1 else f"reported are {', '.join(mine)}"
+    return f"left out: {listed}; {told}" if listed else None
 
 
 def account(recording: Recording, window: Window) -> Account:

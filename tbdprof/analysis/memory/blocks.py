@@ -120,16 +120,37 @@ def _levels(allocations: Table, blocks: Blocks) -> Levels:
         int(blocks.size_bytes[existing].sum()),
         int(blocks.rounding_bytes[existing].sum()),
     )
+    total, base_total = _totals(allocations, rows)
     return Levels(
         sequence=sequence,
         time_ns=allocations["time_ns"][rows],
         known_bytes=running(sequence, blocks, blocks.size_bytes),
         rounding_bytes=running(sequence, blocks, blocks.rounding_bytes),
-        total_bytes=allocations["total_bytes"][rows],
+        total_bytes=total,
         base_bytes=base,
         base_rounding_bytes=base_rounding,
-        base_total_bytes=_base_total(allocations[rows[:1]]),
+        base_total_bytes=base_total,
     )
+
+
+def _totals(allocations: Table, rows: Ints) -> tuple[Ints, int]:
+    """Return the framework's total after each event and before the first, the sum over all devices; -1: not reported.
+
+    A framework counts each device apart. On a device without events, nothing changes what was there before.
+    """
+    together, before = np.zeros(len(rows), np.int64), 0
+    for device in np.unique(allocations["device"]):
+        mine = np.flatnonzero(allocations["device"][rows] == device)
+        counted = allocations["total_bytes"][rows[mine]].astype(np.int64)
+        if (counted < 0).any():
+            return np.full(len(rows), -1, np.int64), -1
+        existing = (allocations["device"] == device) & (allocations["kind"] == AllocationKind.EXISTING)
+        there = int(allocations["allocated_bytes"][existing].sum())
+        first = _base_total(allocations[rows[mine[:1]]]) if len(mine) else there
+        place = np.searchsorted(mine, np.arange(len(rows)), side="right")
+        together += np.append(first, counted)[place]
+        before += first
+    return together, before if len(rows) else -1
 
 
 def _base_total(first: Table) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tbdprof.analysis.memory import identities
 from tbdprof.analysis.memory.account import Account
-from tbdprof.analysis.memory.accounting import account, has_events, left_out, of_device
+from tbdprof.analysis.memory.accounting import account, devices, has_events, left_out, of_device
 from tbdprof.analysis.memory.holdings import TOP, by_layer, holdings
 from tbdprof.analysis.without import why_without
 from tbdprof.facts.arrays import Bools, Ints
@@ -24,7 +24,7 @@ from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Phase, Role, Run, SpanKind
 from tbdprof.facts.windows import MEMORY
 from tbdprof.results.found import Found, because, reasons
-from tbdprof.results.memory import CATEGORIES, Memory, Timeline
+from tbdprof.results.memory import CATEGORIES, Memory, OfDevice, Timeline
 from tbdprof.results.reasons import NOT_COUNTED, NOT_REQUESTED
 
 TIMELINE_POINTS = 400
@@ -108,7 +108,7 @@ def _measure(recording: Recording, window: Window) -> Memory:
     has_rounding = bool(((sizes["requested_bytes"] >= 0) & (sizes["allocated_bytes"] >= 0)).any())
     live = holdings(worked, peak_row)
     return Memory(
-        device=recording.run.device,
+        device=" + ".join(devices(recording.run)),
         events=len(levels.sequence),
         steps=_steps(worked),
         allocator_peak_bytes=allocator_peak,
@@ -125,7 +125,25 @@ def _measure(recording: Recording, window: Window) -> Memory:
         violations=found.lines,
         mismatches=found.count,
         outside_allocator_bytes=_outside_allocator(worked),
+        by_device=_by_device(recording, worked, peak),
     )
+
+
+def _by_device(recording: Recording, worked: Account, peak: int) -> tuple[OfDevice, ...]:
+    """Return what each of several devices holds at the peak."""
+    if len(devices(recording.run)) < 2:
+        return ()
+    rows = worked.window.table("allocation")
+    addresses, first = np.unique(rows["address"], return_index=True)  # no two devices share an address
+    live = worked.live(peak)
+    place = rows["device"][first[np.searchsorted(addresses, worked.blocks.address[live])]]
+    found = []
+    for device in np.unique(place):
+        mine = live[place == device]
+        sizes, roles = worked.blocks.size_bytes[mine], worked.roles[mine]
+        parts = {name: int(sizes[np.isin(roles, members)].sum()) for name, members in CATEGORIES.items()}
+        found.append(OfDevice(recording.strings[device], int(sizes.sum()), parts))
+    return tuple(sorted(found, key=lambda each: each.device))
 
 
 def _by_role(worked: Account, peak: int, kept: Ints) -> tuple[dict[Role, _OfRole], dict[str, Ints], dict[str, int]]:

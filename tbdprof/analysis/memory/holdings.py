@@ -1,5 +1,6 @@
 """The blocks live at the peak, each with its name, layer, operator and shape, and their sum by layer."""
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -10,6 +11,8 @@ from tbdprof.facts.records import Role, SpanKind
 from tbdprof.results.memory import Holding
 
 TOP = 20
+# The endings that MXNet's symbols give the names of their parameters: `conv1_weight` belongs to `conv1`.
+_OF_SYMBOL = re.compile(r"_(weight|bias|gamma|beta|parameters|(moving|running)_(mean|var))$")
 
 
 def holdings(worked: Account, row: int) -> list[Holding]:
@@ -53,5 +56,5 @@ def _owner_layer(name: str, role: Role) -> str | None:
     """Return the layer of a named block: `layer1.0.conv1.weight` belongs to `layer1.0.conv1`."""
     if role in (Role.INPUT, Role.WORKSPACE):
         return None
-    parameter = name.rpartition("/")[0] or name
-    return parameter.rpartition(".")[0]
+    parameter = (name.rpartition("/")[0] or name).partition(" [")[0]
+    return parameter.rpartition(".")[0] or _OF_SYMBOL.sub("", parameter) * bool(_OF_SYMBOL.search(parameter))

@@ -116,7 +116,8 @@ def _tensor_sizes(recording: Recording, window: Window) -> Iterator[str]:
 
 
 def _listed_bytes(recording: Recording, role: Role) -> int:
-    return sum(_bytes(item) for item in recording.run.parameters if item.is_buffer == (role == Role.BUFFER))
+    listed = (item for item in recording.run.parameters if item.is_buffer == (role == Role.BUFFER))
+    return sum(_bytes(item) if item.held_bytes is None else item.held_bytes for item in listed)
 
 
 def _bytes(parameter: Parameter) -> int:
@@ -137,8 +138,9 @@ def _optimizer_states(recording: Recording, window: Window) -> Iterator[str]:
             if name not in held or name not in parameters:
                 continue  # no state yet, as before a parameter's first gradient
             expected = int(arrays * _bytes(parameters[name]) + optimizer.settings.get("scalar_bytes", 0))
-            if held[name] != expected:
-                yield f"optimizer state of {name} holds {held[name]} bytes, {optimizer.kind} says {expected}"
+            for size in held[name]:
+                if size != expected:
+                    yield f"optimizer state of {name} holds {size} bytes, {optimizer.kind} says {expected}"
 
 
 def state_arrays(optimizer: Optimizer) -> int | None:
@@ -149,12 +151,15 @@ def state_arrays(optimizer: Optimizer) -> int | None:
     return STATE_ARRAYS[optimizer.kind] + extra
 
 
-def _state_bytes(recording: Recording, window: Window) -> Mapping[str, int]:
-    """Return the bytes of state of each parameter at the last reading."""
+def _state_bytes(recording: Recording, window: Window) -> Mapping[str, list[int]]:
+    """Return the bytes of state of each parameter at the last reading, on each device that has any."""
     owners = window.table("owner")
     states = owners[owners["role"] == Role.OPTIMIZER_STATE]
-    held: dict[str, int] = defaultdict(int)
+    held: dict[tuple[str, int], int] = defaultdict(int)
     if len(states):
         for row in states[states["sequence"] == states["sequence"].max()]:
-            held[recording.strings[row["name"]].rpartition("/")[0]] += int(row["bytes"])
-    return held
+            held[recording.strings[row["name"]].rpartition("/")[0], int(row["device"])] += int(row["bytes"])
+    found: dict[str, list[int]] = defaultdict(list)
+    for (name, _), size in held.items():
+        found[name].append(size)
+    return found

@@ -11,7 +11,7 @@ from rich.text import Text
 from tbdprof.facts.records import Role
 from tbdprof.facts.units import bytes_text, percent_text, seconds_text
 from tbdprof.report.terminal_parts.tables import Column, filled, layer_text, plain, rest_text, title_of
-from tbdprof.results.memory import CATEGORIES, Holding, Memory
+from tbdprof.results.memory import CATEGORIES, Holding, Memory, OfDevice
 from tbdprof.results.summary import Summary
 
 BARS = " ▁▂▃▄▅▆▇█"
@@ -31,6 +31,7 @@ TOP = (
     Column("operator", "name"),
     Column("shape", "name"),
 )
+DEVICES = (Column("size"), Column("device", "word"), *(Column(name.replace("_", " ")) for name in CATEGORIES))
 LAYERS = (Column("size"), Column("share"), Column("layer", "name"))
 
 
@@ -43,6 +44,8 @@ def view(summary: Summary, *, full: bool = False) -> list[RenderableType]:
     parts: list[RenderableType] = [
         Group(title_of(f"Memory of {memory.device} at the peak"), _breakdown(memory), *_beneath(summary, memory))
     ]
+    if memory.by_device:
+        parts.append(filled("Memory by device at the peak", DEVICES, map(_of_device, memory.by_device)))
     if len(memory.timeline.time_ns) > 1:
         parts.append(_chart(memory))
     if memory.top_at_peak:
@@ -150,13 +153,19 @@ def _bars(values: NDArray[np.int64], column: NDArray[np.int64], full: int) -> st
         inside = values[column == place]
         heights.append(int(inside.max()) if len(inside) else level)
         level = int(inside[-1]) if len(inside) else level
-    return "".join(BARS[round(height / full * (len(BARS) - 1))] if full else BARS[0] for height in heights)
+    # Blocks that contradict the framework's total may exceed the peak.
+    shares = (min(height / full, 1.0) if full else 0.0 for height in heights)
+    return "".join(BARS[round(share * (len(BARS) - 1))] for share in shares)
 
 
 def _holding(holding: Holding) -> tuple[str, ...]:
     place = holding.name if holding.name is not None else holding.layer
     shape = (holding.shape or "").strip("[]").replace(", ", "×")
     return bytes_text(holding.size_bytes), _role(holding.role), place or "", holding.operator or "", shape
+
+
+def _of_device(each: OfDevice) -> tuple[str, ...]:
+    return bytes_text(each.size_bytes), each.device, *(bytes_text(each.categories[name]) for name in CATEGORIES)
 
 
 def _layers(memory: Memory, most: int | None) -> RenderableType:

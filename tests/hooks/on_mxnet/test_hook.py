@@ -656,7 +656,7 @@ def test_garbage_that_is_collected_while_a_window_opens_may_free_blocks() -> Non
     )
 
     assert printed.splitlines() == [
-        "{16: Block(device=1, size_bytes=100, planning=False, sequence=0, allocated_bytes=100)}",
+        "{16: Block(device=1, size_bytes=100, maker=None, sequence=0, allocated_bytes=100)}",
         "[('FREED', 60)]",
     ]
 

@@ -7,7 +7,7 @@ vars(np).setdefault("bool", bool)  # numpy 1.24 took the name away, and MXNet 1.
 
 from mxnet.gluon import Constant, Parameter  # noqa: E402
 
-from tbdprof.hooks.on_mxnet.watch import owners  # noqa: E402
+from tbdprof.hooks.on_mxnet.watch import held  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from tbdprof.hooks.on_mxnet.watch import owners  # noqa: E402
     ],
 )
 def test_running_statistics_and_constants_are_buffers(parameter: Parameter, is_buffer: bool) -> None:
-    assert owners.is_buffer(parameter) is is_buffer
+    assert held.is_buffer(parameter) is is_buffer

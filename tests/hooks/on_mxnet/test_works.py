@@ -91,6 +91,14 @@ def test_the_gradient_of_a_function_of_one_number_is_a_multiplication() -> None:
     assert flops.count(work).elementwise == 6
 
 
+@pytest.mark.parametrize("operator", ["_power", "_power_scalar", "_rpower_scalar", "_greater_scalar", "argmax"])
+def test_arithmetic_of_common_networks_has_a_count(operator: str) -> None:
+    work = works.forward(called(operator, [(6,)], (6,)))
+
+    assert work is not None
+    assert flops.count(work).elementwise == 6
+
+
 @pytest.mark.filterwarnings("ignore:Cannot decide type")
 def test_the_shape_of_an_imported_models_parameter_is_that_of_its_data(tmp_path: Path) -> None:
     model = mx.gluon.nn.Dense(3, in_units=4)

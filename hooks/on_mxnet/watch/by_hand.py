@@ -1,0 +1,60 @@
+"""Loops that update their weights by hand, without a trainer: a step is a backward pass and the update after it."""
+
+import ctypes
+import gc
+from collections.abc import Iterable
+
+from mxnet.gluon import Trainer
+from mxnet.module.base_module import BaseModule
+
+from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.watch import owners
+
+
+class ByHand:
+    """Knows whether a script has a trainer, and without one, whether a backward pass waits for its update."""
+
+    def __init__(self, watched: owners.Watched) -> None:
+        self.is_pending = False
+        self._watched = watched
+        self._has_trainer: bool | None = None  # None: not looked for yet
+        self._touched: frozenset[int] = frozenset()  # the storages of weights and gradients
+
+    def has_trainer(self) -> bool:
+        """Return whether the script has a trainer, or a module with an optimizer; it is looked for once."""
+        if self._has_trainer is None:
+            # Check only the type of an unknown object: reading more of it may run the user's code.
+            self._has_trainer = any(
+                issubclass(type(each), Trainer)
+                or (issubclass(type(each), BaseModule) and getattr(each, "optimizer_initialized", False))
+                for each in gc.get_objects()
+            )
+        return self._has_trainer
+
+    def has_stepped(self) -> None:
+        """Note that a trainer has stepped."""
+        self._has_trainer, self.is_pending = True, False
+
+    def passed(self, *, watches: bool) -> None:
+        """Note that a backward pass has ended; if the window `watches`, also which storages an update touches."""
+        if self._has_trainer:
+            return
+        self.is_pending = True
+        if watches and not self.has_trainer():
+            arrays = (array for _, each in self._watched.parameters() for array in (*each.arrays, *each.gradients))
+            self._touched = frozenset(storage[1] for array in arrays for storage in layout.storages(array))
+
+    def step_ended(self) -> bool:
+        """Return whether a step without a trainer ends where a forward pass begins now."""
+        pending, self.is_pending = self.is_pending, False
+        return pending and not self.has_trainer()
+
+    def touches(self, given: Iterable[int], made: Iterable[int]) -> bool:
+        """Return whether an operator's arguments or results, given by their handles, are weights or gradients."""
+        return any(_address(handle) in self._touched for handle in (*given, *made))
+
+
+def _address(handle: int) -> int:
+    """Return the address of an array's storage, or 0."""
+    chunk = ctypes.c_size_t.from_address(handle).value
+    return layout.Handle.from_address(chunk).address if chunk else 0

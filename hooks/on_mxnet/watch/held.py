@@ -1,0 +1,48 @@
+"""Weights and buffers with their arrays, whichever of MXNet's two APIs they belong to: Gluon or Module."""
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+import mxnet as mx
+from mxnet.gluon import Block, Constant, Parameter
+
+
+class Held(NamedTuple):
+    """A weight or a buffer: its arrays and its gradients, one for each device."""
+
+    key: Hashable  # the same whoever asks: the model or the trainer
+    name: str  # as MXNet gives it
+    arrays: Sequence[mx.nd.NDArray]
+    gradients: Sequence[mx.nd.NDArray]
+    is_trained: bool
+    is_buffer: bool
+
+
+def of_parameter(parameter: Parameter) -> Held:
+    """Return a Gluon parameter with its arrays; none before its shape is known."""
+    return Held(
+        id(parameter),
+        parameter.name,
+        _listed(parameter, "list_data"),
+        _listed(parameter, "list_grad"),
+        parameter.grad_req != "null",
+        is_buffer(parameter),
+    )
+
+
+def is_buffer(parameter: Parameter) -> bool:
+    """Return whether a `Parameter` is a buffer: running statistics and constants are."""
+    return isinstance(parameter, Constant) or not parameter._differentiable  # noqa: SLF001
+
+
+def parts(block: Block) -> Iterator[Block]:
+    """Yield a block and every block inside it."""
+    yield block
+    for child in block._children.values():  # noqa: SLF001 - there is no public walk
+        yield from parts(child)
+
+
+def _listed(parameter: Parameter, method: str) -> list[mx.nd.NDArray]:
+    """Return a parameter's arrays or gradients; `list_data` refuses a weight that only the store has as a whole."""
+    arrays = parameter._data if method == "list_data" else parameter._grad  # noqa: SLF001
+    return [] if arrays is None else list(arrays)

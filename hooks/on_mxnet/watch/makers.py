@@ -1,0 +1,110 @@
+"""Note what makes MXNet allocate memory that it keeps and Python cannot see: planners, executors, and stores.
+
+The allocator gives the maker that is at work to each block. An executor's memory is allocated while it is bound, and
+where oneDNN keeps results in a layout of its own, while it first runs. Through a store, devices exchange gradients; it
+allocates when it is called with a key for the first time. MXNet is waited for around these calls alone.
+"""
+
+import os
+import weakref
+from collections.abc import Hashable
+from typing import Any
+
+import mxnet as mx
+from mxnet.executor import Executor
+from mxnet.kvstore import KVStore
+
+from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+from tbdprof.hooks.on_mxnet.memory.blocks import EXECUTOR, PLANNER, Maker
+from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.patches import Patches, Replaced
+
+_NEEDED = "memory"
+_BIND = ("MXExecutorSimpleBindEx", "MXExecutorSimpleBindEx64", "MXExecutorBindEX", "MXExecutorReshapeEx")
+_GIVES_WEIGHTS = ("init", "broadcast")
+_GIVES_GRADIENTS = ("push", "pushpull")
+_STORE = "store"
+
+
+class Makers:
+    """Notes the makers of memory until it is closed."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self._allocator = allocator
+        self._pid = os.getpid()
+        self._known: weakref.WeakKeyDictionary[KVStore, set[Hashable]] = weakref.WeakKeyDictionary()
+        self._run: weakref.WeakKeyDictionary[Executor, set[Hashable]] = weakref.WeakKeyDictionary()
+        self._patches = Patches(
+            {
+                "all": [
+                    *((layout.library(), name, self._around_binding) for name in _BIND),
+                    *((Executor, name, self._around_run(name)) for name in ("forward", "backward")),
+                    *((KVStore, name, self._around_store(name, True)) for name in _GIVES_WEIGHTS),
+                    *((KVStore, name, self._around_store(name, False)) for name in _GIVES_GRADIENTS),
+                ]
+            }
+        )
+        self._patches.need("all", _NEEDED)
+
+    def close(self) -> None:
+        """Note no more."""
+        self._patches.release(_NEEDED)
+        self._allocator.maker = None
+
+    def plan(self) -> None:
+        """Note that a hybridized block's planner fills its pools, until `planned`."""
+        mx.nd.waitall()
+        self._allocator.maker = PLANNER
+
+    def planned(self) -> None:
+        """Note that the planner is done, if it was at work."""
+        if self._allocator.maker is PLANNER:
+            mx.nd.waitall()
+            self._allocator.maker = None
+
+    def _around_binding(self, original: Replaced) -> Replaced:
+        def bind(*arguments: Any) -> Any:
+            return self._making(EXECUTOR, lambda: original(*arguments))
+
+        return bind
+
+    def _around_run(self, name: str) -> Any:
+        def around(original: Replaced) -> Replaced:
+            def run(executor: Executor, *arguments: Any, **named: Any) -> Any:
+                before = self._run.setdefault(executor, set())
+                # A backward pass runs in one way; its arguments are gradients.
+                way = name, name == "forward" and str(named.get("is_train", arguments[:1]))
+                if way in before:
+                    return original(executor, *arguments, **named)
+                before.add(way)
+                return self._making(EXECUTOR, lambda: original(executor, *arguments, **named))
+
+            return run
+
+        return around
+
+    def _around_store(self, name: str, is_weight: bool) -> Any:
+        def around(original: Replaced) -> Replaced:
+            def call(store: KVStore, key: Any, *arguments: Any, **named: Any) -> Any:
+                keys = [str(each) for each in key] if isinstance(key, list | tuple) else [str(key)]
+                known = self._known.setdefault(store, set())
+                if os.getpid() != self._pid or all((name, each) in known for each in keys):
+                    return original(store, key, *arguments, **named)
+                known.update((name, each) for each in keys)
+                maker = Maker(_STORE, id(store), keys[0], is_weight)
+                return self._making(maker, lambda: original(store, key, *arguments, **named))
+
+            return call
+
+        return around
+
+    def _making(self, maker: Maker, original: Any) -> Any:
+        if os.getpid() != self._pid or self._allocator.maker not in (None, PLANNER):  # within such a call
+            return original()
+        mx.nd.waitall()
+        self._allocator.maker, before = maker, self._allocator.maker
+        try:
+            return original()
+        finally:
+            mx.nd.waitall()
+            self._allocator.maker = before

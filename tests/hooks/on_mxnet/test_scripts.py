@@ -1,0 +1,49 @@
+"""An unchanged script in MXNet's Module API that ends within its kernels window."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+if importlib.util.find_spec("mxnet") is None:
+    pytest.skip("mxnet is not installed", allow_module_level=True)
+
+ROOT = Path(__file__).parents[3]
+STEPS = 16  # the kernels window of the options below begins at the 13th and would end at the 20th or later
+SCRIPT = f"""
+import mxnet as mx, numpy as np
+net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc1")
+net = mx.sym.SoftmaxOutput(net, name="softmax")
+made = np.random.RandomState(0)
+batches = mx.io.NDArrayIter(made.rand(4 * {STEPS}, 5), made.randint(0, 3, 4 * {STEPS}), 4)
+module = mx.mod.Module(net, context=mx.cpu())
+module.fit(batches, num_epoch=1, optimizer_params={{"learning_rate": 0.1, "momentum": 0.9}})
+"""
+
+
+def test_a_script_that_ends_within_its_kernels_window_keeps_what_was_recorded(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    options = ["--warmup", "2", "--steps", "3", "--json", "-o", "a.tbd"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tbdprof", "run", *options, "--", sys.executable, "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    memory, parameters = report["memory"], 4 * (3 * 5 + 3)
+    assert memory["independent_peak_bytes"] == memory["allocator_peak_bytes"]
+    assert memory["mismatches"] == memory["roles_max"]["unknown"] == 0
+    assert memory["roles_at_peak"]["weight"] == memory["roles_at_peak"]["optimizer_state"] == parameters
+    assert not report["run"]["complete"]
+    assert "kernels" not in report["missing"], report["missing"]
+    assert {"FullyConnected", "_backward_FullyConnected"} <= {row["name"] for row in report["kernels"]}
