@@ -105,7 +105,11 @@ class Reading:
 
     @cached_property
     def _noted_layers(self) -> Mapping[int, str]:
-        return _spread(self.notes.layers if self.notes else ())
+        notes = self.notes.layers if self.notes else ()
+        self._layers.refresh()  # models may have got parts while the function was traced
+        called = ((note, note.value()) for note in notes)
+        paths = ((note, self._layers.path(layer)) for note, layer in called if layer is not None)
+        return _spread(Interval(note.first, note.last, path) for note, path in paths if path is not None)
 
     @cached_property
     def _sources(self) -> Mapping[int, str]:

@@ -61,15 +61,18 @@ class Layers:
                 if name is not None:
                     yield name, tf_variable
 
-    def of_scope(self, scope: str) -> str | None:
-        """Return the layer of a name scope ("resnet50_1/layer1/0/conv1_2/convolution"), or None if it names none."""
+    def of_scope(self, scope: str, *, numbered: bool = True) -> str | None:
+        """Return the layer of a name scope ("resnet50_1/layer1/0/conv1_2/convolution"), or None if it names none.
+
+        The scopes of graphs are `numbered`, those of eager mode are not.
+        """
         first, *rest = scope.split("/")
-        root = _called(first, self.roots())
-        if root is None:
+        # A model's parts may be called without the model, as a training step of one's own does.
+        layer = _called(first, self.roots(), numbered=numbered) or _called(first, self._paths, numbered=numbered)
+        if layer is None:
             return None
-        layer = root
         for name in rest:
-            layer = _called(name, [child for _, child in children(layer)]) or layer
+            layer = _called(name, [child for _, child in children(layer)], numbered=numbered) or layer
         return self._paths.get(layer)
 
 
@@ -152,7 +155,12 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"{name}.{place}", each) for place, each in enumerate(value) if is_layer(each))
 
 
-def _called(scope: str, layers: Iterable[Any]) -> Any:
-    """Return the layer that a part of a name scope stands for, with or without its number."""
+def _called(scope: str, layers: Iterable[Any], *, numbered: bool) -> Any:
+    """Return the layer that a part of a name scope stands for.
+
+    Keras opens a layer's scope twice per call, and a graph numbers the second: "dense_1" is the layer "dense" before it
+    is the layer "dense_1".
+    """
     named = {str(getattr(layer, "name", "")): layer for layer in reversed(list(layers))}
-    return named.get(scope, named.get(_NUMBERED.sub("", scope)))
+    names = (_NUMBERED.sub("", scope), scope) if numbered else (scope,)
+    return next((named[name] for name in names if name in named), None)

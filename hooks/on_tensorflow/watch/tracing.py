@@ -35,7 +35,7 @@ class Notes:
     """What was noted while a graph was created."""
 
     phases: list[Interval] = field(default_factory=list)  # values of Phase
-    layers: list[Interval] = field(default_factory=list)  # values: layer paths
+    layers: list[Interval] = field(default_factory=list)  # values: weak references to layers
     gradients: list[Interval] = field(default_factory=list)  # values: the operator whose gradient it is
     results: list[tuple[Any, str]] = field(default_factory=list)  # variables' gradients, with the variables' names
 
@@ -158,16 +158,23 @@ class Tracing:
             return original()
 
     def _call(self, original: Callable[[], Any], layer: Any, *_: Any, **__: Any) -> Any:
+        if tf.executing_eagerly():
+            return self._call_eagerly(original, layer)
+        # The layer itself is noted: its model may be found only after the function was traced.
+        with self._noted("layers", weakref.ref(layer)), self._again():
+            return original()
+
+    def _call_eagerly(self, original: Callable[[], Any], layer: Any) -> Any:
         path = self._path(layer)
         if path is None:
             return original()
         here = self.here
         around, before = here.layer, here.phase
         here.layer = path
-        if tf.executing_eagerly() and before is Phase.OUTSIDE:
+        if before is Phase.OUTSIDE:
             here.phase = Phase.FORWARD
         try:
-            with self._noted("layers", path), self._again():
+            with self._again():
                 return original()
         finally:
             here.layer = around
@@ -210,7 +217,7 @@ class Tracing:
         before = here.layer
         if self.on_gradient is not None:
             found = self.on_gradient(op_name, inputs or (), outputs or ())
-            here.layer = self._layers.of_scope(scope) if found is None else found
+            here.layer = self._layers.of_scope(scope, numbered=False) if found is None else found
         try:
             yield
         finally:

@@ -226,7 +226,7 @@ def raised() -> Json:
 
 
 def asked_of_layers() -> Json:
-    """Return how often a layer's path is asked for: called in eager mode outside windows, and while it is traced."""
+    """Return how often a layer's path is asked for in eager mode outside windows, and how many calls tracing notes."""
     import tensorflow as tf
 
     from tbdprof.hooks.on_tensorflow.watch.layers import Layers
@@ -247,10 +247,11 @@ def asked_of_layers() -> Json:
             loss = tf.reduce_sum(model(images))
         tape.gradient(loss, model.trainable_variables)
         eager = len(asked)
-        tf.function(model).get_concrete_function(images)
+        graph = tf.function(model).get_concrete_function(images).graph
+        notes = tracing.notes(graph)
     finally:
         tracing.end()
-    return {"eager": eager, "traced": len(asked) - eager, "layers": 1 + len(model.layers)}
+    return {"eager": eager, "traced": len(notes.layers) if notes else 0, "layers": 1 + len(model.layers)}
 
 
 def is_as_it_was() -> bool:

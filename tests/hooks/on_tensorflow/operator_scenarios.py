@@ -114,10 +114,18 @@ def trained(model: Any, optimizer: Any, inputs: Any, labels: Any, **options: Any
     return lambda: step(inputs, labels)
 
 
-def recorded(model: Any, optimizer: Any, step: Step, *, noted: bool = True, steps: int = 1) -> dict[str, Any]:
-    """What a kernels window reports of some steps; `noted`: the functions are traced while they are watched."""
+def recorded(
+    model: Any, optimizer: Any, step: Step, *, noted: bool = True, found_late: bool = False, steps: int = 1
+) -> dict[str, Any]:
+    """What a kernels window reports of some steps.
+
+    `noted`: the functions are traced while they are watched. `found_late`: the model becomes known after that.
+    """
     graphs = Graphs()
     watch = Watch(graphs.watch)
+    if found_late:
+        graphs.begin()
+        step()
     watch.watched.add_model(model)
     if optimizer is not None:
         watch.watched.add_optimizer(optimizer)
@@ -236,6 +244,33 @@ def of_modules() -> Any:
             variable.assign_sub(gradient)
 
     return recorded(two, None, lambda: step(given))
+
+
+class Halves(keras.Model):
+    """Two submodels with the names that Keras gives, which a step calls without their model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = keras.Sequential([layers.Input((6,)), layers.Dense(7, activation="relu"), layers.Dense(3)])
+        self.decoder = keras.Sequential([layers.Input((3,)), layers.Dense(8), layers.Dense(6)])
+
+    def call(self, given: tf.Tensor) -> tf.Tensor:
+        return self.decoder(self.encoder(given))
+
+
+def of_halves(**how: bool) -> Any:
+    keras.utils.clear_session()
+    model, given = Halves(), tf.ones((BATCH, 6))
+    optimizers = [keras.optimizers.SGD(0.1), keras.optimizers.SGD(0.1)]
+
+    @tf.function
+    def step(given: tf.Tensor) -> None:
+        with tf.GradientTape(persistent=True) as tape:
+            loss = tf.reduce_sum((model.decoder(model.encoder(given)) - given) ** 2)
+        for optimizer, part in zip(optimizers, (model.encoder, model.decoder), strict=True):
+            optimizer.apply(tape.gradient(loss, part.trainable_variables), part.trainable_variables)
+
+    return recorded(model, optimizers[0], lambda: step(given), **how)
 
 
 def of_a_loop() -> Any:
@@ -435,6 +470,9 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "root": root,
     "root_eagerly": root_eagerly,
     "modules": of_modules,
+    "halves": of_halves,
+    "halves_before": lambda: of_halves(noted=False),
+    "halves_found_late": lambda: of_halves(found_late=True),
     "loop": of_a_loop,
     "recomputed": recomputed,
     "fitted": fitted,

@@ -205,6 +205,19 @@ def test_modules_without_name_scopes_are_known_by_their_calls(results: Any) -> N
     assert {row["name"] for row in rows(results, "modules") if row["phase"] == "UPDATE"} >= {"AssignSubVariableOp"}
 
 
+@pytest.mark.parametrize("name", ["halves", "halves_before", "halves_found_late"])
+def test_layers_with_keras_own_names_are_told_apart_in_submodels_that_a_step_calls(results: Any, name: str) -> None:
+    products = Counter((row["phase"], row["layer"], row["products"]) for row in rows(results, name) if row["products"])
+    sizes = {"encoder.dense": 6 * 7, "encoder.dense_1": 7 * 3, "decoder.dense_2": 3 * 8, "decoder.dense_3": 8 * 6}
+
+    assert {key: count for key, count in products.items() if key[0] == "FORWARD"} == {
+        ("FORWARD", layer, 2 * BATCH * size): 1 for layer, size in sizes.items()
+    }
+    # The two optimizers ask for gradients one after the other: those of the decoder's maps are computed for the first.
+    assert {layer for phase, layer, _ in products if phase == "BACKWARD"} == set(sizes)
+    assert all(count == 2 * BATCH * sizes[layer] for _, layer, count in products)
+
+
 def test_an_operator_of_a_loop_counts_each_time_it_runs(results: Any) -> None:
     products = [row for row in rows(results, "loop") if row["layer"] == "rnn.cell" and row["operation"] == "MATMUL"]
     forward = [row for row in products if row["phase"] == "FORWARD"]
