@@ -64,16 +64,16 @@ class Layers:
     def of_scope(self, scope: str, *, numbered: bool = True) -> str | None:
         """Return the layer of a name scope ("resnet50_1/layer1/0/conv1_2/convolution"), or None if it names none.
 
-        The scopes of graphs are `numbered`, those of eager mode are not.
+        The scopes of graphs are `numbered`, those of eager mode are not. Other scopes may stand around a model's, such
+        as a replica's, and a training step may call a model's parts without the model.
         """
-        first, *rest = scope.split("/")
-        # A model's parts may be called without the model, as a training step of one's own does.
-        layer = _called(first, self.roots(), numbered=numbered) or _called(first, self._paths, numbered=numbered)
-        if layer is None:
-            return None
-        for name in rest:
-            layer = _called(name, [child for _, child in children(layer)], numbered=numbered) or layer
-        return self._paths.get(layer)
+        layer = None
+        for name in scope.split("/"):
+            if layer is None:
+                layer = _called(name, self.roots(), numbered=numbered) or _called(name, self._paths, numbered=numbered)
+            else:
+                layer = _called(name, [child for _, child in children(layer)], numbered=numbered) or layer
+        return None if layer is None else self._paths.get(layer)
 
 
 def variable_name(variable: Any) -> str | None:
@@ -82,6 +82,11 @@ def variable_name(variable: Any) -> str | None:
     if isinstance(path, str):
         return path
     return str(variable.name).partition(":")[0] if isinstance(variable, tf.Variable) else None
+
+
+def replica_ending(number: int) -> str:
+    """Return what TensorFlow appends to the name of the copy that a replica has of a variable: "" for the first."""
+    return f"/replica_{number}" if number else ""
 
 
 def is_keras(layer: object) -> bool:

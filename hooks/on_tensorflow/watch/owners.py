@@ -23,7 +23,16 @@ from tensorflow.python.ops.gen_resource_variable_ops import (
 )
 
 from tbdprof.facts.records import Role
-from tbdprof.hooks.on_tensorflow.watch.variables import Named, dotted, path_of, plain, variables_of
+from tbdprof.hooks.on_tensorflow.watch.layers import replica_ending
+from tbdprof.hooks.on_tensorflow.watch.variables import (
+    Named,
+    all_copies,
+    copies,
+    dotted,
+    path_of,
+    plain,
+    variables_of,
+)
 from tbdprof.hooks.threads import are_others
 
 NO_MARK = -1
@@ -95,7 +104,7 @@ class Watched:
             for each in trained_by(optimizer):
                 if id(plain(each)) not in known:
                     known.add(id(plain(each)))
-                    named.append(Named(dotted(each), path_of(each), plain(each)))
+                    named += all_copies(dotted(each), each)
         return named
 
 
@@ -134,8 +143,10 @@ def everything(watched: Watched, mark: Callable[[], int] = _no_mark) -> list[Own
     for number, optimizer in enumerate(watched.optimizers()):
         whole = optimizer.name if number == 0 else f"{optimizer.name}{number}"
         for slot, variable, state in slots(optimizer):
-            name = f"{whole}/{slot}" if variable is None else f"{names[id(plain(variable))]}/{slot}"
-            rows.append(of_variable(Role.OPTIMIZER_STATE, name, plain(state), mark))
+            first = whole if variable is None else names[id(plain(variable))]
+            for replica, copy in enumerate(copies(state)):
+                name = f"{first}{replica_ending(replica)}/{slot}"
+                rows.append(of_variable(Role.OPTIMIZER_STATE, name, copy, mark))
     for number, each in enumerate(watched.inputs()):
         read = of_variable if isinstance(each, tf.Variable) else of_tensor
         rows.append(read(Role.INPUT, f"input{number}", each, mark))
@@ -148,7 +159,7 @@ def of_variable(role: Role, name: str, variable: Any, mark: Callable[[], int] = 
         return None
     try:
         # Hold the value as briefly as possible: an update in place would copy it meanwhile.
-        if not copies(variable):
+        if not copies_when_read(variable):
             return of_tensor(role, name, read_variable_op(variable.handle, variable.dtype), mark)
         disable_copy_on_read(variable.handle)
         row = of_tensor(role, name, read_variable_op(variable.handle, variable.dtype), mark)
@@ -158,7 +169,7 @@ def of_variable(role: Role, name: str, variable: Any, mark: Callable[[], int] = 
     return row
 
 
-def copies(variable: Any) -> bool:
+def copies_when_read(variable: Any) -> bool:
     """Return whether a variable copies its value for every reader, as it does once rows of it were updated.
 
     Only a matrix is tested, because the test makes such copies. The result is kept.
@@ -202,7 +213,8 @@ def address_of(tensor: Any) -> int:
 
 def renew(watched: Watched, known: Container[int]) -> None:
     """Give every variable and state a new buffer with the same bits, unless it lies at a known address."""
-    states = (plain(state) for optimizer in watched.optimizers() for _, _, state in slots(optimizer))
+    every = (state for optimizer in watched.optimizers() for _, _, state in slots(optimizer))
+    states = (copy for state in every for copy in copies(state))
     for variable in (*(each.variable for each in watched.variables()), *states):
         row = of_variable(Role.UNKNOWN, "", variable)
         if row is None or row.address in known:

@@ -18,7 +18,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import backprop
 
 from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_tensorflow.watch.layers import Layers, variable_name
+from tbdprof.hooks.on_tensorflow.watch.layers import Layers, replica_ending, variable_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Interval:
     first: int
     last: int
     value: Any
+    replica: int = 0  # of a strategy: while one waits within an interval, operators of others are created
 
 
 @dataclass(slots=True)
@@ -236,13 +237,13 @@ class Tracing:
         finally:
             last = _size(graph)
             if last > first:
-                getattr(self._of(graph), kind).append(Interval(first, last, value))
+                getattr(self._of(graph), kind).append(Interval(first, last, value, _replica()))
 
     def _note_results(self, sources: Any, result: Any) -> None:
         notes = self._of(tf.compat.v1.get_default_graph())
         pairs = zip(tf.nest.flatten(sources), _flat(result, len(tf.nest.flatten(sources))), strict=False)
         named = [(value, variable_name(source)) for source, value in pairs if isinstance(value, tf.Tensor)]
-        notes.results += [(value, name) for value, name in named if name is not None]
+        notes.results += [(value, name + replica_ending(_replica())) for value, name in named if name is not None]
 
     def _of(self, graph: Any) -> Notes:
         found: Notes = self._notes.setdefault(graph, Notes())
@@ -265,6 +266,13 @@ def _forward(op_name: str, inputs: Any, outputs: Any) -> str | None:
     takers = [{taker.name for taker in tensor.consumers() if taker.type == op_name} for tensor in known]
     common = set.intersection(*takers) if takers else set()
     return next(iter(common)) if len(common) == 1 else None
+
+
+def _replica() -> int:
+    """Return the number of the replica that this thread is, or 0 if there are no replicas, or it is not known."""
+    context = tf.distribute.get_replica_context() if tf.distribute.has_strategy() else None
+    number = getattr(context, "_replica_id_in_sync_group", 0)  # its public property would add an operator to the graph
+    return number if isinstance(number, int) else 0
 
 
 def _size(graph: Any) -> int:

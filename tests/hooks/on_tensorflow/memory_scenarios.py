@@ -12,6 +12,7 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Phase, Role, SpanKind
 from tbdprof.hooks import Setting, load
+from tbdprof.hooks.on_tensorflow.importing import quiet
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import LoopProfiler
@@ -149,6 +150,20 @@ def with_optimizer(make: Callable[[], Any], *, is_eager: bool = False, planted: 
     return build
 
 
+def mirrored() -> tuple[Any, Any, Step, list[Any]]:
+    """Two replicas, each with a copy of every weight."""
+    import keras
+    import tensorflow as tf
+
+    strategy = tf.distribute.MirroredStrategy([each.name for each in tf.config.list_logical_devices("CPU")])
+    with strategy.scope():
+        model, optimizer = net(), keras.optimizers.SGD(0.1, momentum=0.9)
+        optimizer.build(model.trainable_variables)
+    images, labels = batch()
+    step = train_step(model, optimizer, images, labels)
+    return model, optimizer, tf.function(lambda: strategy.run(step)), [images, labels]
+
+
 def fit() -> Json:
     """Return what the callback reported of a Keras loop with the profiler that encloses it."""
     import keras
@@ -271,9 +286,20 @@ def is_as_it_was() -> bool:
     return not any("on_tensorflow" in each.__code__.co_filename for each in replaced)
 
 
+def two_devices() -> None:
+    """Make TensorFlow see two CPUs; this must be done before it begins."""
+    load("tensorflow").set_environment(Setting())
+    with quiet():
+        import tensorflow as tf
+
+        two = [tf.config.LogicalDeviceConfiguration()] * 2
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
+
+
 def main() -> None:
     momentum = "keras.optimizers.SGD(0.1, momentum=0.9)"
     results: Json = {}
+    two_devices()
 
     def make(text: str) -> Callable[[], Any]:
         def built() -> Any:
@@ -288,6 +314,7 @@ def main() -> None:
     results["plain"] = observe(with_optimizer(make("keras.optimizers.SGD(0.1)")), prepared=False)
     results["adam"] = observe(with_optimizer(make("keras.optimizers.Adam(amsgrad=True)")), prepared=False)
     results["eager"] = observe(with_optimizer(make(momentum), is_eager=True), prepared=False)
+    results["mirrored"] = observe(mirrored, prepared=False)
     results["fit"] = fit()
     results["raised"] = raised()
     results["asked of layers"] = asked_of_layers()

@@ -273,6 +273,86 @@ def of_halves(**how: bool) -> Any:
     return recorded(model, optimizers[0], lambda: step(given), **how)
 
 
+def two_replicas() -> Any:
+    """A strategy without collective operators, of which a process has one group alone."""
+    devices = [each.name for each in tf.config.list_logical_devices("CPU")]
+    return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
+
+
+def of_replicas(**how: bool) -> Any:
+    """Two replicas of one device each; each takes its half of the batch through both layers."""
+    keras.utils.clear_session()
+    strategy = two_replicas()
+    with strategy.scope():
+        model = keras.Sequential([layers.Input((6,)), layers.Dense(7, activation="relu"), layers.Dense(CLASSES)])
+        optimizer = keras.optimizers.SGD(0.1)
+        optimizer.build(model.trainable_variables)
+    data = tf.data.Dataset.from_tensors((tf.ones((2 * BATCH, 6)), tf.zeros((2 * BATCH,), tf.int32))).unbatch()
+    batches = iter(strategy.experimental_distribute_dataset(data.repeat().batch(2 * BATCH, drop_remainder=True)))
+
+    def of_one(inputs: tf.Tensor, labels: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            scores = model(inputs, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scores))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+    step = tf.function(lambda batch: strategy.run(of_one, batch))
+    return recorded(model, optimizer, lambda: step(next(batches)), **how)
+
+
+def steps_counted() -> dict[str, list[int]]:
+    """How often each optimizer is said to have stepped, in loops of three steps of each kind."""
+    watch, stepped = Watch(lambda *_: None), list[object]()
+    watch.on_update(stepped.append)
+    strategy = two_replicas()
+    with strategy.scope():
+        weight = keras.Variable(np.ones((2, 2), "f4"), name="weight")
+    optimizers: list[Any] = []
+
+    class Often(keras.Model):
+        """One optimizer steps twice in each training step, as a critic's does."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.part = layers.Dense(1)
+            self.part.build((None, 2))
+
+        def train_step(self, data: tf.Tensor) -> dict[str, tf.Tensor]:
+            for optimizer in (*optimizers, optimizers[0]):
+                variables = self.part.trainable_variables
+                optimizer.apply([tf.ones_like(each) for each in variables], variables)
+            return {"loss": tf.reduce_sum(data)}
+
+    def counted(take: Step) -> list[int]:
+        stepped.clear()
+        take()
+        return [sum(each is optimizer for each in stepped) for optimizer in optimizers]
+
+    def fit(**options: Any) -> list[int]:
+        optimizers[:] = [keras.optimizers.SGD(0.1), keras.optimizers.SGD(0.2)]
+        model = Often()
+        model.compile(**options)
+        return counted(lambda: model.fit(np.ones((6, 2), "f4"), batch_size=2, verbose=0))
+
+    def replicated(take: Callable[[Any], Any]) -> list[int]:
+        ours = keras.optimizers.SGD(0.1)
+        with strategy.scope():
+            ours.build([weight])
+        optimizers[:] = [ours]
+        one = take(lambda: strategy.run(lambda: ours.apply([tf.ones((2, 2))], [weight])))
+        return counted(lambda: [one() for _ in range(3)])
+
+    try:
+        return {
+            "fit": fit(),
+            "fit_eagerly": fit(run_eagerly=True),
+            "replicas": replicated(tf.function),
+            "replicas_eagerly": replicated(lambda step: step),
+        }
+    finally:
+        watch.close()
+
+
 def of_a_loop() -> Any:
     model = keras.Sequential([layers.Input((6, 8)), layers.LSTM(16, name="rnn"), layers.Dense(CLASSES, name="out")])
     optimizer = keras.optimizers.Adam(0.1)
@@ -473,6 +553,8 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "halves": of_halves,
     "halves_before": lambda: of_halves(noted=False),
     "halves_found_late": lambda: of_halves(found_late=True),
+    "replicas": of_replicas,
+    "replicas_before": lambda: of_replicas(noted=False),
     "loop": of_a_loop,
     "recomputed": recomputed,
     "fitted": fitted,
@@ -481,10 +563,13 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "gradients_before": lambda: gradients(noted=False),
     "put_back": put_back,
     "planted": planted,
+    "steps": steps_counted,
 }
 
 if __name__ == "__main__":
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(2)
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
     wanted = sys.argv[1:] or list(SCENARIOS)
     print(json.dumps({name: SCENARIOS[name]() for name in wanted}))

@@ -218,6 +218,23 @@ def test_layers_with_keras_own_names_are_told_apart_in_submodels_that_a_step_cal
     assert all(count == 2 * BATCH * sizes[layer] for _, layer, count in products)
 
 
+@pytest.mark.parametrize("name", ["replicas", "replicas_before"])
+def test_each_replica_is_in_its_own_phases_and_layers(results: Any, name: str) -> None:
+    products = Counter((row["phase"], row["layer"], row["products"]) for row in rows(results, name) if row["products"])
+    first, last = 2 * BATCH * 6 * 7, 2 * BATCH * 7 * 5
+
+    assert products == {
+        ("FORWARD", "dense", first): 2,
+        ("FORWARD", "dense_1", last): 2,
+        ("BACKWARD", "dense", first): 2,  # the weight's: nobody asks for the input's
+        ("BACKWARD", "dense_1", last): 4,
+    }
+
+
+def test_a_call_that_updates_several_times_or_in_several_replicas_is_one_step_of_each_optimizer(results: Any) -> None:
+    assert results["steps"] == {"fit": [3, 3], "fit_eagerly": [3, 3], "replicas": [3], "replicas_eagerly": [3]}
+
+
 def test_an_operator_of_a_loop_counts_each_time_it_runs(results: Any) -> None:
     products = [row for row in rows(results, "loop") if row["layer"] == "rnn.cell" and row["operation"] == "MATMUL"]
     forward = [row for row in products if row["phase"] == "FORWARD"]
