@@ -132,7 +132,8 @@ class Reading:
         """Return the value for each index, from the innermost interval of its replica around it."""
         values: dict[int, Any] = {}
         # The outermost first: an interval is noted when it ends, so of two of one length the later one is around.
-        for interval in sorted(intervals[::-1], key=lambda each: each.first - each.last):
+        latest_first = list(reversed(intervals))
+        for interval in sorted(latest_first, key=lambda each: each.first - each.last):
             own = (each for each in range(interval.first, interval.last) if self._replicas[each] == interval.replica)
             values.update(dict.fromkeys(own, interval.value))
         return values

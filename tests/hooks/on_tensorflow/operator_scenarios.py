@@ -223,6 +223,14 @@ def root() -> Any:
     return recorded(model, optimizer, trained(model, optimizer, tf.ones((BATCH, 6)), tf.constant([0, 1, 2, 3])))
 
 
+def alone() -> Any:
+    """A model of one layer: all that the model does, the layer does."""
+    model = keras.Sequential([layers.Input((6,)), layers.Dense(CLASSES, name="out")])
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build(model.trainable_variables)
+    return recorded(model, optimizer, trained(model, optimizer, tf.ones((BATCH, 6)), tf.constant([0, 1, 2, 3])))
+
+
 def root_eagerly() -> Any:
     tf.config.run_functions_eagerly(True)
     try:
@@ -549,6 +557,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "regions": regions,
     "root": root,
     "root_eagerly": root_eagerly,
+    "alone": alone,
     "modules": of_modules,
     "halves": of_halves,
     "halves_before": lambda: of_halves(noted=False),

@@ -139,6 +139,10 @@ def test_what_a_model_itself_does_and_what_its_optimizer_does_is_in_no_layer(res
     assert ("FORWARD", None) in layers
 
 
+def test_what_the_only_layer_of_a_model_does_is_in_the_layer(results: Any) -> None:
+    assert {row["layer"] for row in rows(results, "alone") if row["products"]} == {"out"}
+
+
 def test_eager_mode_computes_the_gradient_for_the_image_too(results: Any) -> None:
     stem = 2 * 3 * 3 * 3 * 6 * 3 * 3 * BATCH  # 3×3 places from 8×8 at a stride of 2
 
