@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import sys
 import weakref
 from typing import Any
 
@@ -10,6 +11,8 @@ import keras
 from tbdprof.launch.own_loop import Profiler, profile, unattended
 
 BATCHES = "batches"
+_BACKENDS = ("tensorflow", "torch")
+_UNWATCHED = "tbdprof: Keras computes with {} here: set KERAS_BACKEND=tensorflow or torch; the fit goes on unwatched\n"
 
 
 class Callback(keras.callbacks.Callback):  # type: ignore[misc]
@@ -43,6 +46,10 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_begin(self, logs: object = None) -> None:
         """Start the callback's own profiler; a profiler passed in already runs."""
         if not self._is_own:
+            return
+        backend = keras.config.backend()
+        if backend not in _BACKENDS:
+            sys.stderr.write(_UNWATCHED.format(backend))
             return
         count = {"unit": BATCHES} if self._batch_size is None else {"batch_size": self._batch_size}
         self.profiler = profile(self.model, **{**count, **self._options})

@@ -14,6 +14,7 @@ from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.gpu.context import has_driver
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Optimizer, Parameter
+from tbdprof.hooks.keras_objects import trained_by
 from tbdprof.hooks.on_tensorflow.watch import owners
 from tbdprof.hooks.on_tensorflow.watch.variables import copies
 
@@ -106,7 +107,7 @@ def optimizer_list(watched: owners.Watched) -> list[Optimizer]:
     return [
         Optimizer(
             _kind(optimizer),
-            tuple(names[id(copy)] for each in owners.trained_by(optimizer) for copy in copies(each)),
+            tuple(names[id(copy)] for each in trained_by(optimizer) for copy in copies(each)),
             _state(optimizer),
         )
         for optimizer in watched.optimizers()

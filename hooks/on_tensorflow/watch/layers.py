@@ -12,6 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tbdprof.hooks.keras_objects import children, is_keras
+
 _NUMBERED = re.compile(r"_\d+$")  # makes a name scope unique in its graph
 _GRADIENT = "gradient_tape/"
 _SYMBOLIC = "gradients/"  # scope of a loop's body, whose gradients are computed without a tape
@@ -72,7 +74,7 @@ class Layers:
             if layer is None:
                 layer = _called(name, self.roots(), numbered=numbered) or _called(name, self._paths, numbered=numbered)
             else:
-                layer = _called(name, [child for _, child in children(layer)], numbered=numbered) or layer
+                layer = _called(name, [child for _, child in children(layer, is_layer)], numbered=numbered) or layer
         return None if layer is None else self._paths.get(layer)
 
 
@@ -89,28 +91,9 @@ def replica_ending(number: int) -> str:
     return f"/replica_{number}" if number else ""
 
 
-def is_keras(layer: object) -> bool:
-    """Return whether Keras calls a layer."""
-    return hasattr(layer, "_open_name_scope")
-
-
 def is_layer(thing: object) -> bool:
     """Return whether something is a layer, a model or a module."""
     return isinstance(thing, tf.Module) or is_keras(thing)
-
-
-def children(layer: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a layer's parts with their names in it: the attribute's name, or in a sequence the part's own name."""
-    seen: set[int] = {id(layer)}
-    for name, value in _attributes(layer):
-        for label, child in _inside(name, value):
-            if id(child) not in seen:
-                seen.add(id(child))
-                yield label, child
-    for child in getattr(layer, "_layers", None) or ():
-        if is_layer(child) and id(child) not in seen:
-            seen.add(id(child))
-            yield str(child.name), child
 
 
 def scopes(name: str) -> Iterator[str]:
@@ -141,23 +124,9 @@ def around(paths: Sequence[str]) -> str | None:
 
 def _walk(path: str, layer: Any, above: set[int]) -> Iterator[tuple[str, Any]]:
     yield path, layer
-    for label, child in children(layer):
+    for label, child in children(layer, is_layer):
         if id(child) not in above:
             yield from _walk(f"{path}.{label}" if path else label, child, above | {id(layer)})
-
-
-def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
-    own = vars(layer) if hasattr(layer, "__dict__") else {}
-    yield from ((name, value) for name, value in list(own.items()) if not name.startswith("_"))
-
-
-def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if is_layer(value):
-        yield name, value
-    elif isinstance(value, Mapping):
-        yield from ((f"{name}.{key}", each) for key, each in value.items() if is_layer(each))
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        yield from ((f"{name}.{place}", each) for place, each in enumerate(value) if is_layer(each))
 
 
 def _called(scope: str, layers: Iterable[Any], *, numbered: bool) -> Any:

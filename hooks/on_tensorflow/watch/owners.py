@@ -7,7 +7,7 @@ import ctypes
 import gc
 import json
 import weakref
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -23,13 +23,13 @@ from tensorflow.python.ops.gen_resource_variable_ops import (
 )
 
 from tbdprof.facts.records import Role
+from tbdprof.hooks.keras_objects import slots, trained_by
 from tbdprof.hooks.on_tensorflow.watch.layers import replica_ending
 from tbdprof.hooks.on_tensorflow.watch.variables import (
     Named,
     all_copies,
     copies,
     dotted,
-    path_of,
     plain,
     variables_of,
 )
@@ -106,33 +106,6 @@ class Watched:
                     known.add(id(plain(each)))
                     named += all_copies(dotted(each), each)
         return named
-
-
-def trained_by(optimizer: Any) -> list[Any]:
-    """Return the variables that an optimizer updates; none before it knows them."""
-    return list(getattr(optimizer, "_trainable_variables", ()))
-
-
-def slots(optimizer: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield an optimizer's state as (slot name, trained variable, state); the variable is None for a shared state."""
-    trained, yielded = trained_by(optimizer), set[int]()
-    for attribute, value in vars(optimizer).items():
-        if attribute in ("_variables", "_trainable_variables") or not isinstance(value, list):
-            continue
-        if trained and len(value) == len(trained) and all(isinstance(each, keras.Variable | None) for each in value):
-            for variable, state in zip(trained, value, strict=True):
-                if state is not None:
-                    yielded.add(id(state))
-                    yield _slot(variable, state) or attribute.strip("_"), variable, state
-    for state in getattr(optimizer, "variables", ()):
-        if id(state) not in yielded:
-            yield str(state.name), None, state
-
-
-def _slot(variable: Any, state: Any) -> str:
-    """Return what Keras appended to a variable's path to name its state, or "" if it named the state otherwise."""
-    before = f"{path_of(variable).replace('/', '_')}_"
-    return state.name.removeprefix(before) if state.name.startswith(before) else ""
 
 
 def everything(watched: Watched, mark: Callable[[], int] = _no_mark) -> list[Owned]:

@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -19,26 +19,7 @@ from tensorflow.python.eager import backprop
 
 from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_tensorflow.watch.layers import Layers, replica_ending, variable_name
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """The operators of a graph between two positions, and what they have in common."""
-
-    first: int
-    last: int
-    value: Any
-    replica: int = 0  # of a strategy: while one waits within an interval, operators of others are created
-
-
-@dataclass(slots=True)
-class Notes:
-    """What was noted while a graph was created."""
-
-    phases: list[Interval] = field(default_factory=list)  # values of Phase
-    layers: list[Interval] = field(default_factory=list)  # values: weak references to layers
-    gradients: list[Interval] = field(default_factory=list)  # values: the operator whose gradient it is
-    results: list[tuple[Any, str]] = field(default_factory=list)  # variables' gradients, with the variables' names
+from tbdprof.hooks.on_tensorflow.watch.notes import Interval, Notes
 
 
 @dataclass(slots=True)

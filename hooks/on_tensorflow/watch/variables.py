@@ -11,8 +11,9 @@ import keras
 import tensorflow as tf
 from tensorflow.python.distribute.values import DistributedVariable
 
+from tbdprof.hooks.keras_objects import is_keras, own_variables, parts
 from tbdprof.hooks.naming import prefixes
-from tbdprof.hooks.on_tensorflow.watch.layers import children, is_keras, replica_ending, variable_name
+from tbdprof.hooks.on_tensorflow.watch.layers import is_layer, replica_ending, variable_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ def variables_of(models: Sequence[object]) -> list[Named]:
     """Return the models' variables, each once; variables without a layer come last, named by their path."""
     named: dict[int, Named] = {}
     for prefix, model in prefixes(models):
-        for path, layer in _walk(prefix[:-1], model, set()):
+        for path, layer in parts(prefix[:-1], model, is_layer):
             for name, variable, is_buffer in _own(layer):
                 _add(named, f"{path}.{name}" if path else name, variable, is_buffer=is_buffer)
         for each in (*getattr(model, "trainable_variables", ()), *getattr(model, "non_trainable_variables", ())):
@@ -86,20 +87,10 @@ def all_copies(name: str, variable: Any, *, is_buffer: bool = False) -> Iterator
         yield Named(name + ending, path_of(variable) + ending, copy, trains, is_buffer)
 
 
-def _walk(path: str, layer: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    if id(layer) in seen:
-        return
-    seen.add(id(layer))
-    yield path, layer
-    for label, child in children(layer):
-        yield from _walk(f"{path}.{label}" if path else label, child, seen)
-
-
 def _own(layer: Any) -> Iterator[tuple[str, Any, bool]]:
     """Yield a layer's own variables, and whether each is a buffer."""
     if is_keras(layer):
-        yield from ((each.name, each, False) for each in layer._trainable_variables)  # noqa: SLF001 - only its own
-        yield from ((each.name, each, True) for each in layer._non_trainable_variables)  # noqa: SLF001
+        yield from own_variables(layer)
     for name, value in list(vars(layer).items()):
         if not name.startswith("_") and is_variable(value):
             yield name, value, not value.trainable
