@@ -1,4 +1,4 @@
-"""Keras that computes with torch: an unchanged `fit` is seen as a loop of torch's is; other backends end no training."""
+"""Keras that computes with torch: an unchanged `fit` is seen as torch's own loops are; no backend ends a training."""
 
 import os
 import subprocess
@@ -10,12 +10,12 @@ import pytest
 
 pytest.importorskip("keras")
 pytest.importorskip("torch")
-from tbdprof.analysis.kernels.flops import count  # noqa: E402
-from tbdprof.analysis.summary import summarize  # noqa: E402
-from tbdprof.facts.file.reading import load  # noqa: E402
-from tbdprof.facts.recording import Recording  # noqa: E402
-from tbdprof.facts.records import Phase, Role, SpanKind  # noqa: E402
-from tbdprof.facts.work import parse  # noqa: E402
+from tbdprof.analysis.kernels.flops import count
+from tbdprof.analysis.summary import summarize
+from tbdprof.facts.file.reading import load
+from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import Phase, Role, SpanKind
+from tbdprof.facts.work import parse
 
 ROOT = Path(__file__).parents[3]
 BATCH, ITERATION, RATE, SEED = 16, 4, 4, 8  # bytes of the optimizer's counter and rate, and of a dropout's seed
