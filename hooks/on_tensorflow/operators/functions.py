@@ -106,6 +106,14 @@ class Reading:
         return list(self._assigned())
 
     @cached_property
+    def variables(self) -> Mapping[str, tuple[str, Any]]:
+        """The names and shapes of trainable variables, by the placeholder for each in the graph."""
+        trainable = self._layers.trainable()
+        names = {variable.handle._id: (name, variable.shape) for name, variable in trainable}  # noqa: SLF001
+        captured = ((getattr(outer, "_id", None), inner.name) for outer, inner in getattr(self.graph, "captures", ()))
+        return {inner: names[outer] for outer, inner in captured if outer in names}
+
+    @cached_property
     def _noted_layers(self) -> Mapping[int, str]:
         notes = self.notes.layers if self.notes else ()
         self._layers.refresh()  # models may have got parts while the function was traced
@@ -198,7 +206,7 @@ class Reading:
 
     def _assigned(self) -> Iterator[tuple[Any, str]]:
         """Yield the gradient that changes each variable, found by going backward from the variable's assignment."""
-        names = self._variables()
+        names = self.variables
         for place, operator in enumerate(self.operators):
             if self._phases.get(place) is not Phase.UPDATE or not operator.type.startswith(_ASSIGNING):
                 continue
@@ -220,13 +228,6 @@ class Reading:
                 yield tensor
             elif phase is Phase.UPDATE:
                 leading += leading_to(tensor)
-
-    def _variables(self) -> Mapping[str, tuple[str, Any]]:
-        """Return names and shapes of trainable variables, by the placeholder for each in the graph."""
-        trainable = self._layers.trainable()
-        names = {variable.handle._id: (name, variable.shape) for name, variable in trainable}  # noqa: SLF001
-        captured = ((getattr(outer, "_id", None), inner.name) for outer, inner in getattr(self.graph, "captures", ()))
-        return {inner: names[outer] for outer, inner in captured if outer in names}
 
 
 def leading_to(tensor: Any) -> Iterator[Any]:

@@ -149,6 +149,7 @@ class Graphs:
             gradients=names,
             adds_to=added,
             source=str(place.operator.name),
+            casts=_cast_variable(place),
             computing=Computing(first, op, has_bias),
         )
 
@@ -238,6 +239,22 @@ class Graphs:
         within = self._called(operator, "body" if operator.type.endswith("While") else "")
         if within is not None and tensor.value_index < len(within.graph.outputs):
             self._mark(marks, within, within.graph.outputs[tensor.value_index], name)
+
+
+def _cast_variable(place: Place) -> str:
+    """Return the name of the variable that an operator reads in another data type, or "" if it reads none."""
+    taken = place.operator.inputs if place.operator.type == "Cast" else ()
+    if not taken or taken[0].op.type != "ReadVariableOp":
+        return ""
+    handle, reading = taken[0].op.inputs[0], place.reading
+    for outer, call in (*reversed(place.above), (None, None)):
+        if handle.name in reading.variables:
+            return reading.variables[handle.name][0]
+        places = [each.name for each in reading.graph.inputs]
+        if outer is None or call.type not in CALLS or handle.name not in places:
+            break
+        handle, reading = call.inputs[places.index(handle.name) + (call.type.endswith("If"))], outer
+    return ""
 
 
 def _is_compiled(operator: Any) -> bool:

@@ -67,6 +67,9 @@ class Tracing:
         keras = _keras()
         if keras is not None:
             self._wrap(keras.optimizers.Optimizer, "apply", self._apply)
+            self._wrap(
+                keras.optimizers.LossScaleOptimizer, "apply", self._apply
+            )  # checks gradients before its own step
             self._wrap(keras.layers.Layer, "__call__", self._call)
         self._register()
         self.follow_modules()

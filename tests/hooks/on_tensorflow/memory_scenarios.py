@@ -164,14 +164,16 @@ def mirrored() -> tuple[Any, Any, Step, list[Any]]:
     return model, optimizer, tf.function(lambda: strategy.run(step)), [images, labels]
 
 
-def fit() -> Json:
+def fit(policy: str = "float32", *, jit_compile: bool = False) -> Json:
     """Return what the callback reported of a Keras loop with the profiler that encloses it."""
     import keras
     import numpy as np
 
+    keras.config.set_dtype_policy(policy)
     model = net()
+    keras.config.set_dtype_policy("float32")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss, jit_compile=False)
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss, jit_compile=jit_compile)
     images = np.random.default_rng(0).random((20 * BATCH, SIDE, SIDE, 3), np.float32)
 
     hook = load("tensorflow")
@@ -316,6 +318,8 @@ def main() -> None:
     results["eager"] = observe(with_optimizer(make(momentum), is_eager=True), prepared=False)
     results["mirrored"] = observe(mirrored, prepared=False)
     results["fit"] = fit()
+    results["compiled"] = fit(jit_compile=True)
+    results["mixed"] = fit("mixed_bfloat16")
     results["raised"] = raised()
     results["asked of layers"] = asked_of_layers()
     results.update(planted(make(momentum)))
