@@ -68,7 +68,9 @@ class Reading:
         found = found_in(name, self.scopes)
         if found is not None:
             return found
-        return next((layer for scope in scopes(name) if (layer := self._layers.of_scope(scope)) is not None), None)
+        # Notes tell every call of a layer; without notes, names alone show those of a model's parts.
+        found_by_name = (self._layers.of_scope(scope, of_parts=self.notes is None) for scope in scopes(name))
+        return next((layer for layer in found_by_name if layer is not None), None)
 
     @cached_property
     def scopes(self) -> Mapping[str, str]:

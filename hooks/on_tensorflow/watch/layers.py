@@ -25,6 +25,7 @@ class Layers:
     def __init__(self) -> None:
         self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._roots: list[weakref.ref[Any]] = []
+        self._named: tuple[int, weakref.WeakValueDictionary[str, Any]] = (0, weakref.WeakValueDictionary())
 
     def add(self, prefix: str, model: object) -> None:
         """Add a model and its parts; `prefix` begins its parameters' names."""
@@ -39,6 +40,12 @@ class Layers:
         for root in self.roots():
             for path, layer in _walk(self._paths[root], root, set()):
                 self._paths.setdefault(layer, path)
+
+    def _everywhere(self) -> Mapping[str, Any]:
+        """Return all layers by name; of several with one name, the first."""
+        if self._named[0] != len(self._paths):
+            self._named = len(self._paths), weakref.WeakValueDictionary(_by_name(self._paths))
+        return self._named[1]
 
     def roots(self) -> list[Any]:
         """Return the models that still exist."""
@@ -63,18 +70,22 @@ class Layers:
                 if name is not None:
                     yield name, tf_variable
 
-    def of_scope(self, scope: str, *, numbered: bool = True) -> str | None:
+    def of_scope(self, scope: str, *, numbered: bool = True, of_parts: bool = False) -> str | None:
         """Return the layer of a name scope ("resnet50_1/layer1/0/conv1_2/convolution"), or None if it names none.
 
         The scopes of graphs are `numbered`, those of eager mode are not. Other scopes may stand around a model's, such
-        as a replica's, and a training step may call a model's parts without the model.
+        as a replica's. With `of_parts`, a model's part may be called without the model, as in a training step of one's
+        own. It must have its number then: an addition is an operator "add", and no layer "add".
         """
-        layer = None
-        for name in scope.split("/"):
-            if layer is None:
-                layer = _called(name, self.roots(), numbered=numbered) or _called(name, self._paths, numbered=numbered)
-            else:
-                layer = _called(name, [child for _, child in children(layer, is_layer)], numbered=numbered) or layer
+        layer, names = None, scope.split("/")
+        for place, name in enumerate(names):
+            if layer is not None:
+                parts = _by_name([child for _, child in children(layer, is_layer)])
+                layer = _called(name, parts, numbered=numbered) or layer
+                continue
+            layer = _called(name, _by_name(self.roots()), numbered=numbered)
+            if layer is None and of_parts and place < len(names) - 1 and (_NUMBERED.search(name) or not numbered):
+                layer = self._everywhere().get(_NUMBERED.sub("", name) if numbered else name)
         return None if layer is None else self._paths.get(layer)
 
 
@@ -129,12 +140,15 @@ def _walk(path: str, layer: Any, above: set[int]) -> Iterator[tuple[str, Any]]:
             yield from _walk(f"{path}.{label}" if path else label, child, above | {id(layer)})
 
 
-def _called(scope: str, layers: Iterable[Any], *, numbered: bool) -> Any:
+def _by_name(layers: Iterable[Any]) -> dict[str, Any]:
+    return {str(getattr(layer, "name", "")): layer for layer in reversed(list(layers))}
+
+
+def _called(scope: str, named: Mapping[str, Any], *, numbered: bool) -> Any:
     """Return the layer that a part of a name scope stands for.
 
     Keras opens a layer's scope twice per call, and a graph numbers the second: "dense_1" is the layer "dense" before it
     is the layer "dense_1".
     """
-    named = {str(getattr(layer, "name", "")): layer for layer in reversed(list(layers))}
     names = (_NUMBERED.sub("", scope), scope) if numbered else (scope,)
     return next((named[name] for name in names if name in named), None)

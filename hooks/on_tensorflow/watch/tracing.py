@@ -202,7 +202,7 @@ class Tracing:
         before = here.layer
         if self.on_gradient is not None:
             found = self.on_gradient(op_name, inputs or (), outputs or ())
-            here.layer = self._layers.of_scope(scope, numbered=False) if found is None else found
+            here.layer = self._layers.of_scope(scope, numbered=False, of_parts=True) if found is None else found
         try:
             yield
         finally:
