@@ -3,6 +3,7 @@
 import atexit
 import gc
 import inspect
+import sys
 import weakref
 from contextlib import suppress
 from typing import Any
@@ -14,6 +15,8 @@ from tbdprof.launch.arguments import optional_number
 from tbdprof.launch.own_loop import Profiler, profile, unattended
 
 BATCHES = "batches"
+_BACKENDS = ("tensorflow", "torch")
+_UNWATCHED = "tbdprof: Keras computes with {} here: set KERAS_BACKEND=tensorflow or torch; the fit goes on unwatched\n"
 
 
 class Callback(keras.callbacks.Callback):  # type: ignore[misc]
@@ -53,6 +56,10 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_begin(self, logs: object = None) -> None:
         """Start the callback's own profiler; a profiler passed in already runs."""
         if not self._is_own:
+            return
+        backend = keras.config.backend()
+        if backend not in _BACKENDS:
+            sys.stderr.write(_UNWATCHED.format(backend))
             return
         count = {"unit": BATCHES} if self._batch_size is None else {"batch_size": self._batch_size}
         self.profiler = profile(self.model, **{**count, **self._options})

@@ -14,8 +14,9 @@ from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.gpu.context import has_driver
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Optimizer, Parameter
+from tbdprof.hooks.keras_objects import trained_by
 from tbdprof.hooks.on_tensorflow.watch import owners
-from tbdprof.hooks.on_tensorflow.watch.variables import plain
+from tbdprof.hooks.on_tensorflow.watch.variables import copies
 
 _KINDS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
 _SETTINGS = ("momentum", "amsgrad", "centered")
@@ -104,7 +105,11 @@ def optimizer_list(watched: owners.Watched) -> list[Optimizer]:
     """Return the optimizers, each with the parameters that it updates."""
     names = {id(each.variable): each.name for each in watched.variables()}
     return [
-        Optimizer(_kind(optimizer), tuple(names[id(plain(v))] for v in owners.trained_by(optimizer)), _state(optimizer))
+        Optimizer(
+            _kind(optimizer),
+            tuple(names[id(copy)] for each in trained_by(optimizer) for copy in copies(each)),
+            _state(optimizer),
+        )
         for optimizer in watched.optimizers()
     ]
 

@@ -29,7 +29,8 @@ def import_tensorflow() -> None:
         raise UnavailableError(f"TensorFlow cannot be imported: {' '.join(str(error).split())}") from error
     backend = keras.config.backend()
     if backend != "tensorflow":
-        raise UnavailableError(f"Keras computes with {backend} here: set KERAS_BACKEND=tensorflow")
+        instead = "choose --framework torch" if backend == "torch" else "set KERAS_BACKEND=tensorflow or torch"
+        raise UnavailableError(f"Keras computes with {backend} here: {instead}")
 
 
 @contextmanager

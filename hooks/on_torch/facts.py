@@ -11,6 +11,7 @@ from tbdprof.collect import host
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Optimizer, Parameter
 from tbdprof.hooks.on_torch.devices import device_text
+from tbdprof.hooks.on_torch.watch.keras_optimizers import KerasOptimizer
 from tbdprof.hooks.on_torch.watch.owners import local_part
 from tbdprof.hooks.on_torch.watch.watched import Watched
 
@@ -69,7 +70,8 @@ def optimizer_list(watched: Watched) -> list[Optimizer]:
     names = {id(parameter): name for name, parameter in watched.parameters()}
     rows: list[Optimizer] = []
     for optimizer in watched.optimizers():
-        kind = _KINDS.get(type(optimizer).__name__, type(optimizer).__name__)
+        name = optimizer.name if isinstance(optimizer, KerasOptimizer) else type(optimizer).__name__
+        kind = _KINDS.get(name, name)
         by_settings: dict[tuple[tuple[str, float], ...], list[str]] = {}
         for group in optimizer.param_groups:
             trained = [names[id(p)] for p in group["params"] if p.requires_grad]
@@ -81,7 +83,7 @@ def optimizer_list(watched: Watched) -> list[Optimizer]:
 
 def _settings(kind: str, group: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> dict[str, float]:
     settings = {name: float(value) for name in _SETTINGS if isinstance(value := group.get(name), int | float)}
-    if kind in _WITH_COUNTER:
+    if kind in _WITH_COUNTER and not isinstance(optimizer, KerasOptimizer):  # Keras has one counter for all
         counters = [s["step"] for s in optimizer.state.values() if "step" in s]
         if not _counts_on_its_device(group, counters):
             return settings  # the counter takes no memory of the device

@@ -5,7 +5,7 @@ function's phase lasts from the phase's first operator to its last. An update be
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
@@ -82,9 +82,10 @@ class Spans:
         span = self._places.get(id(event))
         return Phase.OUTSIDE if span is None else span.phase
 
-    def rows(self) -> list[SpanRow]:
-        """Return the rows of the span table."""
-        return [row for span in sorted(self._spans, key=lambda span: span.id) for row in self._rows_of(span)]
+    def rows(self, address_of: Callable[[str, int], int]) -> list[SpanRow]:
+        """Return the rows of the span table; `address_of` returns where a variable lay at a place in the order."""
+        spans = sorted(self._spans, key=lambda span: span.id)
+        return [row for span in spans for row in self._rows_of(span, address_of)]
 
     def _find_places(self, points: list[_Point]) -> None:
         """Find what encloses each span and each memory event."""
@@ -126,7 +127,7 @@ class Spans:
             else:
                 thing.last = sequence
 
-    def _rows_of(self, span: _Span) -> Iterator[SpanRow]:
+    def _rows_of(self, span: _Span, address_of: Callable[[str, int], int]) -> Iterator[SpanRow]:
         text, parent = self.strings.add, -1 if span.parent is None else span.parent.id
         phase = SpanRow(
             id=span.id,
@@ -145,7 +146,8 @@ class Spans:
             yield phase
             return
         operation = Operation.OTHER if span.node is None else span.node.operation
-        operator = phase._replace(kind=SpanKind.OPERATOR, operation=operation)
+        operand = address_of(span.node.casts, span.first) if span.node is not None and span.node.casts else 0
+        operator = phase._replace(kind=SpanKind.OPERATOR, operation=operation, operand=operand)
         if span.node is None or span.node.layer is None:
             yield operator
         else:

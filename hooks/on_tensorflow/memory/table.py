@@ -1,6 +1,7 @@
 """Put a memory window's trace into one order and write it as the tables of `tbdprof.facts.records`."""
 
 import json
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,7 +66,7 @@ def build(recorded: Recorded, graphs: Graphs, strings: Strings) -> tuple[dict[st
             marks += [sequence] if event.name == STEP else []
     rows.finish()
     tables = {
-        "span": table("span", spans.rows()),
+        "span": table("span", spans.rows(rows.address_of)),
         "allocation": table("allocation", rows.allocations),
         "owner": table("owner", rows.owners),
     }
@@ -81,6 +82,7 @@ class _Rows:
         self._recorded, self._spans, self._strings = recorded, spans, strings
         self._parameters = {each.path: each for each in recorded.named}
         self._placing = Placing(spans.order, recorded.reads)
+        self._addresses: dict[str, list[tuple[int, int]]] = {}  # of weights by name, each with the place of its reading
         # By run and path: gradients whose memory an operator reported. By sequence number: the blocks of summands.
         self._full: set[tuple[int, str]] = set()
         self._summands: dict[int, tuple[int, str]] = {}
@@ -147,6 +149,15 @@ class _Rows:
         if mark.name.startswith(READ):
             for place, row in self._placing.of(int(mark.name.removeprefix(READ)), sequence):
                 self._own(place, row)
+                if row.role == Role.WEIGHT:
+                    self._addresses.setdefault(row.name, []).append((sequence, row.address))
+
+    def address_of(self, path: str, sequence: int) -> int:
+        """Return where a variable lay when owners were last read before a place in the order, or 0."""
+        name = self._parameters[path].name if path in self._parameters else ""
+        read = self._addresses.get(name, [])
+        place = bisect_left(read, (sequence, 0)) - 1
+        return read[place][1] if place >= 0 else 0
 
     def finish(self) -> None:
         """Enter what follows only from all events together."""

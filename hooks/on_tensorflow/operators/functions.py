@@ -5,14 +5,15 @@ operators' names and from the assignments to variables. Gradients are computed i
 ("gradient_tape/…"), one call's after the other.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_tensorflow.watch.layers import Layers, around, found_in, scopes
-from tbdprof.hooks.on_tensorflow.watch.tracing import Interval, Notes
+from tbdprof.hooks.on_tensorflow.watch.notes import Interval, Notes
 
 CALLS: Mapping[str, Mapping[str, str]] = {  # operators that run functions: part of a name -> attribute
     **{name: {"": "f"} for name in ("PartitionedCall", "StatefulPartitionedCall")},
@@ -20,6 +21,7 @@ CALLS: Mapping[str, Mapping[str, str]] = {  # operators that run functions: part
     **{name: {"then": "then_branch", "else": "else_branch"} for name in ("If", "StatelessIf")},
 }
 TAPE = "gradient_tape/"
+_REPLICA = re.compile(r"(?:^|/)replica_(\d+)(?:_\d+)?/")  # the scope of a strategy's replicas, except for the first
 _SAME_MEMORY = frozenset(
     {"Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient", "EnsureShape"}
 )
@@ -66,7 +68,9 @@ class Reading:
         found = found_in(name, self.scopes)
         if found is not None:
             return found
-        return next((layer for scope in scopes(name) if (layer := self._layers.of_scope(scope)) is not None), None)
+        # Notes tell every call of a layer; without notes, names alone show those of a model's parts.
+        found_by_name = (self._layers.of_scope(scope, of_parts=self.notes is None) for scope in scopes(name))
+        return next((layer for layer in found_by_name if layer is not None), None)
 
     @cached_property
     def scopes(self) -> Mapping[str, str]:
@@ -104,23 +108,55 @@ class Reading:
         return list(self._assigned())
 
     @cached_property
+    def variables(self) -> Mapping[str, tuple[str, Any]]:
+        """The names and shapes of trainable variables, by the placeholder for each in the graph."""
+        trainable = self._layers.trainable()
+        names = {variable.handle._id: (name, variable.shape) for name, variable in trainable}  # noqa: SLF001
+        captured = ((getattr(outer, "_id", None), inner.name) for outer, inner in getattr(self.graph, "captures", ()))
+        return {inner: names[outer] for outer, inner in captured if outer in names}
+
+    @cached_property
     def _noted_layers(self) -> Mapping[int, str]:
-        return _spread(self.notes.layers if self.notes else ())
+        notes = self.notes.layers if self.notes else ()
+        self._layers.refresh()  # models may have got parts while the function was traced
+        called = ((note, note.value()) for note in notes)
+        paths = ((note, self._layers.path(layer)) for note, layer in called if layer is not None)
+        return self._spread([replace(note, value=path) for note, path in paths if path is not None])
 
     @cached_property
     def _sources(self) -> Mapping[int, str]:
-        return _spread(self.notes.gradients if self.notes else ())
+        return self._spread(self.notes.gradients if self.notes else ())
 
     @cached_property
     def _phases(self) -> Mapping[int, Phase]:
         if self.name.startswith(_BACKWARD_FUNCTION):
             return dict.fromkeys(range(len(self.operators)), Phase.BACKWARD)
-        found = dict(_spread(self.notes.phases)) if self.notes else {}
+        found = self._spread(self.notes.phases) if self.notes else {}
         if Phase.BACKWARD not in found.values():
             found |= dict.fromkeys(self._named_backward(), Phase.BACKWARD)
         if Phase.BACKWARD in found.values():
             self._add_update(found)
         return found
+
+    def _spread(self, intervals: Sequence[Interval]) -> dict[int, Any]:
+        """Return the value for each index, from the innermost interval of its replica around it."""
+        values: dict[int, Any] = {}
+        # The outermost first: an interval is noted when it ends, so of two of one length the later one is around.
+        latest_first = list(reversed(intervals))
+        for interval in sorted(latest_first, key=lambda each: each.first - each.last):
+            own = (each for each in range(interval.first, interval.last) if self._replicas[each] == interval.replica)
+            values.update(dict.fromkeys(own, interval.value))
+        return values
+
+    @cached_property
+    def _replicas(self) -> Sequence[int]:
+        """The number of each operator's replica."""
+        found = (_REPLICA.search(operator.name) for operator in self.operators if self._has_replicas)
+        return [int(each[1]) if each else 0 for each in found] or [0] * len(self.operators)
+
+    @cached_property
+    def _has_replicas(self) -> bool:
+        return self.notes is not None and any(each.replica for each in self.notes.phases)
 
     def _named_backward(self) -> Iterator[int]:
         """Yield the indices of operators in a tape's scope, and of those created between two of them."""
@@ -156,7 +192,8 @@ class Reading:
         return {place for place in after if self.operators[place].type.startswith(_ASSIGNING)}
 
     def _scope(self, place: int) -> str:
-        return str(self.operators[place].name).rpartition("/")[0].partition("/")[0]
+        """Return the outermost name scope of an operator within its replica."""
+        return _REPLICA.sub("", str(self.operators[place].name)).rpartition("/")[0].partition("/")[0]
 
     def _changed_by(self, phases: Mapping[int, Phase]) -> Iterator[int]:
         """Yield the indices of assignments that depend on gradients."""
@@ -171,7 +208,7 @@ class Reading:
 
     def _assigned(self) -> Iterator[tuple[Any, str]]:
         """Yield the gradient that changes each variable, found by going backward from the variable's assignment."""
-        names = self._variables()
+        names = self.variables
         for place, operator in enumerate(self.operators):
             if self._phases.get(place) is not Phase.UPDATE or not operator.type.startswith(_ASSIGNING):
                 continue
@@ -193,13 +230,6 @@ class Reading:
                 yield tensor
             elif phase is Phase.UPDATE:
                 leading += leading_to(tensor)
-
-    def _variables(self) -> Mapping[str, tuple[str, Any]]:
-        """Return names and shapes of trainable variables, by the placeholder for each in the graph."""
-        trainable = self._layers.trainable()
-        names = {variable.handle._id: (name, variable.shape) for name, variable in trainable}  # noqa: SLF001
-        captured = ((getattr(outer, "_id", None), inner.name) for outer, inner in getattr(self.graph, "captures", ()))
-        return {inner: names[outer] for outer, inner in captured if outer in names}
 
 
 def leading_to(tensor: Any) -> Iterator[Any]:
@@ -233,15 +263,3 @@ def summands(operator: Any) -> Iterator[Any]:
     """Yield the operators whose outputs a sum adds; the sum may be stored in the memory of one of them."""
     if operator.type in ("AddN", "AccumulateNV2"):
         yield from (origin(tensor).op for tensor in operator.inputs)
-
-
-def _spread(intervals: Iterable[Interval]) -> dict[int, Any]:
-    """Return the value for each index, from the innermost interval around it."""
-    values: dict[int, Any] = {}
-    by_length: defaultdict[int, list[Interval]] = defaultdict(list)
-    for interval in intervals:
-        by_length[interval.last - interval.first].append(interval)
-    for length in sorted(by_length, reverse=True):
-        for interval in by_length[length]:
-            values.update(dict.fromkeys(range(interval.first, interval.last), interval.value))
-    return values

@@ -28,6 +28,7 @@ from tbdprof.hooks.on_tensorflow.watch.layers import Layers
 from tbdprof.hooks.on_tensorflow.watch.tracing import Tracing
 
 COMPILED = "__inference_"  # prefix of the type of an operator that runs a compiled function
+_MUST_COMPILE = "_XlaMustCompile"
 _BEFORE = 6  # most operators between a matmul or convolution and what uses its result in a compiled region
 
 
@@ -138,6 +139,8 @@ class Graphs:
     def _node(self, reading: Reading, place: Place, op: str) -> Node:
         phase, (product, has_bias) = self._phase(place), first_of(place.operator, op)
         first = Place(place.reading, product, place.above)
+        if _is_compiled(place.operator):
+            return self._region(place, phase)
         names, added = self._gradients(place, op, self._marked(reading))
         return Node(
             phase,
@@ -146,8 +149,16 @@ class Graphs:
             gradients=names,
             adds_to=added,
             source=str(place.operator.name),
+            casts=_cast_variable(place),
             computing=Computing(first, op, has_bias),
         )
+
+    def _region(self, place: Place, phase: Phase) -> Node:
+        """Describe the call of a compiled region within a function; one that trains outputs the backward pass's."""
+        within = self._called(place.operator, "")
+        trains = within is not None and any(each.has_tape for each in self.within(within))
+        phase = Phase.BACKWARD if trains else phase
+        return Node(phase, self._layer(place), Operation.COMPILED, source=str(place.operator.name))
 
     def _compiled(self, function: str) -> Node:
         """Describe a compiled region; its outputs belong to the backward pass if it computes gradients."""
@@ -228,6 +239,28 @@ class Graphs:
         within = self._called(operator, "body" if operator.type.endswith("While") else "")
         if within is not None and tensor.value_index < len(within.graph.outputs):
             self._mark(marks, within, within.graph.outputs[tensor.value_index], name)
+
+
+def _cast_variable(place: Place) -> str:
+    """Return the name of the variable that an operator reads in another data type, or "" if it reads none."""
+    taken = place.operator.inputs if place.operator.type == "Cast" else ()
+    if not taken or taken[0].op.type != "ReadVariableOp":
+        return ""
+    handle, reading = taken[0].op.inputs[0], place.reading
+    for outer, call in (*reversed(place.above), (None, None)):
+        if handle.name in reading.variables:
+            return reading.variables[handle.name][0]
+        places = [each.name for each in reading.graph.inputs]
+        if outer is None or call.type not in CALLS or handle.name not in places:
+            break
+        handle, reading = call.inputs[places.index(handle.name) + (call.type.endswith("If"))], outer
+    return ""
+
+
+def _is_compiled(operator: Any) -> bool:
+    """Return whether an operator calls a function that XLA compiles."""
+    calls = operator.type in ("PartitionedCall", "StatefulPartitionedCall")
+    return calls and _MUST_COMPILE in operator.node_def.attr and bool(operator.get_attr(_MUST_COMPILE))
 
 
 def _kind(operator: Any, op: str) -> Operation:

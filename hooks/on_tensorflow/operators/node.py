@@ -35,7 +35,8 @@ class Node:
     `gradients` are the parameters whose full gradients it outputs, one per output and in the order of the outputs. In a
     loop only its last execution does so. `adds_to` is the parameter for whose gradient it outputs a summand: the sum
     may be stored in the memory of one summand. `source` is the operator that it stands for, or "" if only its name was
-    read. `work` and `shapes` are set if it was counted (`flops`), and `computing` if a graph has an operator for it.
+    read. `casts` is the variable whose value it outputs in another data type. `work` and `shapes` are set if it was
+    counted (`flops`), and `computing` if a graph has an operator for it.
     """
 
     phase: Phase
@@ -46,6 +47,7 @@ class Node:
     gradients: tuple[str, ...] = ()
     adds_to: str | None = None
     source: str = ""
+    casts: str = ""
     computing: Computing | None = None
 
 

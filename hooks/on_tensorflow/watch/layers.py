@@ -12,6 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tbdprof.hooks.keras_objects import children, is_keras
+
 _NUMBERED = re.compile(r"_\d+$")  # makes a name scope unique in its graph
 _GRADIENT = "gradient_tape/"
 _SYMBOLIC = "gradients/"  # scope of a loop's body, whose gradients are computed without a tape
@@ -23,6 +25,7 @@ class Layers:
     def __init__(self) -> None:
         self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._roots: list[weakref.ref[Any]] = []
+        self._named: tuple[int, weakref.WeakValueDictionary[str, Any]] = (0, weakref.WeakValueDictionary())
 
     def add(self, prefix: str, model: object) -> None:
         """Add a model and its parts; `prefix` begins its parameters' names."""
@@ -37,6 +40,12 @@ class Layers:
         for root in self.roots():
             for path, layer in _walk(self._paths[root], root, set()):
                 self._paths.setdefault(layer, path)
+
+    def _everywhere(self) -> Mapping[str, Any]:
+        """Return all layers by name; of several with one name, the first."""
+        if self._named[0] != len(self._paths):
+            self._named = len(self._paths), weakref.WeakValueDictionary(_by_name(self._paths))
+        return self._named[1]
 
     def roots(self) -> list[Any]:
         """Return the models that still exist."""
@@ -61,16 +70,23 @@ class Layers:
                 if name is not None:
                     yield name, tf_variable
 
-    def of_scope(self, scope: str) -> str | None:
-        """Return the layer of a name scope ("resnet50_1/layer1/0/conv1_2/convolution"), or None if it names none."""
-        first, *rest = scope.split("/")
-        root = _called(first, self.roots())
-        if root is None:
-            return None
-        layer = root
-        for name in rest:
-            layer = _called(name, [child for _, child in children(layer)]) or layer
-        return self._paths.get(layer)
+    def of_scope(self, scope: str, *, numbered: bool = True, of_parts: bool = False) -> str | None:
+        """Return the layer of a name scope ("resnet50_1/layer1/0/conv1_2/convolution"), or None if it names none.
+
+        The scopes of graphs are `numbered`, those of eager mode are not. Other scopes may stand around a model's, such
+        as a replica's. With `of_parts`, a model's part may be called without the model, as in a training step of one's
+        own. It must have its number then: an addition is an operator "add", and no layer "add".
+        """
+        layer, names = None, scope.split("/")
+        for place, name in enumerate(names):
+            if layer is not None:
+                parts = _by_name([child for _, child in children(layer, is_layer)])
+                layer = _called(name, parts, numbered=numbered) or layer
+                continue
+            layer = _called(name, _by_name(self.roots()), numbered=numbered)
+            if layer is None and of_parts and place < len(names) - 1 and (_NUMBERED.search(name) or not numbered):
+                layer = self._everywhere().get(_NUMBERED.sub("", name) if numbered else name)
+        return None if layer is None else self._paths.get(layer)
 
 
 def variable_name(variable: Any) -> str | None:
@@ -81,28 +97,14 @@ def variable_name(variable: Any) -> str | None:
     return str(variable.name).partition(":")[0] if isinstance(variable, tf.Variable) else None
 
 
-def is_keras(layer: object) -> bool:
-    """Return whether Keras calls a layer."""
-    return hasattr(layer, "_open_name_scope")
+def replica_ending(number: int) -> str:
+    """Return what TensorFlow appends to the name of the copy that a replica has of a variable: "" for the first."""
+    return f"/replica_{number}" if number else ""
 
 
 def is_layer(thing: object) -> bool:
     """Return whether something is a layer, a model or a module."""
     return isinstance(thing, tf.Module) or is_keras(thing)
-
-
-def children(layer: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a layer's parts with their names in it: the attribute's name, or in a sequence the part's own name."""
-    seen: set[int] = {id(layer)}
-    for name, value in _attributes(layer):
-        for label, child in _inside(name, value):
-            if id(child) not in seen:
-                seen.add(id(child))
-                yield label, child
-    for child in getattr(layer, "_layers", None) or ():
-        if is_layer(child) and id(child) not in seen:
-            seen.add(id(child))
-            yield str(child.name), child
 
 
 def scopes(name: str) -> Iterator[str]:
@@ -133,26 +135,20 @@ def around(paths: Sequence[str]) -> str | None:
 
 def _walk(path: str, layer: Any, above: set[int]) -> Iterator[tuple[str, Any]]:
     yield path, layer
-    for label, child in children(layer):
+    for label, child in children(layer, is_layer):
         if id(child) not in above:
             yield from _walk(f"{path}.{label}" if path else label, child, above | {id(layer)})
 
 
-def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
-    own = vars(layer) if hasattr(layer, "__dict__") else {}
-    yield from ((name, value) for name, value in list(own.items()) if not name.startswith("_"))
+def _by_name(layers: Iterable[Any]) -> dict[str, Any]:
+    return {str(getattr(layer, "name", "")): layer for layer in reversed(list(layers))}
 
 
-def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if is_layer(value):
-        yield name, value
-    elif isinstance(value, Mapping):
-        yield from ((f"{name}.{key}", each) for key, each in value.items() if is_layer(each))
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        yield from ((f"{name}.{place}", each) for place, each in enumerate(value) if is_layer(each))
+def _called(scope: str, named: Mapping[str, Any], *, numbered: bool) -> Any:
+    """Return the layer that a part of a name scope stands for.
 
-
-def _called(scope: str, layers: Iterable[Any]) -> Any:
-    """Return the layer that a part of a name scope stands for, with or without its number."""
-    named = {str(getattr(layer, "name", "")): layer for layer in reversed(list(layers))}
-    return named.get(scope, named.get(_NUMBERED.sub("", scope)))
+    Keras opens a layer's scope twice per call, and a graph numbers the second: "dense_1" is the layer "dense" before it
+    is the layer "dense_1".
+    """
+    names = (_NUMBERED.sub("", scope), scope) if numbered else (scope,)
+    return next((named[name] for name in names if name in named), None)

@@ -7,7 +7,7 @@ import ctypes
 import gc
 import json
 import weakref
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,16 @@ from tensorflow.python.ops.gen_resource_variable_ops import (
 )
 
 from tbdprof.facts.records import Role
-from tbdprof.hooks.on_tensorflow.watch.variables import Named, dotted, path_of, plain, variables_of
+from tbdprof.hooks.keras_objects import slots, trained_by
+from tbdprof.hooks.on_tensorflow.watch.layers import replica_ending
+from tbdprof.hooks.on_tensorflow.watch.variables import (
+    Named,
+    all_copies,
+    copies,
+    dotted,
+    plain,
+    variables_of,
+)
 from tbdprof.hooks.threads import are_others
 
 NO_MARK = -1
@@ -95,35 +104,8 @@ class Watched:
             for each in trained_by(optimizer):
                 if id(plain(each)) not in known:
                     known.add(id(plain(each)))
-                    named.append(Named(dotted(each), path_of(each), plain(each)))
+                    named += all_copies(dotted(each), each)
         return named
-
-
-def trained_by(optimizer: Any) -> list[Any]:
-    """Return the variables that an optimizer updates; none before it knows them."""
-    return list(getattr(optimizer, "_trainable_variables", ()))
-
-
-def slots(optimizer: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield an optimizer's state as (slot name, trained variable, state); the variable is None for a shared state."""
-    trained, yielded = trained_by(optimizer), set[int]()
-    for attribute, value in vars(optimizer).items():
-        if attribute in ("_variables", "_trainable_variables") or not isinstance(value, list):
-            continue
-        if trained and len(value) == len(trained) and all(isinstance(each, keras.Variable | None) for each in value):
-            for variable, state in zip(trained, value, strict=True):
-                if state is not None:
-                    yielded.add(id(state))
-                    yield _slot(variable, state) or attribute.strip("_"), variable, state
-    for state in getattr(optimizer, "variables", ()):
-        if id(state) not in yielded:
-            yield str(state.name), None, state
-
-
-def _slot(variable: Any, state: Any) -> str:
-    """Return what Keras appended to a variable's path to name its state, or "" if it named the state otherwise."""
-    before = f"{path_of(variable).replace('/', '_')}_"
-    return state.name.removeprefix(before) if state.name.startswith(before) else ""
 
 
 def everything(watched: Watched, mark: Callable[[], int] = _no_mark) -> list[Owned]:
@@ -134,8 +116,10 @@ def everything(watched: Watched, mark: Callable[[], int] = _no_mark) -> list[Own
     for number, optimizer in enumerate(watched.optimizers()):
         whole = optimizer.name if number == 0 else f"{optimizer.name}{number}"
         for slot, variable, state in slots(optimizer):
-            name = f"{whole}/{slot}" if variable is None else f"{names[id(plain(variable))]}/{slot}"
-            rows.append(of_variable(Role.OPTIMIZER_STATE, name, plain(state), mark))
+            first = whole if variable is None else names[id(plain(variable))]
+            for replica, copy in enumerate(copies(state)):
+                name = f"{first}{replica_ending(replica)}/{slot}"
+                rows.append(of_variable(Role.OPTIMIZER_STATE, name, copy, mark))
     for number, each in enumerate(watched.inputs()):
         read = of_variable if isinstance(each, tf.Variable) else of_tensor
         rows.append(read(Role.INPUT, f"input{number}", each, mark))
@@ -148,7 +132,7 @@ def of_variable(role: Role, name: str, variable: Any, mark: Callable[[], int] = 
         return None
     try:
         # Hold the value as briefly as possible: an update in place would copy it meanwhile.
-        if not copies(variable):
+        if not copies_when_read(variable):
             return of_tensor(role, name, read_variable_op(variable.handle, variable.dtype), mark)
         disable_copy_on_read(variable.handle)
         row = of_tensor(role, name, read_variable_op(variable.handle, variable.dtype), mark)
@@ -158,7 +142,7 @@ def of_variable(role: Role, name: str, variable: Any, mark: Callable[[], int] = 
     return row
 
 
-def copies(variable: Any) -> bool:
+def copies_when_read(variable: Any) -> bool:
     """Return whether a variable copies its value for every reader, as it does once rows of it were updated.
 
     Only a matrix is tested, because the test makes such copies. The result is kept.
@@ -202,7 +186,8 @@ def address_of(tensor: Any) -> int:
 
 def renew(watched: Watched, known: Container[int]) -> None:
     """Give every variable and state a new buffer with the same bits, unless it lies at a known address."""
-    states = (plain(state) for optimizer in watched.optimizers() for _, _, state in slots(optimizer))
+    every = (state for optimizer in watched.optimizers() for _, _, state in slots(optimizer))
+    states = (copy for state in every for copy in copies(state))
     for variable in (*(each.variable for each in watched.variables()), *states):
         row = of_variable(Role.UNKNOWN, "", variable)
         if row is None or row.address in known:

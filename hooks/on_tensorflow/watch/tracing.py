@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -18,26 +18,8 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import backprop
 
 from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_tensorflow.watch.layers import Layers, variable_name
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """The operators of a graph between two positions, and what they have in common."""
-
-    first: int
-    last: int
-    value: Any
-
-
-@dataclass(slots=True)
-class Notes:
-    """What was noted while a graph was created."""
-
-    phases: list[Interval] = field(default_factory=list)  # values of Phase
-    layers: list[Interval] = field(default_factory=list)  # values: layer paths
-    gradients: list[Interval] = field(default_factory=list)  # values: the operator whose gradient it is
-    results: list[tuple[Any, str]] = field(default_factory=list)  # variables' gradients, with the variables' names
+from tbdprof.hooks.on_tensorflow.watch.layers import Layers, replica_ending, variable_name
+from tbdprof.hooks.on_tensorflow.watch.notes import Interval, Notes
 
 
 @dataclass(slots=True)
@@ -85,6 +67,9 @@ class Tracing:
         keras = _keras()
         if keras is not None:
             self._wrap(keras.optimizers.Optimizer, "apply", self._apply)
+            self._wrap(
+                keras.optimizers.LossScaleOptimizer, "apply", self._apply
+            )  # checks gradients before its own step
             self._wrap(keras.layers.Layer, "__call__", self._call)
         self._register()
         self.follow_modules()
@@ -158,16 +143,23 @@ class Tracing:
             return original()
 
     def _call(self, original: Callable[[], Any], layer: Any, *_: Any, **__: Any) -> Any:
+        if tf.executing_eagerly():
+            return self._call_eagerly(original, layer)
+        # The layer itself is noted: its model may be found only after the function was traced.
+        with self._noted("layers", weakref.ref(layer)), self._again():
+            return original()
+
+    def _call_eagerly(self, original: Callable[[], Any], layer: Any) -> Any:
         path = self._path(layer)
         if path is None:
             return original()
         here = self.here
         around, before = here.layer, here.phase
         here.layer = path
-        if tf.executing_eagerly() and before is Phase.OUTSIDE:
+        if before is Phase.OUTSIDE:
             here.phase = Phase.FORWARD
         try:
-            with self._noted("layers", path), self._again():
+            with self._again():
                 return original()
         finally:
             here.layer = around
@@ -210,7 +202,7 @@ class Tracing:
         before = here.layer
         if self.on_gradient is not None:
             found = self.on_gradient(op_name, inputs or (), outputs or ())
-            here.layer = self._layers.of_scope(scope) if found is None else found
+            here.layer = self._layers.of_scope(scope, numbered=False, of_parts=True) if found is None else found
         try:
             yield
         finally:
@@ -229,13 +221,13 @@ class Tracing:
         finally:
             last = _size(graph)
             if last > first:
-                getattr(self._of(graph), kind).append(Interval(first, last, value))
+                getattr(self._of(graph), kind).append(Interval(first, last, value, _replica()))
 
     def _note_results(self, sources: Any, result: Any) -> None:
         notes = self._of(tf.compat.v1.get_default_graph())
         pairs = zip(tf.nest.flatten(sources), _flat(result, len(tf.nest.flatten(sources))), strict=False)
         named = [(value, variable_name(source)) for source, value in pairs if isinstance(value, tf.Tensor)]
-        notes.results += [(value, name) for value, name in named if name is not None]
+        notes.results += [(value, name + replica_ending(_replica())) for value, name in named if name is not None]
 
     def _of(self, graph: Any) -> Notes:
         found: Notes = self._notes.setdefault(graph, Notes())
@@ -258,6 +250,13 @@ def _forward(op_name: str, inputs: Any, outputs: Any) -> str | None:
     takers = [{taker.name for taker in tensor.consumers() if taker.type == op_name} for tensor in known]
     common = set.intersection(*takers) if takers else set()
     return next(iter(common)) if len(common) == 1 else None
+
+
+def _replica() -> int:
+    """Return the number of the replica that this thread is, or 0 if there are no replicas, or it is not known."""
+    context = tf.distribute.get_replica_context() if tf.distribute.has_strategy() else None
+    number = getattr(context, "_replica_id_in_sync_group", 0)  # its public property would add an operator to the graph
+    return number if isinstance(number, int) else 0
 
 
 def _size(graph: Any) -> int:

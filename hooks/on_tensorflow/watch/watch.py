@@ -5,12 +5,14 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
 
 import keras
 import tensorflow as tf
+from tensorflow.python.distribute.distribute_lib import StrategyBase
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 from tensorflow.python.framework.ops import EagerTensor
 
@@ -29,10 +31,19 @@ from tbdprof.hooks.threads import are_others
 _WINDOW, _UPDATES = "window", "updates"
 
 
-class _Thread(threading.local):
-    """The outermost `tf.function` that a thread called, and how deep the thread is in layers."""
+@dataclass(eq=False, slots=True)
+class _Call:
+    """A thread's outermost call of a `tf.function`, or in eager mode of `Strategy.run`, with the updates in it."""
 
-    function: Any = None
+    function: Any  # None for `Strategy.run`
+    updated: list[Any] = field(default_factory=list)  # optimizers that stepped in eager mode, each once
+
+
+class _Thread(threading.local):
+    """The outermost calls that a thread is in, and how deep the thread is in layers."""
+
+    function: _Call | None = None
+    run: _Call | None = None
     calls = 0
 
 
@@ -51,6 +62,7 @@ class Watch:
         self._callbacks: list[Callable[[object], None]] = []
         self._updating: weakref.WeakKeyDictionary[Any, list[weakref.ref[Any]]] = weakref.WeakKeyDictionary()
         self._here = _Thread()
+        self._calls: list[_Call] = []  # of all threads
         self._pid = os.getpid()
         self._patches = Patches(
             {
@@ -61,7 +73,10 @@ class Watch:
                 ],
                 "layers": [(keras.Layer, "__call__", self._around_layer)],
                 "updates": [(keras.optimizers.Optimizer, "apply", self._around_apply)],
-                "functions": [(Function, "__call__", self._around_function)],
+                "functions": [
+                    (Function, "__call__", self._around_function),
+                    (StrategyBase, "run", self._around_run),
+                ],
             }
         )
 
@@ -210,7 +225,7 @@ class Watch:
     def _around_apply(self, original: Replaced) -> Replaced:
         def apply(optimizer: Any, *arguments: Any, **named: Any) -> Any:
             if not tf.executing_eagerly():
-                self._updates_in(self._here.function, optimizer)
+                self._updates_in(self._call("function"), optimizer)
                 return original(optimizer, *arguments, **named)
             with self._phase(Phase.UPDATE):
                 result = original(optimizer, *arguments, **named)
@@ -223,28 +238,61 @@ class Watch:
         def call(function: Any, *arguments: Any, **named: Any) -> Any:
             if self._here.function is not None or not tf.executing_eagerly():
                 return original(function, *arguments, **named)
-            self._here.function = function
-            try:
+            with self._inside("function", _Call(function)):
                 result = original(function, *arguments, **named)
-            finally:
-                self._here.function = None
             self._updated([each for ref in self._updating.get(function, ()) if (each := ref()) is not None])
             return result
 
         return call
 
-    def _updates_in(self, function: Any, optimizer: Any) -> None:
+    def _around_run(self, original: Replaced) -> Replaced:
+        """Make one step of all updates that a strategy's call runs: those of Keras's `train_step`, and of replicas."""
+
+        def run(strategy: Any, *arguments: Any, **named: Any) -> Any:
+            if self._here.run is not None or not tf.executing_eagerly():
+                return original(strategy, *arguments, **named)
+            with self._inside("run", _Call(None)) as mine:
+                result = original(strategy, *arguments, **named)
+            self._updated(mine.updated)
+            return result
+
+        return run
+
+    @contextmanager
+    def _inside(self, kind: str, call: _Call) -> Iterator[_Call]:
+        setattr(self._here, kind, call)
+        self._calls.append(call)
+        try:
+            yield call
+        finally:
+            self._calls.remove(call)
+            setattr(self._here, kind, None)
+
+    def _call(self, kind: str) -> _Call | None:
+        """Return this thread's outermost call of a kind; a replica's thread works for the thread that waits for it."""
+        found: _Call | None = getattr(self._here, kind)
+        if found is None and tf.distribute.has_strategy():
+            calls = (each for each in reversed(self._calls) if (each.function is None) == (kind == "run"))
+            found = next(calls, None)
+        return found
+
+    def _updates_in(self, call: _Call | None, optimizer: Any) -> None:
         """Remember that a function contains an optimizer's update."""
-        if function is not None:
-            known = self._updating.setdefault(function, [])
+        if call is not None:
+            known = self._updating.setdefault(call.function, [])
             if not any(ref() is optimizer for ref in known):
                 known.append(weakref.ref(optimizer))
 
     def _updated(self, optimizers: Sequence[Any]) -> None:
-        if os.getpid() == self._pid:
-            for optimizer in optimizers:
-                for callback in list(self._callbacks):
-                    callback(optimizer)
+        if os.getpid() != self._pid:
+            return
+        run = self._call("run") if optimizers else None
+        if run is not None:
+            run.updated += [each for each in optimizers if not any(each is known for known in run.updated)]
+            return
+        for optimizer in optimizers:
+            for callback in list(self._callbacks):
+                callback(optimizer)
 
 
 def _flat(found: Any) -> list[Any]:

@@ -54,7 +54,7 @@ def state(optimizer: torch.optim.Optimizer, parameters: Named) -> list[Owned]:
     return owned(
         Role.OPTIMIZER_STATE,
         (
-            (f"{names.get(id(parameter), 'parameter')}/{slot}", tensor)
+            (f"{parameter if isinstance(parameter, str) else names.get(id(parameter), 'parameter')}/{slot}", tensor)
             for parameter, slots in list(optimizer.state.items())  # another thread may add to it
             if isinstance(slots, Mapping)
             for slot, tensor in _slots(slots)

@@ -5,14 +5,17 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch._C import _current_graph_task_id
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from tbdprof.hooks.keras_objects import named_layers
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Owned, Point
 from tbdprof.hooks.on_torch.session.markers import Markers
 from tbdprof.hooks.on_torch.watch import owners
+from tbdprof.hooks.on_torch.watch.keras_optimizers import KerasOptimizers
 from tbdprof.hooks.on_torch.watch.module_calls import Handle, between_steps, remove, report_calls
 from tbdprof.hooks.on_torch.watch.watched import Watched
 from tbdprof.hooks.threads import are_others
@@ -32,6 +35,7 @@ class Watch:
     def __init__(self, markers: Markers) -> None:
         self.watched = Watched()
         self.markers = markers
+        self._process = os.getpid()
         self._named: dict[int, _Named] = {}
         self._calls: list[Handle] = []
         # On all optimizers until `close`: a thread may be running through these hooks when a window begins or ends.
@@ -45,6 +49,8 @@ class Watch:
         self._finding_models: list[Handle] = []
         self._finding_optimizers: list[Handle] = []
         self._updates: list[Handle] = []
+        self._callbacks: list[Callable[[object], None]] = []  # called after the steps of Keras's optimizers
+        self.keras = KerasOptimizers(self._keras_begins, self._keras_ends)
         self._local = threading.local()
         self._finding = threading.local()
 
@@ -57,6 +63,7 @@ class Watch:
         """
         self._finds_models |= models
         self._finds_optimizers |= optimizers
+        self.keras.find()
         if (models or optimizers) and not self._finding_optimizers:
             with between_steps():
                 self._finding_optimizers = [register_optimizer_step_pre_hook(self._step_found)]
@@ -66,6 +73,7 @@ class Watch:
     def on_update(self, callback: Callable[[object], None]) -> None:
         """Call `callback` with the optimizer after each step of any optimizer."""
         pid = os.getpid()
+        self._callbacks.append(callback)
 
         def after(optimizer: torch.optim.Optimizer, *_: object) -> None:
             if os.getpid() == pid and not torch.compiler.is_compiling():
@@ -105,6 +113,7 @@ class Watch:
 
     def close(self) -> None:
         """Remove every hook."""
+        self.keras.close()
         with between_steps():
             for handles in (self._calls, self._steps, self._finding_models, self._finding_optimizers, self._updates):
                 remove(handles)
@@ -112,7 +121,7 @@ class Watch:
     def _name_modules(self) -> None:
         found: dict[int, _Named] = {}
         for prefix, model in self.watched.prefixes():
-            for name, module in model.named_modules():
+            for name, module in named_layers(model) or model.named_modules():
                 # What torch.compile generated runs as one module.
                 if "_orig_mod" not in name:
                     named = _Named(weakref.ref(module), (prefix + name).removesuffix("."), module is model)
@@ -159,6 +168,16 @@ class Watch:
         if self._reads(optimizer):
             self.read_owners(Point.UPDATE_END, lambda: owners.state(optimizer, self.watched.parameters()))
 
+    def _keras_begins(self, optimizer: Any) -> None:
+        if self._finding_optimizers:
+            self._step_found(optimizer)
+        self._step_begins(optimizer)
+
+    def _keras_ends(self, optimizer: Any) -> None:
+        self._step_ends(optimizer)
+        for callback in list(self._callbacks) if os.getpid() == self._process else ():
+            callback(optimizer)
+
     def _reads(self, optimizer: torch.optim.Optimizer) -> bool:
         return self.markers.is_on() and self._reads_owners and self.watched.knows(optimizer)
 
@@ -178,6 +197,7 @@ class Watch:
             return
         depth = getattr(self._finding, "depth", 0)
         self._finding.depth = depth + 1
+        self.keras.find()
         if depth > 0 or next(module.parameters(), None) is None:
             return
         if self.watched.add_model(module) and self.markers.is_on():
@@ -220,8 +240,9 @@ def add_all(watch: Watch, models: Sequence[object], optimizers: Sequence[object]
         else:
             strange.append(type(model).__name__)
     for optimizer in optimizers:
-        if isinstance(optimizer, torch.optim.Optimizer):
-            watch.watched.add_optimizer(optimizer)
+        watchable: Any = watch.keras.of(optimizer) or optimizer
+        if watchable is not optimizer or isinstance(optimizer, torch.optim.Optimizer):
+            watch.watched.add_optimizer(watchable)
         else:
             strange.append(type(optimizer).__name__)
     if not strange:

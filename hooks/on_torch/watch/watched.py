@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch.utils._pytree import tree_leaves
 
+from tbdprof.hooks.keras_objects import named_layers, named_variables
 from tbdprof.hooks.naming import prefixes
 from tbdprof.hooks.on_torch.devices import device_text
 
@@ -27,9 +28,9 @@ class Watched:
     def add_model(self, model: torch.nn.Module) -> bool:
         """Watch a model, and no longer its parts on their own; return false if it is watched already."""
         known = self.models()
-        if any(model is part for root in known for part in root.modules()):
+        if any(model is part for root in known for part in _modules_of(root)):
             return False
-        parts = list(model.modules())
+        parts = _modules_of(model)
         roots = [root for root in known if not any(root is part for part in parts)]
         self._models = [weakref.ref(root) for root in [*roots, model]]
         return True
@@ -71,7 +72,7 @@ class Watched:
         named: list[tuple[str, torch.Tensor]] = [
             (prefix + _plain(name), parameter)
             for prefix, model in self.prefixes()
-            for name, parameter in model.named_parameters()
+            for name, parameter in _parameters_of(model)
         ]
         known = {id(parameter) for _, parameter in named}
         for parameter in all_parameters(self.optimizers()):
@@ -83,9 +84,7 @@ class Watched:
     def buffers(self) -> Named:
         """Return the models' buffers, each once."""
         return [
-            (prefix + _plain(name), buffer)
-            for prefix, model in self.prefixes()
-            for name, buffer in model.named_buffers()
+            (prefix + _plain(name), buffer) for prefix, model in self.prefixes() for name, buffer in _buffers_of(model)
         ]
 
     def device(self) -> str | None:
@@ -103,6 +102,23 @@ class Watched:
         known = {id(parameter) for model in self.models() for parameter in model.parameters()}
         optimizers = self.optimizers()
         return bool(optimizers) and all(id(p) in known for p in all_parameters(optimizers))
+
+
+def _modules_of(model: torch.nn.Module) -> list[torch.nn.Module]:
+    of_keras = named_layers(model)
+    return list(model.modules()) if of_keras is None else [layer for _, layer in of_keras]
+
+
+def _parameters_of(model: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
+    of_keras = named_variables(model)
+    if of_keras is None:
+        return model.named_parameters()
+    return [(name, variable.value) for name, variable, is_buffer in of_keras if not is_buffer]
+
+
+def _buffers_of(model: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
+    of_keras = [(name, each.value) for name, each, is_buffer in named_variables(model) or () if is_buffer]
+    return [*of_keras, *model.named_buffers()]
 
 
 def _plain(name: str) -> str:

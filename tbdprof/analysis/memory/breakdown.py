@@ -125,7 +125,7 @@ def _measure(recording: Recording, window: Window) -> Memory:
         violations=found.lines,
         mismatches=found.count,
         outside_allocator_bytes=_outside_allocator(worked),
-        by_device=_by_device(recording, worked, peak),
+        by_device=_by_device(recording, worked, peak_row),
     )
 
 

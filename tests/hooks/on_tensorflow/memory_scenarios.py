@@ -12,6 +12,7 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Phase, Role, SpanKind
 from tbdprof.hooks import Setting, load
+from tbdprof.hooks.on_tensorflow.importing import quiet
 from tbdprof.loop.new_run import new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import LoopProfiler
@@ -149,14 +150,30 @@ def with_optimizer(make: Callable[[], Any], *, is_eager: bool = False, planted: 
     return build
 
 
-def fit() -> Json:
+def mirrored() -> tuple[Any, Any, Step, list[Any]]:
+    """Two replicas, each with a copy of every weight."""
+    import keras
+    import tensorflow as tf
+
+    strategy = tf.distribute.MirroredStrategy([each.name for each in tf.config.list_logical_devices("CPU")])
+    with strategy.scope():
+        model, optimizer = net(), keras.optimizers.SGD(0.1, momentum=0.9)
+        optimizer.build(model.trainable_variables)
+    images, labels = batch()
+    step = train_step(model, optimizer, images, labels)
+    return model, optimizer, tf.function(lambda: strategy.run(step)), [images, labels]
+
+
+def fit(policy: str = "float32", *, jit_compile: bool = False) -> Json:
     """Return what the callback reported of a Keras loop with the profiler that encloses it."""
     import keras
     import numpy as np
 
+    keras.config.set_dtype_policy(policy)
     model = net()
+    keras.config.set_dtype_policy("float32")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss, jit_compile=False)
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss, jit_compile=jit_compile)
     images = np.random.default_rng(0).random((20 * BATCH, SIDE, SIDE, 3), np.float32)
 
     hook = load("tensorflow")
@@ -226,7 +243,7 @@ def raised() -> Json:
 
 
 def asked_of_layers() -> Json:
-    """Return how often a layer's path is asked for: called in eager mode outside windows, and while it is traced."""
+    """Return how often a layer's path is asked for in eager mode outside windows, and how many calls tracing notes."""
     import tensorflow as tf
 
     from tbdprof.hooks.on_tensorflow.watch.layers import Layers
@@ -247,10 +264,11 @@ def asked_of_layers() -> Json:
             loss = tf.reduce_sum(model(images))
         tape.gradient(loss, model.trainable_variables)
         eager = len(asked)
-        tf.function(model).get_concrete_function(images)
+        graph = tf.function(model).get_concrete_function(images).graph
+        notes = tracing.notes(graph)
     finally:
         tracing.end()
-    return {"eager": eager, "traced": len(asked) - eager, "layers": 1 + len(model.layers)}
+    return {"eager": eager, "traced": len(notes.layers) if notes else 0, "layers": 1 + len(model.layers)}
 
 
 def is_as_it_was() -> bool:
@@ -270,9 +288,20 @@ def is_as_it_was() -> bool:
     return not any("on_tensorflow" in each.__code__.co_filename for each in replaced)
 
 
+def two_devices() -> None:
+    """Make TensorFlow see two CPUs; this must be done before it begins."""
+    load("tensorflow").set_environment(Setting())
+    with quiet():
+        import tensorflow as tf
+
+        two = [tf.config.LogicalDeviceConfiguration()] * 2
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
+
+
 def main() -> None:
     momentum = "keras.optimizers.SGD(0.1, momentum=0.9)"
     results: Json = {}
+    two_devices()
 
     def make(text: str) -> Callable[[], Any]:
         def built() -> Any:
@@ -287,7 +316,10 @@ def main() -> None:
     results["plain"] = observe(with_optimizer(make("keras.optimizers.SGD(0.1)")), prepared=False)
     results["adam"] = observe(with_optimizer(make("keras.optimizers.Adam(amsgrad=True)")), prepared=False)
     results["eager"] = observe(with_optimizer(make(momentum), is_eager=True), prepared=False)
+    results["mirrored"] = observe(mirrored, prepared=False)
     results["fit"] = fit()
+    results["compiled"] = fit(jit_compile=True)
+    results["mixed"] = fit("mixed_bfloat16")
     results["raised"] = raised()
     results["asked of layers"] = asked_of_layers()
     results.update(planted(make(momentum)))

@@ -114,10 +114,18 @@ def trained(model: Any, optimizer: Any, inputs: Any, labels: Any, **options: Any
     return lambda: step(inputs, labels)
 
 
-def recorded(model: Any, optimizer: Any, step: Step, *, noted: bool = True, steps: int = 1) -> dict[str, Any]:
-    """What a kernels window reports of some steps; `noted`: the functions are traced while they are watched."""
+def recorded(
+    model: Any, optimizer: Any, step: Step, *, noted: bool = True, found_late: bool = False, steps: int = 1
+) -> dict[str, Any]:
+    """What a kernels window reports of some steps.
+
+    `noted`: the functions are traced while they are watched. `found_late`: the model becomes known after that.
+    """
     graphs = Graphs()
     watch = Watch(graphs.watch)
+    if found_late:
+        graphs.begin()
+        step()
     watch.watched.add_model(model)
     if optimizer is not None:
         watch.watched.add_optimizer(optimizer)
@@ -215,6 +223,14 @@ def root() -> Any:
     return recorded(model, optimizer, trained(model, optimizer, tf.ones((BATCH, 6)), tf.constant([0, 1, 2, 3])))
 
 
+def alone() -> Any:
+    """A model of one layer: all that the model does, the layer does."""
+    model = keras.Sequential([layers.Input((6,)), layers.Dense(CLASSES, name="out")])
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build(model.trainable_variables)
+    return recorded(model, optimizer, trained(model, optimizer, tf.ones((BATCH, 6)), tf.constant([0, 1, 2, 3])))
+
+
 def root_eagerly() -> Any:
     tf.config.run_functions_eagerly(True)
     try:
@@ -236,6 +252,113 @@ def of_modules() -> Any:
             variable.assign_sub(gradient)
 
     return recorded(two, None, lambda: step(given))
+
+
+class Halves(keras.Model):
+    """Two submodels with the names that Keras gives, which a step calls without their model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = keras.Sequential([layers.Input((6,)), layers.Dense(7, activation="relu"), layers.Dense(3)])
+        self.decoder = keras.Sequential([layers.Input((3,)), layers.Dense(8), layers.Dense(6)])
+
+    def call(self, given: tf.Tensor) -> tf.Tensor:
+        return self.decoder(self.encoder(given))
+
+
+def of_halves(**how: bool) -> Any:
+    keras.utils.clear_session()
+    model, given = Halves(), tf.ones((BATCH, 6))
+    optimizers = [keras.optimizers.SGD(0.1), keras.optimizers.SGD(0.1)]
+
+    @tf.function
+    def step(given: tf.Tensor) -> None:
+        with tf.GradientTape(persistent=True) as tape:
+            loss = tf.reduce_sum((model.decoder(model.encoder(given)) - given) ** 2)
+        for optimizer, part in zip(optimizers, (model.encoder, model.decoder), strict=True):
+            optimizer.apply(tape.gradient(loss, part.trainable_variables), part.trainable_variables)
+
+    return recorded(model, optimizers[0], lambda: step(given), **how)
+
+
+def two_replicas() -> Any:
+    """A strategy without collective operators, of which a process has one group alone."""
+    devices = [each.name for each in tf.config.list_logical_devices("CPU")]
+    return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
+
+
+def of_replicas(**how: bool) -> Any:
+    """Two replicas of one device each; each takes its half of the batch through both layers."""
+    keras.utils.clear_session()
+    strategy = two_replicas()
+    with strategy.scope():
+        model = keras.Sequential([layers.Input((6,)), layers.Dense(7, activation="relu"), layers.Dense(CLASSES)])
+        optimizer = keras.optimizers.SGD(0.1)
+        optimizer.build(model.trainable_variables)
+    data = tf.data.Dataset.from_tensors((tf.ones((2 * BATCH, 6)), tf.zeros((2 * BATCH,), tf.int32))).unbatch()
+    batches = iter(strategy.experimental_distribute_dataset(data.repeat().batch(2 * BATCH, drop_remainder=True)))
+
+    def of_one(inputs: tf.Tensor, labels: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            scores = model(inputs, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scores))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+    step = tf.function(lambda batch: strategy.run(of_one, batch))
+    return recorded(model, optimizer, lambda: step(next(batches)), **how)
+
+
+def steps_counted() -> dict[str, list[int]]:
+    """How often each optimizer is said to have stepped, in loops of three steps of each kind."""
+    watch, stepped = Watch(lambda *_: None), list[object]()
+    watch.on_update(stepped.append)
+    strategy = two_replicas()
+    with strategy.scope():
+        weight = keras.Variable(np.ones((2, 2), "f4"), name="weight")
+    optimizers: list[Any] = []
+
+    class Often(keras.Model):
+        """One optimizer steps twice in each training step, as a critic's does."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.part = layers.Dense(1)
+            self.part.build((None, 2))
+
+        def train_step(self, data: tf.Tensor) -> dict[str, tf.Tensor]:
+            for optimizer in (*optimizers, optimizers[0]):
+                variables = self.part.trainable_variables
+                optimizer.apply([tf.ones_like(each) for each in variables], variables)
+            return {"loss": tf.reduce_sum(data)}
+
+    def counted(take: Step) -> list[int]:
+        stepped.clear()
+        take()
+        return [sum(each is optimizer for each in stepped) for optimizer in optimizers]
+
+    def fit(**options: Any) -> list[int]:
+        optimizers[:] = [keras.optimizers.SGD(0.1), keras.optimizers.SGD(0.2)]
+        model = Often()
+        model.compile(**options)
+        return counted(lambda: model.fit(np.ones((6, 2), "f4"), batch_size=2, verbose=0))
+
+    def replicated(take: Callable[[Any], Any]) -> list[int]:
+        ours = keras.optimizers.SGD(0.1)
+        with strategy.scope():
+            ours.build([weight])
+        optimizers[:] = [ours]
+        one = take(lambda: strategy.run(lambda: ours.apply([tf.ones((2, 2))], [weight])))
+        return counted(lambda: [one() for _ in range(3)])
+
+    try:
+        return {
+            "fit": fit(),
+            "fit_eagerly": fit(run_eagerly=True),
+            "replicas": replicated(tf.function),
+            "replicas_eagerly": replicated(lambda step: step),
+        }
+    finally:
+        watch.close()
 
 
 def of_a_loop() -> Any:
@@ -434,7 +557,13 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "regions": regions,
     "root": root,
     "root_eagerly": root_eagerly,
+    "alone": alone,
     "modules": of_modules,
+    "halves": of_halves,
+    "halves_before": lambda: of_halves(noted=False),
+    "halves_found_late": lambda: of_halves(found_late=True),
+    "replicas": of_replicas,
+    "replicas_before": lambda: of_replicas(noted=False),
     "loop": of_a_loop,
     "recomputed": recomputed,
     "fitted": fitted,
@@ -443,10 +572,13 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "gradients_before": lambda: gradients(noted=False),
     "put_back": put_back,
     "planted": planted,
+    "steps": steps_counted,
 }
 
 if __name__ == "__main__":
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(2)
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
     wanted = sys.argv[1:] or list(SCENARIOS)
     print(json.dumps({name: SCENARIOS[name]() for name in wanted}))

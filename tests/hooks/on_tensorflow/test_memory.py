@@ -16,7 +16,7 @@ if importlib.util.find_spec("tensorflow") is None:
 
 ROOT = Path(__file__).parents[3]
 ITERATION, RATE = 8, 4  # the counter and the rate that a Keras optimizer keeps once
-LOOPS = ("momentum", "plain", "adam", "eager", "fit", "cache", "map")
+LOOPS = ("momentum", "plain", "adam", "eager", "fit", "cache", "map", "mirrored", "compiled", "mixed")
 Json = dict[str, Any]
 Results = Callable[[str], Json]
 
@@ -107,6 +107,31 @@ def test_in_a_function_gradients_are_known_but_for_small_ones_in_memory_handed_o
 def test_the_optimizers_state_is_its_definitions(results: Results, loop: str, arrays: int) -> None:
     facts = results(loop)
     assert facts["state"] == arrays * facts["parameters"]["trained"] + ITERATION + RATE
+
+
+def test_every_replica_has_its_own_weights_and_state(results: Results) -> None:
+    facts = results("mirrored")
+    trained, counters = facts["parameters"]["trained"], 2 * (ITERATION + RATE)
+    assert facts["largest"]["WEIGHT"] == 2 * trained
+    assert facts["state"] == 2 * trained + counters
+    assert [each[2] for each in facts["optimizers"]] == [
+        [name for name in facts["names"] if "moving" not in name and "seed" not in name]
+    ]
+    assert facts["gradient_bytes_a_step"] >= 2 * 0.97 * trained
+
+
+def test_all_that_a_compiled_step_takes_is_one_pool(results: Results) -> None:
+    largest, maps = results("compiled")["largest"], results("fit")["largest"]["FEATURE_MAP"]
+    assert largest["COMPILED"] > results("compiled")["parameters"]["trained"]
+    assert (largest["WORKSPACE"], largest["GRADIENT_MAP"]) == (0, 0)
+    assert largest["FEATURE_MAP"] < maps / 1000  # numbers that the function around the region hands on
+
+
+def test_weights_in_half_precision_beside_their_originals_are_casts(results: Results) -> None:
+    """Batch normalization computes in single precision."""
+    convolution, dense = 3 * 3 * 3 * 8 + 8, 14 * 14 * 8 * 10 + 10
+    assert results("mixed")["largest"]["CAST"] == 2 * (convolution + dense)
+    assert results("fit")["largest"]["CAST"] == 0
 
 
 def test_momentum_is_there_twice_while_a_function_trains(results: Results) -> None:

@@ -139,6 +139,10 @@ def test_what_a_model_itself_does_and_what_its_optimizer_does_is_in_no_layer(res
     assert ("FORWARD", None) in layers
 
 
+def test_what_the_only_layer_of_a_model_does_is_in_the_layer(results: Any) -> None:
+    assert {row["layer"] for row in rows(results, "alone") if row["products"]} == {"out"}
+
+
 def test_eager_mode_computes_the_gradient_for_the_image_too(results: Any) -> None:
     stem = 2 * 3 * 3 * 3 * 6 * 3 * 3 * BATCH  # 3×3 places from 8×8 at a stride of 2
 
@@ -203,6 +207,36 @@ def test_modules_without_name_scopes_are_known_by_their_calls(results: Any) -> N
         ]
     )
     assert {row["name"] for row in rows(results, "modules") if row["phase"] == "UPDATE"} >= {"AssignSubVariableOp"}
+
+
+@pytest.mark.parametrize("name", ["halves", "halves_before", "halves_found_late"])
+def test_layers_with_keras_own_names_are_told_apart_in_submodels_that_a_step_calls(results: Any, name: str) -> None:
+    products = Counter((row["phase"], row["layer"], row["products"]) for row in rows(results, name) if row["products"])
+    sizes = {"encoder.dense": 6 * 7, "encoder.dense_1": 7 * 3, "decoder.dense_2": 3 * 8, "decoder.dense_3": 8 * 6}
+
+    assert {key: count for key, count in products.items() if key[0] == "FORWARD"} == {
+        ("FORWARD", layer, 2 * BATCH * size): 1 for layer, size in sizes.items()
+    }
+    # The two optimizers ask for gradients one after the other: those of the decoder's maps are computed for the first.
+    assert {layer for phase, layer, _ in products if phase == "BACKWARD"} == set(sizes)
+    assert all(count == 2 * BATCH * sizes[layer] for _, layer, count in products)
+
+
+@pytest.mark.parametrize("name", ["replicas", "replicas_before"])
+def test_each_replica_is_in_its_own_phases_and_layers(results: Any, name: str) -> None:
+    products = Counter((row["phase"], row["layer"], row["products"]) for row in rows(results, name) if row["products"])
+    first, last = 2 * BATCH * 6 * 7, 2 * BATCH * 7 * 5
+
+    assert products == {
+        ("FORWARD", "dense", first): 2,
+        ("FORWARD", "dense_1", last): 2,
+        ("BACKWARD", "dense", first): 2,  # the weight's: nobody asks for the input's
+        ("BACKWARD", "dense_1", last): 4,
+    }
+
+
+def test_a_call_that_updates_several_times_or_in_several_replicas_is_one_step_of_each_optimizer(results: Any) -> None:
+    assert results["steps"] == {"fit": [3, 3], "fit_eagerly": [3, 3], "replicas": [3], "replicas_eagerly": [3]}
 
 
 def test_an_operator_of_a_loop_counts_each_time_it_runs(results: Any) -> None:
