@@ -14,6 +14,7 @@ from tbdprof.hooks.on_torch.session.events import Existing, Mark, Owned, Point
 from tbdprof.hooks.on_torch.session.markers import Markers
 from tbdprof.hooks.on_torch.watch import owners
 from tbdprof.hooks.on_torch.watch.module_calls import Handle, between_steps, remove, report_calls
+from tbdprof.hooks.on_torch.watch.unwrapping import model_in, optimizers_in
 from tbdprof.hooks.on_torch.watch.watched import Watched
 from tbdprof.hooks.threads import are_others
 
@@ -206,16 +207,18 @@ class Watch:
 def add_all(watch: Watch, models: Sequence[object], optimizers: Sequence[object]) -> list[str]:
     """Watch what can be watched and find what is not given; return the type names of what cannot be watched."""
     strange = []
-    for model in models:
-        if isinstance(model, torch.nn.Module):
+    for each in models:
+        model = model_in(each)
+        if model is not None:
             watch.watched.add_model(model)
         else:
-            strange.append(type(model).__name__)
-    for optimizer in optimizers:
-        if isinstance(optimizer, torch.optim.Optimizer):
+            strange.append(type(each).__name__)
+    for each in optimizers:
+        found = optimizers_in(each)
+        if not found:
+            strange.append(type(each).__name__)
+        for optimizer in found:
             watch.watched.add_optimizer(optimizer)
-        else:
-            strange.append(type(optimizer).__name__)
     if not strange:
         watch.find(models=not watch.watched.models(), optimizers=not watch.watched.optimizers())
     return strange

@@ -550,6 +550,71 @@ def test_what_is_no_torch_model_is_refused(attached: TorchHook) -> None:
         attached.watch(["resnet"], [])
 
 
+class Wrapping(torch.optim.Optimizer):
+    """Has the shape of Accelerate's: it is an optimizer by its class, but has nothing of one but what it wraps."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+    @property
+    def state(self) -> object:
+        return self.optimizer.state
+
+    @property
+    def param_groups(self) -> object:
+        return self.optimizer.param_groups
+
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        self.optimizer.step(closure)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.optimizer.zero_grad(set_to_none)
+
+
+class Averaging(torch.optim.Optimizer):
+    """Wraps an optimizer, and keeps a state of its own."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+        super().__init__(optimizer.param_groups, {})
+
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        self.optimizer.step(closure)
+        for parameter in self.param_groups[0]["params"]:
+            self.state[parameter].setdefault("average", torch.zeros_like(parameter)).lerp_(parameter.detach(), 0.1)
+
+
+class Engine:
+    """Wraps a model and is no module."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.module = model
+
+
+def test_the_optimizer_in_a_wrapper_is_watched_with_its_state(attached: TorchHook) -> None:
+    model = small_convnet()
+    optimizer = torch.optim.Adam(model.parameters())
+    wrapped = Wrapping(optimizer)
+    attached.watch([Engine(model)], [wrapped, torch.optim.lr_scheduler.StepLR(optimizer, 1)])
+    window = record(attached, lambda: image_step(model, wrapped))
+    assert [each.kind for each in attached.facts().optimizers] == ["adam"]
+    assert window.owned(Role.OPTIMIZER_STATE, window.marks[-1])["0.weight/exp_avg"] == 8 * 3 * 9 * 4
+
+
+def test_a_wrapper_with_a_state_of_its_own_is_watched_beside_what_it_wraps(attached: TorchHook) -> None:
+    model = small_convnet()
+    optimizer = Averaging(torch.optim.SGD(model.parameters(), 0.1, momentum=0.9))
+    attached.watch([model], [optimizer])
+    window = record(attached, lambda: image_step(model, optimizer))
+    state = window.owned(Role.OPTIMIZER_STATE, window.marks[-1])
+    assert state["0.weight/average"] == state["0.weight/momentum_buffer"] == 8 * 3 * 9 * 4
+
+
+def test_an_optimizer_that_was_never_made_is_refused(attached: TorchHook) -> None:
+    with pytest.raises(UsageError, match="Wrapping"):
+        attached.watch([small_convnet()], [Wrapping(None)])  # type: ignore[arg-type]
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 def test_a_device_that_is_not_there_is_refused_and_nothing_stays_changed() -> None:
     before = dict(os.environ)
