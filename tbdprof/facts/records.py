@@ -92,6 +92,8 @@ class Role(IntEnum):
     OPTIMIZER_STATE = 12
     DYNAMIC = 13
     UNKNOWN = 14
+    GATHERED = 15
+    COMMUNICATION = 16
 
 
 class Strings:

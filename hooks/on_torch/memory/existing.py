@@ -94,8 +94,16 @@ def _visible(watched: Watched) -> Iterator[torch.Tensor]:
             if not issubclass(type(found), torch.Tensor):
                 continue
             yield found
-            if found.is_leaf and found.requires_grad and found.grad is not None:
-                yield found.grad
+            gradient = _gradient(found)
+            if gradient is not None:
+                yield gradient
+
+
+def _gradient(tensor: torch.Tensor) -> torch.Tensor | None:
+    try:
+        return tensor.grad if tensor.is_leaf and tensor.requires_grad else None
+    except RuntimeError:  # a view whose base was changed: torch lets nobody ask
+        return None
 
 
 def _is_foreign(tensor: torch.Tensor) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
 from tbdprof.facts.rows import SpanRow
 from tbdprof.hooks.on_torch.session.events import (
-    ACCUMULATE_GRAD,
     BackwardRun,
     Mark,
     Marked,
@@ -19,6 +18,7 @@ from tbdprof.hooks.on_torch.session.events import (
 )
 
 _FORWARD = "forward"  # origin of a span that stands for a forward phase
+_EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty")
 _CASTS = ("aten::to", "aten::_to_copy")
 _THREAD_BITS = 40  # a thread's number stands above these bits, an operator's number below
 _INSIDE_BACKWARD = (Phase.BACKWARD, Phase.RECOMPUTE)
@@ -265,12 +265,16 @@ def _phase_of_call(origin: str, around: Phase) -> Phase:
 
 
 def _operation(region: Region | None, kind: SpanKind) -> Operation:
+    if region is not None and region.takes_gradients:
+        return Operation.ACCUMULATE
     if region is None or kind is not SpanKind.OPERATOR:
         return Operation.OTHER
+    if region.is_communication:
+        return Operation.COMMUNICATION
     if region.is_compiled:
         return Operation.COMPILED
     if region.name in _CASTS:
         return Operation.CAST
-    if region.name == ACCUMULATE_GRAD:
-        return Operation.ACCUMULATE
+    if region.name in _EMPTY:
+        return Operation.BOOKKEEPING
     return region.operation

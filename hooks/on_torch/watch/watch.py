@@ -14,7 +14,6 @@ from tbdprof.hooks.on_torch.session.events import Existing, Mark, Owned, Point
 from tbdprof.hooks.on_torch.session.markers import Markers
 from tbdprof.hooks.on_torch.watch import owners
 from tbdprof.hooks.on_torch.watch.module_calls import Handle, between_steps, remove, report_calls
-from tbdprof.hooks.on_torch.watch.unwrapping import model_in, optimizers_in
 from tbdprof.hooks.on_torch.watch.watched import Watched
 from tbdprof.hooks.threads import are_others
 
@@ -202,26 +201,6 @@ class Watch:
         self._local.depth = max(0, getattr(self._local, "depth", 0) - 1)
         depth: int = self._local.depth
         return depth
-
-
-def add_all(watch: Watch, models: Sequence[object], optimizers: Sequence[object]) -> list[str]:
-    """Watch what can be watched and find what is not given; return the type names of what cannot be watched."""
-    strange = []
-    for each in models:
-        model = model_in(each)
-        if model is not None:
-            watch.watched.add_model(model)
-        else:
-            strange.append(type(each).__name__)
-    for each in optimizers:
-        found = optimizers_in(each)
-        if not found:
-            strange.append(type(each).__name__)
-        for optimizer in found:
-            watch.watched.add_optimizer(optimizer)
-    if not strange:
-        watch.find(models=not watch.watched.models(), optimizers=not watch.watched.optimizers())
-    return strange
 
 
 def _in_backward() -> bool:

@@ -36,11 +36,13 @@ from tbdprof.facts.rows import Table
 
 # If several owners name one block, the later one in this order wins: a tied or aliased storage counts once.
 PRECEDENCE = (
+    Role.COMMUNICATION,
     Role.INPUT,
     Role.WORKSPACE,
     Role.OPTIMIZER_STATE,
     Role.GRADIENT,
     Role.BUFFER,
+    Role.GATHERED,
     Role.WEIGHT,
 )
 KEPT_MARKS = 2  # ends of steps a block must live through to count as kept; a loop variable lives through one
@@ -67,12 +69,15 @@ def classify(blocks: Blocks, named: Owned, tree: SpanTree, marks: Ints, own: Tur
     role = _by_phase(blocks, named, tree, made, phase, _outside(blocks, maker, tree, marks, own))
     common = _common_operator(blocks, tree, made, phase)
     role = np.where(common >= 0, _workspace(blocks, tree, common), role)
+    sending = tree.any_above(made, tree.rows["operation"] == Operation.COMMUNICATION)
+    role = np.where(sending, Role.COMMUNICATION, role)
     kept = _crossings(blocks, maker, marks, own) >= KEPT_MARKS
     role = np.where(kept, np.where(blocks.was_tensor == 0, Role.WORKSPACE, Role.DYNAMIC), role)
     existing = blocks.start == BEFORE
     role = np.where(existing, np.where(blocks.was_tensor == 1, Role.DYNAMIC, Role.UNKNOWN), role)
     role = np.where(_is(tree, made, "operation", Operation.PLANNED), Role.PLANNED, role)
     believed = (named.role != Role.UNKNOWN) & ~((named.role == Role.INPUT) & _made_inside(tree, made, phase))
+    believed &= ~((named.role == Role.COMMUNICATION) & _computed_in_forward(tree, made, phase))
     return np.where(believed, named.role, role).astype(np.uint8)
 
 
@@ -87,6 +92,13 @@ def _made_inside(tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Bools:
     inside: Bools = ~np.isin(phase, (Phase.OUTSIDE, Phase.DATA))
     if layers.any():
         inside &= ~((phase == Phase.FORWARD) & ~tree.any_above(made, layers))
+    return inside
+
+
+def _computed_in_forward(tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Bools:
+    """Return which blocks hold what the forward pass computed; what is only sent was made empty."""
+    empty = _is(tree, made, "operation", Operation.BOOKKEEPING)
+    inside: Bools = (phase == Phase.FORWARD) & ~empty & _is(tree, made, "kind", SpanKind.OPERATOR)
     return inside
 
 

@@ -456,4 +456,9 @@ def test_a_memory_window_after_it_reads_owners_again() -> None:
     assert len(tables["owner"]) > 0
     assert len(tables["allocation"]) > 0
     assert set(tables["span"]["work"]) == {-1}
-    assert set(tables["span"]["operation"]) <= {Operation.OTHER, Operation.CAST, Operation.ACCUMULATE}
+    assert set(tables["span"]["operation"]) <= {
+        Operation.OTHER,
+        Operation.CAST,
+        Operation.ACCUMULATE,
+        Operation.BOOKKEEPING,
+    }
