@@ -137,6 +137,7 @@ class TorchHook(Facade[_Joined]):
             threads=torch.get_num_threads(),
             parameters=facts.parameter_list(joined.watch.watched),
             optimizers=facts.optimizer_list(joined.watch.watched),
+            whole_parameters=facts.whole_parameters(joined.watch.watched),
             precision_flags=precision.flags(),
         )
 

@@ -133,6 +133,8 @@ def test_what_processes_exchange_has_roles_and_its_bytes_are_arithmetic(run: Run
     assert within["roles_max"]["communication"] == 0  # the bucket is the gradients' memory
     assert shared["roles_max"]["weight"] == shared["roles_max"]["optimizer_state"] == trained // 2
     assert shared["at_optimizer_step"]["gradient"] == trained // 2
+    assert outcome.report["run"]["parameters"] * 2 == outcome.report["run"]["whole_parameters"] == trained // ITEM
+    assert outcome.reports[0]["run"]["whole_parameters"] == trained // ITEM
     largest = (96 * 96 + 96) * ITEM  # the layers are gathered one by one
     assert shared["roles_max"]["gathered"] in range(largest, trained + 1)
     assert shared["roles_max"]["communication"] >= 2 * largest  # what is reduced, and gloo's copy of it

@@ -3,17 +3,18 @@
 Every rule is positive: it names what it saw, and no rule is "everything else". A block that no rule claims is unknown.
 The rules in order:
 
-1.  An owner named the block while it lived: weight, buffer, gradient, optimizer state, library workspace, input. (A
-    block made inside the forward pass is no input: a tensor that one network passes to the next is a feature map.)
+1.  An owner named the block while it lived: weight, gathered weight, buffer, gradient, optimizer state, library
+    workspace, input, communication. (A block made inside the forward pass is no input: a tensor that one network passes
+    to the next is a feature map. What the forward pass computed is a feature map even if it is sent.)
 2.  It was made by a memory planner: planned.
 3.  It existed before the window, and is a tensor: dynamic, because it is kept from step to step.
 4.  It lived through two ends of steps: dynamic if it was a tensor, workspace if it never was one (a library keeps it).
-5.  It was made and freed within one innermost operator: workspace (temporary if it was a tensor, compiled if a
-    compiler made the operator).
+5.  It was made inside a collective operation: communication. It was made and freed within one other innermost operator:
+    workspace (temporary if it was a tensor, compiled if a compiler made the operator).
 6.  By the phase it was made in. Update: dynamic. Recomputation: recomputed. Backward: gradient if the accumulation
-    into a gradient freed it, compiled inside a compiled region, otherwise gradient map. Forward: cast if it is a weight
-    in another data type, otherwise feature map. Outside: input if it was live when the next forward pass began and was
-    not made between an update and the end of its step, otherwise dynamic.
+    into a gradient or its sending freed it, compiled inside a compiled region, otherwise gradient map. Forward: cast if
+    it is a weight in another data type, otherwise feature map. Outside: input if it was live when the next forward pass
+    began and was not made between an update and the end of its step, otherwise dynamic.
     If several threads train at once, rule 4 counts the ends of the turns of the thread that made the block (`turns`),
     and rule 6 uses that thread's forward pass. A block that the thread makes after its update is for its next turn.
 7.  No block was reported, but the framework's own total rose within one outermost operator and fell back after it, in a

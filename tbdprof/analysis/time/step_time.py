@@ -7,7 +7,7 @@ from tbdprof.analysis.time.timeline import DATA, PHASES, Timeline
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Operation
 from tbdprof.results.found import Found, reasons
-from tbdprof.results.reasons import GPU_ONLY, NO_COMMUNICATION, NO_WAIT
+from tbdprof.results.reasons import GPU_ONLY, NO_BYTES, NO_COMMUNICATION, NO_WAIT
 from tbdprof.results.time import Communication, Idle, PhaseTime, StepTime
 
 NS = 1e9
@@ -30,17 +30,20 @@ def step_time(kernels: Kernels, course: Timeline) -> Found[StepTime]:
         communication=_communication(kernels, course, wall),
         kernel_seconds=float(kernels.own_ns[working].sum()) / count / NS if count else None,
     )
-    return Found(found, _missing(found.idle, kernels.device), _remarks(found))
+    return Found(found, _missing(found, kernels.device), _remarks(found))
 
 
-def _missing(idle: Idle, device: str) -> dict[str, str]:
-    """Return the reason for each share of idle time that is not known."""
+def _missing(found: StepTime, device: str) -> dict[str, str]:
+    """Return the reason for each share of idle time that is not known, and for what is not of communication."""
+    idle, sent = found.idle, found.communication
     unseen = GPU_ONLY if device == "cpu" else NO_WAIT
     return reasons(
         {
             "idle.synchronization": (idle.synchronization, unseen),
             "idle.copies": (idle.copies, unseen),
             "idle.communication": (idle.communication, NO_COMMUNICATION),
+            "communication": (sent, NO_COMMUNICATION),
+            "communication.sent_bytes": (0 if sent is None else sent.sent_bytes, NO_BYTES),
         }
     )
 

@@ -59,7 +59,9 @@ def _head(summary: Summary) -> RenderableType:
     run, count = summary.recording.run, summary.parameter_count
     flops = None if summary.utilization is None else summary.utilization.flops_per_sample
     model = [
-        f"{count:,} parameters" if count else None,
+        f"{count:,}{'' if run.whole_parameters is None else f' of {run.whole_parameters:,}'} parameters"
+        if count
+        else None,
         f"{decimal_text(flops, 'FLOP')} a sample" if flops else None,
         *_flops_of_other_units(summary),
     ]
