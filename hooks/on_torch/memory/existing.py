@@ -12,6 +12,7 @@ from tbdprof.facts.records import Role
 from tbdprof.hooks.on_torch.memory import cuda_allocator
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Point, SeenTensor
 from tbdprof.hooks.on_torch.session.markers import Markers
+from tbdprof.hooks.on_torch.watch.module_calls import uncompiled
 from tbdprof.hooks.on_torch.watch.owners import existing_gradients, local_part, owned, storage_of
 from tbdprof.hooks.on_torch.watch.watched import Watched
 
@@ -36,6 +37,7 @@ def mark_deaths(markers: Markers, follow: Callable[[], object]) -> Deaths:
     anything of a thread that it does not follow yet.
     """
 
+    @uncompiled
     def died(device: str, address: int) -> None:
         follow()
         markers.place(Mark(Point.GONE, device=device, address=address))

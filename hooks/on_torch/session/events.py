@@ -119,6 +119,8 @@ class Region:
     work: str | None = None  # text of a `tbdprof.facts.work.Work`, in kernels windows
     run: BackwardRun | None = None
     holds_engine: bool = False
+    begins_forward: bool = False  # compiled regions only: the backward pass goes through it
+    begins_update: bool = False  # compiled regions only: it takes the optimizer's step
     holds_numbered: bool = False  # backward nodes only
 
     @property

@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Owned, Point
 from tbdprof.hooks.on_torch.session.markers import Markers
 from tbdprof.hooks.on_torch.watch import owners
-from tbdprof.hooks.on_torch.watch.module_calls import Handle, between_steps, remove, report_calls
+from tbdprof.hooks.on_torch.watch.module_calls import Handle, between_steps, remove, report_calls, uncompiled
 from tbdprof.hooks.on_torch.watch.watched import Watched
 from tbdprof.hooks.threads import are_others
 
@@ -66,6 +66,7 @@ class Watch:
         """Call `callback` with the optimizer after each step of any optimizer."""
         pid = os.getpid()
 
+        @uncompiled
         def after(optimizer: torch.optim.Optimizer, *_: object) -> None:
             if os.getpid() == pid and not torch.compiler.is_compiling():
                 callback(optimizer)
@@ -118,6 +119,7 @@ class Watch:
                     found.setdefault(id(module), named)
         self._named = found  # in one assignment, because other threads look names up meanwhile
 
+    @uncompiled
     def _call_begins(self, module: torch.nn.Module, args: tuple[object, ...]) -> None:
         named = self._name(module)
         if named is None:
@@ -127,6 +129,7 @@ class Watch:
             self.markers.place(Mark(Point.FORWARD, f"forward {named.name}".rstrip(), self._inputs(named, args)))
         self.markers.place(Mark(Point.LAYER, named.name))
 
+    @uncompiled
     def _call_ends(self, module: torch.nn.Module, args: tuple[object, ...], *rest: object) -> None:
         named = self._name(module)
         if named is None:
@@ -140,16 +143,21 @@ class Watch:
     def _name(self, module: torch.nn.Module) -> _Named | None:
         if not self.markers.is_on():
             return None
-        named = self._named.get(id(module))
+        parts = vars(module).get("_modules")
+        compiled = parts.get("_orig_mod") if isinstance(parts, dict) else None  # what torch.compile wraps
+        named = self._named.get(id(module)) or self._named.get(id(compiled))
+        module = module if compiled is None else compiled
         return named if named is not None and named.module() is module else None
 
     def _inputs(self, named: _Named, given: tuple[object, ...]) -> Sequence[Owned]:
         return owners.inputs(given) if named.is_root and self._reads_owners else ()
 
+    @uncompiled
     def _step_begins(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         if self._reads(optimizer):
             self.read_owners(Point.UPDATE_BEGIN, lambda: owners.gradients_of(optimizer, self.watched.parameters()))
 
+    @uncompiled
     def _step_ends(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         if self._reads(optimizer):
             self.read_owners(Point.UPDATE_END, lambda: owners.state(optimizer, self.watched.parameters()))
@@ -167,6 +175,7 @@ class Watch:
                 remove(self._calls)
                 self._report_calls()
 
+    @uncompiled
     def _call_found(self, module: torch.nn.Module, *_: object) -> None:
         if torch.compiler.is_compiling() or _in_backward():
             return
@@ -177,10 +186,12 @@ class Watch:
         if self.watched.add_model(module) and self.markers.is_on():
             self._name_modules()
 
+    @uncompiled
     def _call_ended(self, *_: object) -> None:
         if not torch.compiler.is_compiling() and not _in_backward():
             self._finding.depth = max(0, getattr(self._finding, "depth", 0) - 1)
 
+    @uncompiled
     def _step_found(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         wanted = self._finds_optimizers and (self._finds_models or self.watched.is_updated_by(optimizer))
         if wanted and self.watched.add_optimizer(optimizer) and self.markers.is_on() and self._reads_owners:
