@@ -67,6 +67,13 @@ def report_calls(before: Before, after: After) -> list[Handle]:
     return [_Silence(), _Forgotten(ended.id), register_module_forward_pre_hook(before), ended]
 
 
+def register_first(before: Before) -> Handle:
+    """Report where each module's call begins, before any other hook on all modules."""
+    handle = register_module_forward_pre_hook(before)
+    modules._global_forward_pre_hooks.move_to_end(handle.id, last=False)  # type: ignore[attr-defined]  # noqa: SLF001
+    return handle
+
+
 def remove(handles: list[Handle]) -> None:
     """Remove hooks, the last one first."""
     while handles:

@@ -13,7 +13,14 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Owned, Point
 from tbdprof.hooks.on_torch.session.markers import Markers
 from tbdprof.hooks.on_torch.watch import owners
-from tbdprof.hooks.on_torch.watch.module_calls import Handle, between_steps, remove, report_calls, uncompiled
+from tbdprof.hooks.on_torch.watch.module_calls import (
+    Handle,
+    between_steps,
+    register_first,
+    remove,
+    report_calls,
+    uncompiled,
+)
 from tbdprof.hooks.on_torch.watch.watched import Watched
 from tbdprof.hooks.threads import are_others
 
@@ -65,14 +72,19 @@ class Watch:
     def on_update(self, callback: Callable[[object], None]) -> None:
         """Call `callback` with the optimizer after each step of any optimizer."""
         pid = os.getpid()
+        late = _Late()
 
         @uncompiled
         def after(optimizer: torch.optim.Optimizer, *_: object) -> None:
-            if os.getpid() == pid and not torch.compiler.is_compiling():
+            if os.getpid() != pid or torch.compiler.is_compiling():
+                return
+            if _in_backward():  # a profiler that begins here ends with the backward pass
+                late.add(lambda: callback(optimizer))
+            else:
                 callback(optimizer)
 
         with between_steps():
-            self._updates.append(register_optimizer_step_post_hook(after))
+            self._updates += [late, register_optimizer_step_post_hook(after)]
 
     def open_window(self, *, reads_owners: bool) -> None:
         """Turn markers on, with hooks on everything watched that place them; `reads_owners` lets them read owners."""
@@ -212,6 +224,34 @@ class Watch:
         self._local.depth = max(0, getattr(self._local, "depth", 0) - 1)
         depth: int = self._local.depth
         return depth
+
+
+class _Late:
+    """Calls functions once the backward pass is over: at the next call of a module outside of it."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], None]] = []
+        self._handles: list[Handle] = []
+
+    def add(self, function: Callable[[], None]) -> None:
+        """Call a function then."""
+        self._waiting.append(function)
+        if not self._handles:
+            self._handles.append(register_first(self._called))
+
+    def remove(self) -> None:
+        """Forget all functions."""
+        self._waiting.clear()
+        remove(self._handles)
+
+    @uncompiled
+    def _called(self, *_: object) -> None:
+        if torch.compiler.is_compiling() or _in_backward():
+            return
+        waiting, self._waiting = self._waiting, []
+        remove(self._handles)
+        for function in waiting:
+            function()
 
 
 def _in_backward() -> bool:

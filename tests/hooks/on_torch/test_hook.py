@@ -611,6 +611,33 @@ def test_a_wrapper_with_a_state_of_its_own_is_watched_beside_what_it_wraps(attac
     assert state["0.weight/average"] == state["0.weight/momentum_buffer"] == 8 * 3 * 9 * 4
 
 
+def test_a_sparse_gradients_values_and_indices_are_gradients(attached: TorchHook) -> None:
+    model = nn.Embedding(50, 16, sparse=True)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    tokens = torch.tensor([1, 2, 3, 3, 7])
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(tokens).sum().backward()
+        optimizer.step()
+
+    attached.watch([model], [optimizer])
+    window = record(attached, step)
+    assert window.owned(Role.GRADIENT, window.marks[-1]) == {"weight/values": 5 * 16 * 4, "weight/indices": 5 * 8}
+
+
+def test_a_step_inside_the_backward_pass_is_told_after_it(attached: TorchHook) -> None:
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    next(model.parameters()).register_post_accumulate_grad_hook(lambda _: optimizer.step())  # the last gradient
+    attached.watch([model], [optimizer])
+    told: list[int] = []
+    attached.on_update(lambda _: told.append(torch._C._current_graph_task_id()))
+    for _ in range(3):
+        model(torch.randn(2, 3, 8, 8)).sum().backward()
+    assert told == [-1, -1]
+
+
 def test_an_optimizer_that_was_never_made_is_refused(attached: TorchHook) -> None:
     with pytest.raises(UsageError, match="Wrapping"):
         attached.watch([small_convnet()], [Wrapping(None)])  # type: ignore[arg-type]
