@@ -20,6 +20,11 @@ _SHARED = "up to {} bytes at once were shared with other processes (batches of d
 _FREED_AT_ONCE = 3
 
 _Key = tuple[str, int]
+_SENT = (
+    "{} frees of sent buffers, by threads that torch's profiler does not follow, were found by torch's own total: when "
+    "they free varies from run to run, and so may the peak"
+)
+
 _Seen = TypeVar("_Seen", Owned, Existing)
 
 
@@ -81,7 +86,7 @@ class Ledger:
         self._changed: dict[tuple[str, int], int] = {}  # when a block was last allocated or freed at an address
         self._live_bytes: defaultdict[str, int] = defaultdict(int)  # by device
         self._lent: dict[_Key, None] = {}  # blocks that were sent, in order: the thread that sends them may free them
-        self._still_in_use = self._other_size = 0
+        self._still_in_use = self._other_size = self._unseen_frees = 0
 
     def exists(self, existing: Existing, time_ns: int) -> None:
         """Enter a block that existed before the window."""
@@ -168,6 +173,8 @@ class Ledger:
         remarks: dict[str, str] = {}
         if self._shared_peak_bytes:
             remarks[RemarkOn.SHARED_MEMORY] = _SHARED.format(self._shared_peak_bytes)
+        if self._unseen_frees:
+            remarks[RemarkOn.SENT_MEMORY] = _SENT.format(self._unseen_frees)
         wrong = disagreements(self._other_size, self._still_in_use)
         return remarks | ({RemarkOn.ALLOCATIONS: wrong} if wrong else {})
 
@@ -182,6 +189,7 @@ class Ledger:
             self._total[event.device] = before_bytes
             freed = self._take(key)
             if freed is not None:
+                self._unseen_frees += 1
                 self._enter(AllocationKind.FREED, freed, Place(-1, place.time_ns, -1))
 
     def _put(self, block: _Block) -> None:
