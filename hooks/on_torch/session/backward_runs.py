@@ -37,17 +37,18 @@ def mark_last_runs(events: Sequence[Event]) -> None:
 def mark_compiled_updates(events: Sequence[Event]) -> None:
     """Let a compiled region after a step's last backward run be its update, if no optimizer's step is seen in it."""
     later: list[Region] = []  # between here and the end of the step
+    is_updated = False
     for event in reversed(events):
         if isinstance(event, Marked) and event.mark.point is Point.STEP:
-            later = []
+            later, is_updated = [], False
         elif isinstance(event, Enter) and event.region.parent is None and event.region.is_compiled:
             later.append(event.region)
         elif isinstance(event, Enter) and event.region.is_update:
-            later = []
+            is_updated = True
         elif isinstance(event, Leave) and event.region.run is not None:
             for region in later:
-                region.begins_update = not region.begins_forward
-            later = []
+                region.begins_update = not (is_updated or region.begins_forward)
+            later, is_updated = [], True
 
 
 def relate(regions: Sequence[Region]) -> None:
