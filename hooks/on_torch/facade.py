@@ -115,7 +115,7 @@ class TorchHook(Facade[_Joined]):
     def watch(self, models: Sequence[object], optimizers: Sequence[object], inputs: Sequence[object] = ()) -> None:
         """Name the memory of these; models and optimizers that are not given are found as they are used."""
         watch = self._require().watch
-        from tbdprof.hooks.on_torch.watch.watch import add_all
+        from tbdprof.hooks.on_torch.watch.given import add_all
 
         strange = add_all(watch, models, optimizers)
         if strange:
@@ -137,6 +137,7 @@ class TorchHook(Facade[_Joined]):
             threads=torch.get_num_threads(),
             parameters=facts.parameter_list(joined.watch.watched),
             optimizers=facts.optimizer_list(joined.watch.watched),
+            whole_parameters=facts.whole_parameters(joined.watch.watched),
             precision_flags=precision.flags(),
         )
 

@@ -65,6 +65,13 @@ def parameter_list(watched: Watched) -> list[Parameter]:
     return list(rows.values())
 
 
+def whole_parameters(watched: Watched) -> int | None:
+    """Return how many values all processes train together, or None if this process holds all of them."""
+    trained = [tensor for _, tensor in watched.parameters() if tensor.requires_grad]
+    whole, here = (sum(each.numel() for each in some) for some in (trained, map(local_part, trained)))
+    return whole if whole != here else None
+
+
 def optimizer_list(watched: Watched) -> list[Optimizer]:
     """Return the optimizers as facts: one for each distinct set of settings among an optimizer's parameter groups."""
     names = {id(parameter): name for name, parameter in watched.parameters()}

@@ -14,7 +14,7 @@ def run_facts(recording: Recording, throughput: Throughput | None, precision: st
     if run.precision is None and precision is None:
         missing["precision"] = NOT_REPORTED
     if not any(item.trainable for item in run.parameters):
-        missing["parameters"] = "no trained parameter was seen"
+        missing["parameters"] = missing["whole_parameters"] = "no trained parameter was seen"
     if run.settled is None:
         missing["settled"] = NOT_JUDGED if run.settled_by else "the warm-up did not end"
     if throughput is None or throughput.drifted is None:

@@ -70,6 +70,7 @@ class RemarkOn(_Text):
     EXPANDABLE_SEGMENTS = "expandable segments"
     SHARED_MEMORY = "shared_memory"
     FOREIGN_MEMORY = "foreign_memory"
+    SENT_MEMORY = "sent memory"
     OTHER_DEVICES = "other devices"
     KERNELS_LOST = "kernels lost"
     KERNELS_TWICE = "kernels told twice"

@@ -92,6 +92,8 @@ class Role(IntEnum):
     OPTIMIZER_STATE = 12
     DYNAMIC = 13
     UNKNOWN = 14
+    GATHERED = 15
+    COMMUNICATION = 16
 
 
 NOWHERE = -2  # index of no text
@@ -192,6 +194,7 @@ class Run:
     batch_size: int | None = None
     precision: str | None = None
     precision_flags: Mapping[str, str] = field(default_factory=dict)
+    whole_parameters: int | None = None  # trained values in all processes; None: this one has all of them
     runs_ahead: bool = False  # the framework goes on while what it was asked for is still to be done, on a CPU too
     seed: int | None = None
     options: Mapping[str, str | int] = field(default_factory=dict)

@@ -30,7 +30,7 @@ class SpanRow(NamedTuple):
     parent: Long  # id of the enclosing span on the same thread, a smaller one; -1: none
     kind: Code  # SpanKind
     phase: Code  # Phase
-    operation: Code  # Operation; OTHER for phases and layers
+    operation: Code  # Operation; OTHER for layers, and for phases except where gradients end (ACCUMULATE)
     name: Text  # operator or layer name (layers: dotted path, "" is the root)
     thread: Long
     start_ns: Long

@@ -265,6 +265,7 @@ def record_facts(hook: FrameworkHook, recorder: Recorder) -> None:
         optimizers=tuple(facts.optimizers),
         precision_flags=dict(facts.precision_flags),
         runs_ahead=facts.runs_ahead,
+        whole_parameters=facts.whole_parameters,
         independent_total=hook.independent_total,
         watched_since=hook.watched_since,
     )

@@ -90,6 +90,7 @@ def _run(summary: Summary) -> Json:
         "options": dict(run.options),
         "seed": run.seed,
         "parameters": summary.parameter_count,
+        "whole_parameters": run.whole_parameters or summary.parameter_count,
         "flops_per_sample": None if summary.utilization is None else summary.utilization.flops_per_sample,
         "flops_per_unit": None if summary.utilization is None else dict(summary.utilization.flops_per_unit),
         "settled": run.settled,

@@ -7,7 +7,7 @@ from tbdprof.facts.arrays import Ints
 from tbdprof.facts.records import Role
 
 CATEGORIES: dict[str, tuple[Role, ...]] = {
-    "weights": (Role.WEIGHT, Role.BUFFER, Role.CAST),
+    "weights": (Role.WEIGHT, Role.GATHERED, Role.BUFFER, Role.CAST),
     "weight_gradients": (Role.GRADIENT,),
     "feature_maps": (
         Role.FEATURE_MAP,
@@ -17,7 +17,7 @@ CATEGORIES: dict[str, tuple[Role, ...]] = {
         Role.PLANNED,
     ),
     "workspace": (Role.WORKSPACE, Role.TEMPORARY, Role.COMPILED),
-    "dynamic": (Role.OPTIMIZER_STATE, Role.DYNAMIC),
+    "dynamic": (Role.OPTIMIZER_STATE, Role.COMMUNICATION, Role.DYNAMIC),
     "unknown": (Role.UNKNOWN,),
 }
 

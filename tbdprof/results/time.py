@@ -96,9 +96,10 @@ class PhaseTime:
 class Idle:
     """Why the device idles, as shares of the step; None: not known.
 
-    `total` is the time in which no kernel runs. `data_wait` is the part of it before the forward pass, and the time in
-    the framework's own data loader, operators of the loader included. `synchronization` is the rest of `total` in which
-    the host is in a call that waits for the device. `launching` is what is left: Python, dispatch.
+    `total` is the time in which no kernel runs; on a CPU, communication is no such kernel. `data_wait` is the part of
+    it before the forward pass, without communication, and the time in the framework's own data loader, operators of the
+    loader included. `synchronization` is the rest of `total` in which the host is in a call that waits for the device.
+    `launching` is what is left without communication: Python, dispatch.
     """
 
     total: float
@@ -107,6 +108,16 @@ class Idle:
     synchronization: float | None
     copies: float | None  # between host and device while nothing else runs
     communication: float | None  # while nothing else runs
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """Communication with other processes or devices, per step."""
+
+    seconds: float  # in which some runs
+    exposed: float  # share of the step in which nothing else runs
+    hidden: float  # share of the step in which it runs beside something else
+    sent_bytes: int | None  # handed to collective operations, or received if that is more; None: not reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +132,7 @@ class StepTime:
     overlap: float  # kernels counted twice: own times beyond a thread's or stream's busy time, over the wall time
     kernels: float  # per step; on a CPU operators, without those that only do bookkeeping
     kernel_seconds: float | None  # of one on average, None: there is none
+    communication: Communication | None = None  # None: none was seen
 
 
 @dataclass(frozen=True, slots=True)

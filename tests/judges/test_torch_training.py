@@ -117,3 +117,35 @@ def test_a_loop_that_raises_keeps_what_was_recorded(run: Run) -> None:
     assert "to have 3 channels, but got 2" in outcome.facts["caught"]
     assert outcome.report["run"]["ended_by"] == "RuntimeError"
     assert outcome.report["run"]["steps"]["memory"] == 3
+
+
+def test_what_processes_exchange_has_roles_and_its_bytes_are_arithmetic(run: Run) -> None:
+    outcome = run("torch_distributed", "copies_and_shares")
+    beside, within, shared = (report["memory"] for report in outcome.reports)
+    trained = trained_bytes(outcome.facts)
+    for memory in (beside, within, shared):
+        assert_adds_up(memory)
+    for memory in (beside, within):
+        assert memory["roles_max"]["weight"] == memory["at_optimizer_step"]["gradient"] == trained
+        assert memory["roles_max"]["optimizer_state"] == trained
+    assert beside["independent_peak_bytes"] == beside["allocator_peak_bytes"]
+    assert beside["roles_at_peak"]["communication"] == trained  # one bucket
+    assert within["roles_max"]["communication"] == 0  # the bucket is the gradients' memory
+    assert shared["roles_max"]["weight"] == shared["roles_max"]["optimizer_state"] == trained // 2
+    assert shared["at_optimizer_step"]["gradient"] == trained // 2
+    assert outcome.report["run"]["parameters"] * 2 == outcome.report["run"]["whole_parameters"] == trained // ITEM
+    assert outcome.reports[0]["run"]["whole_parameters"] == trained // ITEM
+    largest = (96 * 96 + 96) * ITEM  # the layers are gathered one by one
+    assert shared["roles_max"]["gathered"] in range(largest, trained + 1)
+    assert shared["roles_max"]["communication"] >= 2 * largest  # what is reduced, and gloo's copy of it
+    sent = [report["time"]["communication"]["sent_bytes"] for report in outcome.reports]
+    assert sent == [trained, trained, 3 * trained]  # FSDP2 gathers for forward and backward, and reduces
+
+
+def test_a_cpu_is_not_busy_while_only_communication_runs(run: Run) -> None:
+    for report in run("torch_distributed", "copies_and_shares").reports:
+        idle, communication = report["time"]["idle"], report["time"]["communication"]
+        assert idle["communication"] == communication["exposed"] > 0
+        assert idle["total"] >= idle["communication"]
+        parts = idle["communication"] + idle["launching"] + idle["data_wait"]
+        assert abs(parts - idle["total"]) < 1e-6

@@ -10,12 +10,12 @@ from functools import lru_cache
 
 from tbdprof.facts.records import Operation
 from tbdprof.facts.work import Work, text
-from tbdprof.hooks.on_torch.flops.operands import Arguments, Rule
+from tbdprof.hooks.on_torch.flops.operands import Argument, Arguments, Operand, Rule
 from tbdprof.hooks.on_torch.flops.per_element import PER_ELEMENT
 from tbdprof.hooks.on_torch.flops.products import PRODUCTS
+from tbdprof.hooks.on_torch.session.events import COMMUNICATION
 
-_NAMESPACE = "aten::"
-_COMMUNICATION = ("c10d::", "_c10d_functional::", "gloo:", "nccl:", "mpi:", "ucc:", "record_param_comms")
+_NAMESPACE, _COLLECTIVES = "aten::", "c10d::"
 _RULES: dict[str, tuple[Operation, Rule]] = {
     name: (operation, rule)
     for rules in (PRODUCTS, PER_ELEMENT)
@@ -58,11 +58,23 @@ def kind_and_work(name: str, arguments: Arguments) -> tuple[Operation, Work | No
     """Return an operator's kind and its `Work`; the `Work` is None if there is none or the arguments do not give it."""
     if not has_work(name):
         return operation_of(name), None
-    operation, rule = _RULES[plain(name)]
+    operation, rule = _RULES.get(plain(name), (Operation.COMMUNICATION, _sent))
     try:
         return operation, rule(arguments)
     except (IndexError, TypeError, ValueError, ArithmeticError):
         return operation, None  # another overload or release, with different arguments
+
+
+def _sent(arguments: Arguments) -> Work:
+    """Return the larger of what a collective operation is given and what it gives back."""
+    sizes = [_bytes(argument) for argument in arguments]
+    return Work(Operation.COMMUNICATION, moved_bytes=max(sizes, default=0) or None)
+
+
+def _bytes(argument: Argument) -> int:
+    if isinstance(argument, tuple):
+        return sum(map(_bytes, argument))
+    return argument.bytes if isinstance(argument, Operand) else 0
 
 
 @lru_cache(maxsize=1 << 14)
@@ -78,12 +90,12 @@ def kind_and_text(name: str, arguments: Arguments, tf32: bool) -> tuple[Operatio
 
 def has_work(name: str) -> bool:
     """Return whether a rule can count an operator from its arguments."""
-    return plain(name) in _RULES
+    return plain(name) in _RULES or name.startswith(_COLLECTIVES)
 
 
 def operation_of(name: str) -> Operation:
     """Return the kind of an operator."""
-    if name.startswith(_COMMUNICATION):
+    if name.startswith(COMMUNICATION):
         return Operation.COMMUNICATION
     return _KINDS.get(plain(name), Operation.OTHER)
 

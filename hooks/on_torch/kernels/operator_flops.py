@@ -1,5 +1,6 @@
 """What the operators of a session compute, taken from the arguments that torch's profiler recorded."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -7,17 +8,18 @@ from torch._C._autograd import _KinetoEvent
 from torch._C._profiler import _ExtraFields_TorchOp, _ProfilerEvent, _TensorMetadata
 
 from tbdprof.facts.records import Operation
-from tbdprof.facts.work import parse
+from tbdprof.facts.work import Work, parse
 from tbdprof.hooks.on_torch import precision
 from tbdprof.hooks.on_torch.flops import works
 from tbdprof.hooks.on_torch.flops.operands import Argument, Operand
 from tbdprof.hooks.on_torch.kernels import event_kinds
 from tbdprof.hooks.on_torch.session.arguments import metadata
-from tbdprof.hooks.on_torch.session.events import Region, Scope
+from tbdprof.hooks.on_torch.session.events import Region, Scope, surroundings
 from tbdprof.hooks.on_torch.session.reading import Describe
 
 _Lists = Mapping[int, Sequence[object]]  # arguments by the operator's correlation number
 
+_PRODUCTS = {Operation.CONVOLUTION, Operation.MATMUL}
 _SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
@@ -73,8 +75,30 @@ def _may_be_tf32(fields: _ExtraFields_TorchOp) -> bool:
     return fields.allow_tf32_cublas
 
 
+def _leave_to_whole(region: Region) -> None:
+    """Drop the `Work` of operators around a larger one: under `torch.vmap` they show the shapes of one sample."""
+    if region.work is None:
+        return
+    inner = parse(region.work)
+    for around in surroundings(region):
+        if around.scope is not Scope.FUNCTION:
+            return
+        if around.work is not None and _is_part(parse(around.work), inner):
+            around.work = None
+
+
+def _is_part(work: Work, whole: Work) -> bool:
+    alike = work.operation == whole.operation or {work.operation, whole.operation} <= _PRODUCTS
+    return alike and _extent(work) < _extent(whole)
+
+
+def _extent(work: Work) -> int:
+    return work.products * math.prod(size for name, size in work.sizes.items() if name != "bias")
+
+
 def _leave_to_call_inside(region: Region) -> None:
     """Keep the inner `Work` only, where autocast makes an operator call itself in another precision."""
+    _leave_to_whole(region)
     around = region.parent
     if around is None or around.name != region.name or around.work is None or region.work is None:
         return

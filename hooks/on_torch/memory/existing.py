@@ -12,6 +12,7 @@ from tbdprof.facts.records import Role
 from tbdprof.hooks.on_torch.memory import cuda_allocator
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Point, SeenTensor
 from tbdprof.hooks.on_torch.session.markers import Markers
+from tbdprof.hooks.on_torch.watch.module_calls import uncompiled
 from tbdprof.hooks.on_torch.watch.owners import existing_gradients, local_part, owned, storage_of
 from tbdprof.hooks.on_torch.watch.watched import Watched
 
@@ -36,6 +37,7 @@ def mark_deaths(markers: Markers, follow: Callable[[], object]) -> Deaths:
     anything of a thread that it does not follow yet.
     """
 
+    @uncompiled
     def died(device: str, address: int) -> None:
         follow()
         markers.place(Mark(Point.GONE, device=device, address=address))
@@ -94,8 +96,16 @@ def _visible(watched: Watched) -> Iterator[torch.Tensor]:
             if not issubclass(type(found), torch.Tensor):
                 continue
             yield found
-            if found.is_leaf and found.requires_grad and found.grad is not None:
-                yield found.grad
+            gradient = _gradient(found)
+            if gradient is not None:
+                yield gradient
+
+
+def _gradient(tensor: torch.Tensor) -> torch.Tensor | None:
+    try:
+        return tensor.grad if tensor.is_leaf and tensor.requires_grad else None
+    except RuntimeError:  # a view whose base was changed: torch lets nobody ask
+        return None
 
 
 def _is_foreign(tensor: torch.Tensor) -> bool:

@@ -1,8 +1,9 @@
 """Replay torch's accounting of memory, block by block."""
 
+import itertools
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,6 +16,14 @@ from tbdprof.hooks.on_torch.session.events import Existing, MemoryEvent, Owned, 
 _ROUNDED_TO_BYTES = 512  # rounding of CUDA's caching allocator
 _UNSPLIT_BYTES = 1 << 20  # largest rest that it does not split off a larger block
 _SHARED = "up to {} bytes at once were shared with other processes (batches of data loaders' workers): not counted"
+
+_FREED_AT_ONCE = 3
+
+_Key = tuple[str, int]
+_SENT = (
+    "{} frees of sent buffers, by threads that torch's profiler does not follow, were found by torch's own total: when "
+    "they free varies from run to run, and so may the peak"
+)
 
 _Seen = TypeVar("_Seen", Owned, Existing)
 
@@ -75,7 +84,9 @@ class Ledger:
         self._shared: dict[int, int] = {}
         self._shared_peak_bytes = 0
         self._changed: dict[tuple[str, int], int] = {}  # when a block was last allocated or freed at an address
-        self._still_in_use = self._other_size = 0
+        self._live_bytes: defaultdict[str, int] = defaultdict(int)  # by device
+        self._lent: dict[_Key, None] = {}  # blocks that were sent, in order: the thread that sends them may free them
+        self._still_in_use = self._other_size = self._unseen_frees = 0
 
     def exists(self, existing: Existing, time_ns: int) -> None:
         """Enter a block that existed before the window."""
@@ -90,7 +101,7 @@ class Ledger:
         )
         if block.device in self._late:
             self._shift[block.device] += block.bytes
-        self._live[block.device, block.address] = block
+        self._put(block)
         self._rows.append(_Row(0, AllocationKind.EXISTING, -1, block, time_ns, -1, -1))
 
     def happened(self, event: MemoryEvent, place: Place) -> None:
@@ -98,6 +109,7 @@ class Ledger:
         if self._is_shared(event):
             self._share(event)
             return
+        self._freed_unseen(event, place)
         key = (event.device, event.address)
         if event.bytes > 0:
             older = self._live.get(key)
@@ -105,11 +117,11 @@ class Ledger:
             self.gone(*key, place)
             self._total[event.device] = event.total_bytes
             block = _Block(*key, event.bytes, int(event.was_tensor), None)
-            self._live[key] = block
+            self._put(block)
             self._enter(AllocationKind.ALLOCATED, block, place)
             return
         self._total[event.device] = event.total_bytes
-        freed = self._live.pop(key, None)
+        freed = self._take(key)
         if freed is None and event.device in self._late:
             self._shift[event.device] -= event.bytes
             return
@@ -122,7 +134,7 @@ class Ledger:
 
     def gone(self, device: str, address: int, place: Place) -> None:
         """Enter a free that torch's accounting does not report, if the block is live."""
-        block = self._live.pop((device, address), None)
+        block = self._take((device, address))
         if block is None:
             return
         if device in self._late:
@@ -137,6 +149,13 @@ class Ledger:
         block.was_tensor = 1
         if block.shape is None and _is_whole(tensor.bytes, block):
             block.shape = tensor.shape
+
+    def lent(self, owners: Sequence[Owned]) -> None:
+        """Note blocks that other processes are sent: the thread that sends them may be the last to hold them."""
+        for owner in owners:
+            key = owner.device, owner.address
+            if key in self._live:
+                self._lent[key] = None
 
     def owned(self, owners: Sequence[Owned]) -> None:
         """Learn live blocks' requested sizes from owners: the requested size is the size of the storage."""
@@ -154,8 +173,35 @@ class Ledger:
         remarks: dict[str, str] = {}
         if self._shared_peak_bytes:
             remarks[RemarkOn.SHARED_MEMORY] = _SHARED.format(self._shared_peak_bytes)
+        if self._unseen_frees:
+            remarks[RemarkOn.SENT_MEMORY] = _SENT.format(self._unseen_frees)
         wrong = disagreements(self._other_size, self._still_in_use)
         return remarks | ({RemarkOn.ALLOCATIONS: wrong} if wrong else {})
+
+    def _freed_unseen(self, event: MemoryEvent, place: Place) -> None:
+        """Enter frees by a thread that sends to other processes, which torch counts and does not report."""
+        before_bytes = event.total_bytes - event.bytes
+        excess = self._live_bytes[event.device] - before_bytes - self._shift[event.device]
+        if excess <= 0 or not self._lent:
+            return
+        sizes = {key: self._live[key].bytes for key in self._lent if key[0] == event.device}
+        for key in _that_add_up(sizes, excess):
+            self._total[event.device] = before_bytes
+            freed = self._take(key)
+            if freed is not None:
+                self._unseen_frees += 1
+                self._enter(AllocationKind.FREED, freed, Place(-1, place.time_ns, -1))
+
+    def _put(self, block: _Block) -> None:
+        self._live[block.device, block.address] = block
+        self._live_bytes[block.device] += block.bytes
+
+    def _take(self, key: _Key) -> _Block | None:
+        block = self._live.pop(key, None)
+        if block is not None:
+            self._live_bytes[block.device] -= block.bytes
+            self._lent.pop(key, None)
+        return block
 
     def _is_shared(self, event: MemoryEvent) -> bool:
         """Return whether an event is of shared memory: its total is 0, which no allocation and few frees leave."""
@@ -185,7 +231,7 @@ class Ledger:
                 block = _Block(
                     each.device, each.address, each.bytes, 1, each.shape, requested_bytes=each.requested_bytes
                 )
-                self._live[each.device, each.address] = block
+                self._put(block)
                 self._enter(AllocationKind.ALLOCATED, block, place)
 
     def stayed(self, seen: Sequence[_Seen], since: int) -> list[_Seen]:
@@ -200,6 +246,17 @@ def _is_whole(asked_bytes: int, block: _Block) -> bool:
         return spare == 0
     unsplit = _UNSPLIT_BYTES if block.bytes > _UNSPLIT_BYTES else 0
     return 0 <= spare < unsplit + _ROUNDED_TO_BYTES
+
+
+def _that_add_up(sizes: Mapping[_Key, int], total: int) -> Sequence[_Key]:
+    """Return the fewest keys whose sizes add up to a total, the first of like ones; none if no such keys are found."""
+    if total <= 0:
+        return ()
+    for count in range(1, _FREED_AT_ONCE + 1):
+        for keys in itertools.combinations(sizes, count):
+            if sum(sizes[key] for key in keys) == total:
+                return keys
+    return ()
 
 
 def _allocation(row: _Row, strings: Strings) -> AllocationRow:

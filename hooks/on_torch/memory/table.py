@@ -2,10 +2,11 @@
 
 import itertools
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tbdprof.facts.records import Strings
+from tbdprof.facts.records import Role, Strings
 from tbdprof.facts.rows import OwnerRow, Table, table
 from tbdprof.hooks.on_torch.memory.ledger import Ledger, Place
 from tbdprof.hooks.on_torch.session.events import (
@@ -18,6 +19,7 @@ from tbdprof.hooks.on_torch.session.events import (
     MemoryEvent,
     Owned,
     Point,
+    Region,
     SeenTensor,
     Trace,
 )
@@ -41,6 +43,37 @@ class _Readings:
         since = self._begun.pop(event.thread)
         stayed = self._ledger.stayed
         return replace(mark, owned=stayed(mark.owned, since), found=stayed(mark.found, since))
+
+
+class _Exchanged:
+    """Finds what is exchanged with other processes: buffers that are sent, and weights gathered from all shares."""
+
+    def __init__(self) -> None:
+        self._open: defaultdict[int, list[Region]] = defaultdict(list)  # on each thread, the innermost last
+
+    def owners(self, event: Event) -> list[Owned]:
+        """Return what an event shows of it."""
+        if isinstance(event, Enter):
+            self._open[event.region.thread].append(event.region)
+            return _sent(event.region) if event.region.is_communication else []
+        if isinstance(event, Leave):
+            self._open[event.region.thread].remove(event.region)
+        elif isinstance(event, MemoryEvent) and event.bytes > 0 and self._open[event.thread]:
+            around = self._open[event.thread][-1]
+            return [_gathered(event, around)] if around.gathers else []
+        return []
+
+
+def _sent(region: Region) -> list[Owned]:
+    return [
+        Owned(each.device, each.address, each.bytes, Role.COMMUNICATION, region.name, each.shape)
+        for each in region.tensors
+    ]
+
+
+def _gathered(event: MemoryEvent, region: Region) -> Owned:
+    name = region.name.partition("(")[2].removesuffix(")")
+    return Owned(event.device, event.address, event.bytes, Role.GATHERED, name, ())
 
 
 def _owner(sequence: int, owned: Owned, strings: Strings) -> OwnerRow:
@@ -103,10 +136,12 @@ def build(
     owners: list[OwnerRow] = []
     marks: list[int] = []
     begin_ns, end_ns = (trace.events[0][0], trace.events[-1][0]) if trace.events else (0, 0)
-    for block in _there(existing, trace):
+    for block in _there([*existing, *_unseen(existing, left, trace, counted_from_start)], trace):
         ledger.exists(block, begin_ns)
     counted, readings = _counted_deaths(trace), _Readings(ledger)
+    exchanged = _Exchanged()
     for time_ns, event in trace.events:
+        found = exchanged.owners(event)
         if isinstance(event, Enter):
             for tensor in event.region.tensors:
                 ledger.seen(tensor)
@@ -124,6 +159,8 @@ def build(
         elif id(event) not in counted:
             place = Place(event.thread, time_ns, spans.innermost(event.thread))
             ledger.gone(event.mark.device, event.mark.address, place)
+        ledger.lent(found)
+        owners += [_owner(next(order), each, strings) for each in found]
     spans.finish(end_ns)
     for tensor in left:
         ledger.seen(tensor)
@@ -133,6 +170,26 @@ def build(
         "owner": table("owner", owners),
     }
     return tables, marks, ledger.missing()
+
+
+def _unseen(
+    existing: Sequence[Existing], left: Sequence[SeenTensor], trace: Trace, counted_from_start: bool
+) -> list[Existing]:
+    """Return CPU blocks that Python did not see, but that were there when they were sent: buckets of gradients."""
+    room = trace.cpu_bytes_at_begin - sum(each.bytes for each in existing if each.device == "cpu")
+    known = {(each.device, each.address) for each in existing} | {(each.device, each.address) for each in left}
+    found: list[Existing] = []
+    for _, event in trace.events:
+        if isinstance(event, MemoryEvent):
+            known.add((event.device, event.address))
+        elif isinstance(event, Enter) and event.region.is_communication:
+            for tensor in event.region.tensors:
+                key = tensor.device, tensor.address
+                if key not in known and tensor.device == "cpu" and (tensor.bytes <= room or not counted_from_start):
+                    known.add(key)
+                    room -= tensor.bytes
+                    found.append(Existing(tensor.device, tensor.address, tensor.bytes, tensor.shape))
+    return found
 
 
 def _mark(mark: Mark, sequence: int, owners: list[OwnerRow], strings: Strings) -> list[int]:

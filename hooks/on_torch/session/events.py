@@ -9,7 +9,15 @@ from tbdprof.facts.records import Operation, Role
 ENGINE_NODE = "autograd::engine::evaluate_function"
 ACCUMULATE_GRAD = "torch::autograd::AccumulateGrad"
 UPDATE = "Optimizer.step#"
+_GRADIENT_NODE = f"{ENGINE_NODE}: {ACCUMULATE_GRAD}"
+_REDUCING = ("FSDP::post_backward_reduce", "FullyShardedDataParallel._post_backward_hook")
 _LOADING = "enumerate(DataLoader)#"
+COMMUNICATION = ("c10d::", "_c10d_functional::", "gloo:", "nccl:", "mpi:", "ucc:", "record_param_comms")
+_GATHERING = (
+    "FSDP::all_gather_copy_out",
+    "FullyShardedDataParallel._pre_forward",
+    "FullyShardedDataParallel._pre_backward_hook",
+)
 _COMPILED = ("CompiledFunction", "Torch-Compiled Region", "## Call CompiledFxGraph")
 
 
@@ -111,6 +119,8 @@ class Region:
     work: str | None = None  # text of a `tbdprof.facts.work.Work`, in kernels windows
     run: BackwardRun | None = None
     holds_engine: bool = False
+    begins_forward: bool = False  # compiled regions only: the backward pass goes through it
+    begins_update: bool = False  # compiled regions only: it takes the optimizer's step
     holds_numbered: bool = False  # backward nodes only
 
     @property
@@ -150,10 +160,25 @@ class Region:
         return self.name.startswith(_COMPILED)
 
     @property
+    def is_communication(self) -> bool:
+        """Whether it sends to other processes or receives from them, or waits for that."""
+        return self.name.startswith(COMMUNICATION)
+
+    @property
+    def takes_gradients(self) -> bool:
+        """Whether gradients of weights end in it: they are added to those that are there, or sent to be summed."""
+        ranges = self.scope is Scope.USER and self.name.startswith(_REDUCING)
+        return ranges or self.name in (ACCUMULATE_GRAD, _GRADIENT_NODE)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it makes whole weights of the shares that all processes sent."""
+        return self.scope is Scope.USER and self.name.startswith(_GATHERING)
+
+    @property
     def is_range(self) -> bool:
         """Whether Python code opened it; such a region may be cut where a phase ends."""
-        is_python = self.operation is not Operation.COMMUNICATION
-        return self.scope is Scope.USER and is_python and not self.is_compiled
+        return self.scope is Scope.USER and not self.is_communication and not self.is_compiled
 
 
 @dataclass(frozen=True, slots=True)

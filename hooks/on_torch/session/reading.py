@@ -7,7 +7,7 @@ from torch._C._profiler import RecordScope, _ExtraFields_Allocation, _ExtraField
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks.on_torch.devices import device_text
 from tbdprof.hooks.on_torch.session.arguments import shapes_of
-from tbdprof.hooks.on_torch.session.backward_runs import mark_last_runs, relate
+from tbdprof.hooks.on_torch.session.backward_runs import mark_compiled_updates, mark_last_runs, relate
 from tbdprof.hooks.on_torch.session.events import (
     Enter,
     Event,
@@ -80,7 +80,9 @@ class _Reader:
         self._trace.events.sort(key=lambda event: event[0])
         self._trace.events = self._within_window(in_order(self._trace.events))
         relate(sorted(self._regions, key=lambda region: region.start_ns))
-        mark_last_runs([event for _, event in self._trace.events])
+        events = [event for _, event in self._trace.events]
+        mark_last_runs(events)
+        mark_compiled_updates(events)
         return self._trace
 
     def _within_window(self, events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:

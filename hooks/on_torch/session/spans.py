@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
 from tbdprof.facts.rows import SpanRow
 from tbdprof.hooks.on_torch.session.events import (
-    ACCUMULATE_GRAD,
     BackwardRun,
     Mark,
     Marked,
@@ -19,6 +18,8 @@ from tbdprof.hooks.on_torch.session.events import (
 )
 
 _FORWARD = "forward"  # origin of a span that stands for a forward phase
+_UPDATE = "update"  # of one for a compiled optimizer's step
+_EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty")
 _CASTS = ("aten::to", "aten::_to_copy")
 _THREAD_BITS = 40  # a thread's number stands above these bits, an operator's number below
 _INSIDE_BACKWARD = (Phase.BACKWARD, Phase.RECOMPUTE)
@@ -81,6 +82,11 @@ class Spans:
             self._push(run, region.thread, region.start_ns)
         elif region.is_update:
             self._end_forward_before(region)
+        elif region.begins_update:
+            self._end_forward_before(region)
+            self._push(_UPDATE, region.thread, region.start_ns)
+        elif region.begins_forward and self._phase_on(region.thread) is Phase.OUTSIDE:
+            self._begin_forward(_FORWARD, region.thread, region.start_ns)
         self._push(region, region.thread, region.start_ns)
 
     def leave(self, region: Region) -> None:
@@ -88,14 +94,13 @@ class Spans:
         self._close_through(region, region.thread, region.end_ns)
         if region.run is not None and region.run.last is region:
             self._close_through(region.run, region.thread, region.end_ns)
+        elif region.begins_update:
+            self._close_through(_UPDATE, region.thread, region.end_ns)
 
     def mark(self, mark: Mark, thread: int, time_ns: int) -> None:
         """Open or close the span that a marker stands for."""
         if mark.point is Point.FORWARD:
-            self._end_forward(thread, time_ns)
-            self._forward[thread] = mark.name
-            self._calling.add(thread)
-            self._push(_FORWARD, thread, time_ns)
+            self._begin_forward(mark.name, thread, time_ns)
         elif mark.point is Point.FORWARD_END and mark.ends_forward:
             self._end_forward(thread, time_ns)
         elif mark.point is Point.STEP:
@@ -111,6 +116,16 @@ class Spans:
         for stack in self._stacks.values():
             while stack:
                 self._close(stack, time_ns)
+
+    def _phase_on(self, thread: int) -> Phase:
+        stack = self._stacks[thread]
+        return stack[-1].phase if stack else Phase.OUTSIDE
+
+    def _begin_forward(self, name: str, thread: int, time_ns: int) -> None:
+        self._end_forward(thread, time_ns)
+        self._forward[thread] = name
+        self._calling.add(thread)
+        self._push(_FORWARD, thread, time_ns)
 
     def _end_forward_before(self, region: Region) -> None:
         # Autograd's own threads run the backward pass of every other thread's forward phase.
@@ -189,7 +204,7 @@ class Spans:
             return origin.name
         if isinstance(origin, BackwardRun):
             return "backward"
-        return self._forward[thread] if origin == _FORWARD else origin.removeprefix(_layer(""))
+        return self._forward[thread] if origin == _FORWARD else origin.removeprefix(_layer(""))  # or _UPDATE
 
     def _close(self, stack: list[_Open], time_ns: int) -> _Open:
         span = stack.pop()
@@ -232,7 +247,7 @@ def _may_be_cut(span: _Open) -> bool:
 
 def _kind(origin: Origin) -> SpanKind:
     if isinstance(origin, str):
-        return SpanKind.PHASE if origin == _FORWARD else SpanKind.LAYER
+        return SpanKind.PHASE if origin in (_FORWARD, _UPDATE) else SpanKind.LAYER
     if isinstance(origin, BackwardRun) or origin.is_engine_node or origin.is_range:
         return SpanKind.PHASE
     # A region that runs whole parts of the graph inside itself (checkpointing) is a phase, not an operator.
@@ -259,18 +274,24 @@ def _phase(origin: Origin, around: Phase) -> Phase:
 
 
 def _phase_of_call(origin: str, around: Phase) -> Phase:
+    if origin == _UPDATE:
+        return Phase.UPDATE
     if around in _INSIDE_BACKWARD:
         return Phase.RECOMPUTE
     return Phase.FORWARD if origin == _FORWARD else around
 
 
 def _operation(region: Region | None, kind: SpanKind) -> Operation:
+    if region is not None and region.takes_gradients:
+        return Operation.ACCUMULATE
     if region is None or kind is not SpanKind.OPERATOR:
         return Operation.OTHER
+    if region.is_communication:
+        return Operation.COMMUNICATION
     if region.is_compiled:
         return Operation.COMPILED
     if region.name in _CASTS:
         return Operation.CAST
-    if region.name == ACCUMULATE_GRAD:
-        return Operation.ACCUMULATE
+    if region.name in _EMPTY:
+        return Operation.BOOKKEEPING
     return region.operation

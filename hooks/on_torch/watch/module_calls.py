@@ -6,13 +6,21 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch.nn.modules import module as modules
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from tbdprof.hooks.threads import frames, others_out
+
+try:
+    from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy
+    from torch._C._dynamo.eval_frame import set_code_exec_strategy as _set_strategy
+
+    _SKIPPED: Any = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
+except ImportError:  # an older release
+    _SKIPPED = None
 
 _PATIENCE_S = 1.0
 _POLL_S = 0.001
@@ -29,6 +37,7 @@ _OF_COMPILED: Any = (
     0,
 )
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 Before = Callable[[torch.nn.Module, tuple[object, ...]], None]
 After = Callable[..., None]  # arguments: module, arguments, keyword arguments if the call did not raise, output
 
@@ -40,6 +49,15 @@ class Handle(Protocol):
         """Remove the hook."""
 
 
+def uncompiled(function: Function) -> Function:
+    """Return a function that torch.compile leaves alone, with all that it calls, where its code calls it."""
+    # The compiler looks at every frame that begins inside what it compiled, and would compile this one by itself.
+    if _SKIPPED is not None:
+        plain: Any = function
+        _set_strategy(plain.__code__, _SKIPPED)
+    return function
+
+
 def report_calls(before: Before, after: After) -> list[Handle]:
     """Report each module's call, when it begins and when it ends or raises, until the handles are removed.
 
@@ -47,6 +65,13 @@ def report_calls(before: Before, after: After) -> list[Handle]:
     """
     ended = register_module_forward_hook(after, with_kwargs=True, always_call=True)
     return [_Silence(), _Forgotten(ended.id), register_module_forward_pre_hook(before), ended]
+
+
+def register_first(before: Before) -> Handle:
+    """Report where each module's call begins, before any other hook on all modules."""
+    handle = register_module_forward_pre_hook(before)
+    modules._global_forward_pre_hooks.move_to_end(handle.id, last=False)  # type: ignore[attr-defined]  # noqa: SLF001
+    return handle
 
 
 def remove(handles: list[Handle]) -> None:

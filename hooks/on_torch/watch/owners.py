@@ -11,6 +11,8 @@ from tbdprof.hooks.on_torch.devices import device_text
 from tbdprof.hooks.on_torch.session.events import Owned
 from tbdprof.hooks.on_torch.watch.watched import Named, Watched, all_parameters
 
+_PARTS = ("_values", "_indices")
+
 
 def everything(watched: Watched) -> list[Owned]:
     """Return the storages of weights, buffers, gradients, optimizer state and kept inputs."""
@@ -28,13 +30,22 @@ def owned(role: Role, named: Iterable[tuple[str, torch.Tensor]]) -> list[Owned]:
     """Return the tensors' storages, each once, under the first name found."""
     rows: dict[tuple[str, int], Owned] = {}
     with DisableTorchFunctionSubclass():
-        for name, tensor in named:
+        for name, tensor in _dense(named):
             local = local_part(tensor)
             place = storage_of(local)
             if place is not None:
                 row = Owned(*place, role=role, name=name, shape=tuple(local.shape))
                 rows.setdefault((row.device, row.address), row)
     return list(rows.values())
+
+
+def _dense(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield each tensor, or the dense parts of a sparse one, named "tensor/values" and "tensor/indices"."""
+    for name, tensor in named:
+        if tensor.layout == torch.sparse_coo:
+            yield from ((f"{name}/{part.strip('_')}", getattr(tensor, part)()) for part in _PARTS)
+        else:
+            yield name, tensor
 
 
 def gradients(parameters: Named) -> list[Owned]:

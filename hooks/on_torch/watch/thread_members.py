@@ -30,7 +30,7 @@ from tbdprof.facts.keys import RemarkOn
 from tbdprof.hooks.interrupts import Signals, guarded
 from tbdprof.hooks.on_torch.session.libraries import quiet_log
 from tbdprof.hooks.on_torch.session.session import LOCK
-from tbdprof.hooks.on_torch.watch.module_calls import Handle, remove
+from tbdprof.hooks.on_torch.watch.module_calls import Handle, remove, uncompiled
 from tbdprof.hooks.threads import are_others, frames, others_out
 
 JOIN_S = 0.3  # how long a window waits for running threads to join
@@ -162,6 +162,7 @@ class Members:
             self._calls.forget()  # torch did this only for the thread that joined last
         return is_safe
 
+    @uncompiled
     @guarded
     def check(self, *_: object) -> None:
         """Join the session if it is open, leave it if it is closed; acts on the calling thread."""
@@ -220,6 +221,7 @@ class Members:
         while is_to_wait() and time.monotonic() < until:
             time.sleep(_POLL_S)
 
+    @uncompiled
     def _started(self, frame: FrameType, event: str, argument: object) -> None:
         """Join as a new thread; called in place of the thread's profile function."""
         before = self._profile_before

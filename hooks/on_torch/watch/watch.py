@@ -16,7 +16,14 @@ from tbdprof.hooks.on_torch.session.events import Existing, Mark, Owned, Point
 from tbdprof.hooks.on_torch.session.markers import Markers
 from tbdprof.hooks.on_torch.watch import owners
 from tbdprof.hooks.on_torch.watch.keras_optimizers import KerasOptimizers
-from tbdprof.hooks.on_torch.watch.module_calls import Handle, between_steps, remove, report_calls
+from tbdprof.hooks.on_torch.watch.module_calls import (
+    Handle,
+    between_steps,
+    register_first,
+    remove,
+    report_calls,
+    uncompiled,
+)
 from tbdprof.hooks.on_torch.watch.watched import Watched
 from tbdprof.hooks.threads import are_others
 from tbdprof.hooks.waiting import waits
@@ -74,13 +81,19 @@ class Watch:
         """Call `callback` with the optimizer after each step of any optimizer."""
         pid = os.getpid()
         self._callbacks.append(callback)
+        late = _Late()
 
+        @uncompiled
         def after(optimizer: torch.optim.Optimizer, *_: object) -> None:
-            if os.getpid() == pid and not torch.compiler.is_compiling():
+            if os.getpid() != pid or torch.compiler.is_compiling():
+                return
+            if _in_backward():  # a profiler that begins here ends with the backward pass
+                late.add(lambda: callback(optimizer))
+            else:
                 callback(optimizer)
 
         with between_steps():
-            self._updates.append(register_optimizer_step_post_hook(after))
+            self._updates += [late, register_optimizer_step_post_hook(after)]
 
     def open_window(self, *, reads_owners: bool) -> None:
         """Turn markers on, with hooks on everything watched that place them; `reads_owners` lets them read owners."""
@@ -128,6 +141,7 @@ class Watch:
                     found.setdefault(id(module), named)
         self._named = found  # in one assignment, because other threads look names up meanwhile
 
+    @uncompiled
     @waits
     def _call_begins(self, module: torch.nn.Module, args: tuple[object, ...]) -> None:
         named = self._name(module)
@@ -138,6 +152,7 @@ class Watch:
             self.markers.place(Mark(Point.FORWARD, f"forward {named.name}".rstrip(), self._inputs(named, args)))
         self.markers.place(Mark(Point.LAYER, named.name))
 
+    @uncompiled
     @waits
     def _call_ends(self, module: torch.nn.Module, args: tuple[object, ...], *rest: object) -> None:
         named = self._name(module)
@@ -152,17 +167,22 @@ class Watch:
     def _name(self, module: torch.nn.Module) -> _Named | None:
         if not self.markers.is_on():
             return None
-        named = self._named.get(id(module))
+        parts = vars(module).get("_modules")
+        compiled = parts.get("_orig_mod") if isinstance(parts, dict) else None  # what torch.compile wraps
+        named = self._named.get(id(module)) or self._named.get(id(compiled))
+        module = module if compiled is None else compiled
         return named if named is not None and named.module() is module else None
 
     def _inputs(self, named: _Named, given: tuple[object, ...]) -> Sequence[Owned]:
         return owners.inputs(given) if named.is_root and self._reads_owners else ()
 
+    @uncompiled
     @waits
     def _step_begins(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         if self._reads(optimizer):
             self.read_owners(Point.UPDATE_BEGIN, lambda: owners.gradients_of(optimizer, self.watched.parameters()))
 
+    @uncompiled
     @waits
     def _step_ends(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         if self._reads(optimizer):
@@ -191,6 +211,7 @@ class Watch:
                 remove(self._calls)
                 self._report_calls()
 
+    @uncompiled
     @waits
     def _call_found(self, module: torch.nn.Module, *_: object) -> None:
         if torch.compiler.is_compiling() or _in_backward():
@@ -203,11 +224,13 @@ class Watch:
         if self.watched.add_model(module) and self.markers.is_on():
             self._name_modules()
 
+    @uncompiled
     @waits
     def _call_ended(self, *_: object) -> None:
         if not torch.compiler.is_compiling() and not _in_backward():
             self._finding.depth = max(0, getattr(self._finding, "depth", 0) - 1)
 
+    @uncompiled
     @waits
     def _step_found(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         wanted = self._finds_optimizers and (self._finds_models or self.watched.is_updated_by(optimizer))
@@ -231,23 +254,32 @@ class Watch:
         return depth
 
 
-def add_all(watch: Watch, models: Sequence[object], optimizers: Sequence[object]) -> list[str]:
-    """Watch what can be watched and find what is not given; return the type names of what cannot be watched."""
-    strange = []
-    for model in models:
-        if isinstance(model, torch.nn.Module):
-            watch.watched.add_model(model)
-        else:
-            strange.append(type(model).__name__)
-    for optimizer in optimizers:
-        watchable: Any = watch.keras.of(optimizer) or optimizer
-        if watchable is not optimizer or isinstance(optimizer, torch.optim.Optimizer):
-            watch.watched.add_optimizer(watchable)
-        else:
-            strange.append(type(optimizer).__name__)
-    if not strange:
-        watch.find(models=not watch.watched.models(), optimizers=not watch.watched.optimizers())
-    return strange
+class _Late:
+    """Calls functions once the backward pass is over: at the next call of a module outside of it."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], None]] = []
+        self._handles: list[Handle] = []
+
+    def add(self, function: Callable[[], None]) -> None:
+        """Call a function then."""
+        self._waiting.append(function)
+        if not self._handles:
+            self._handles.append(register_first(self._called))
+
+    def remove(self) -> None:
+        """Forget all functions."""
+        self._waiting.clear()
+        remove(self._handles)
+
+    @uncompiled
+    def _called(self, *_: object) -> None:
+        if torch.compiler.is_compiling() or _in_backward():
+            return
+        waiting, self._waiting = self._waiting, []
+        remove(self._handles)
+        for function in waiting:
+            function()
 
 
 def _in_backward() -> bool:

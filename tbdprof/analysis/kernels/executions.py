@@ -134,6 +134,8 @@ def _shared(places: Places, tree: SpanTree, strings: Strings) -> _Shares:
     top = tree.topmost(places.span, tree.rows["work"] >= 0)
     does_nothing = np.isin(tree.rows["operation"], DOING_NOTHING)
     apart = (top >= 0) & (places.moves | does_nothing[places.span]) & ~does_nothing[top]
+    sends = tree.rows["operation"] == Operation.COMMUNICATION
+    apart |= (top >= 0) & sends[top] & ~sends[places.span]  # what it computes beside is not what it sends
     spans, work = np.unique(np.where(apart, -1, top), return_inverse=True)
     own, sharers = np.bincount(work, places.own_ns), np.bincount(work)
     with np.errstate(invalid="ignore"):

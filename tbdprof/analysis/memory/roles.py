@@ -3,18 +3,19 @@
 Every rule is positive: it names what it saw, and no rule is "everything else". A block that no rule claims is unknown.
 The rules in order:
 
-1.  An owner named the block while it lived: weight, buffer, gradient, optimizer state, library workspace, input. (A
-    block made inside the forward pass is no input: a tensor that one network passes to the next is a feature map.)
-    A batch loaded before the window is input, too: a block that the framework alone holds, as large as a later batch.
+1.  An owner named the block while it lived: weight, gathered weight, buffer, gradient, optimizer state, library
+    workspace, input, communication. (A block made inside the forward pass is no input: a tensor that one network passes
+    to the next is a feature map. What the forward pass computed is a feature map even if it is sent.) A batch loaded
+    before the window is input, too: a block that the framework alone holds, as large as a later batch.
 2.  It was made by a memory planner: planned.
 3.  It existed before the window, and is a tensor: dynamic, because it is kept from step to step.
 4.  It lived through two ends of steps: dynamic if it was a tensor, workspace if it never was one (a library keeps it).
-5.  It was made and freed within one innermost operator: workspace (temporary if it was a tensor, compiled if a
-    compiler made the operator).
+5.  It was made inside a collective operation: communication. It was made and freed within one other innermost operator:
+    workspace (temporary if it was a tensor, compiled if a compiler made the operator).
 6.  By the phase it was made in. Update: dynamic. Recomputation: recomputed. Backward: gradient if the accumulation
-    into a gradient freed it, compiled inside a compiled region, otherwise gradient map. Forward: cast if it is a weight
-    in another data type, otherwise feature map. Outside: input if it was live when the next forward pass began and was
-    not made between an update and the end of its step, otherwise dynamic.
+    into a gradient or its sending freed it, compiled inside a compiled region, otherwise gradient map. Forward: cast if
+    it is a weight in another data type, otherwise feature map. Outside: input if it was live when the next forward pass
+    began and was not made between an update and the end of its step, otherwise dynamic.
     If several threads train at once, rule 4 counts the ends of the turns of the thread that made the block (`turns`),
     and rule 6 uses that thread's forward pass. A block that the thread makes after its update is for its next turn.
 7.  No block was reported, but the framework's own total rose within one outermost operator and fell back after it:
@@ -37,11 +38,13 @@ from tbdprof.facts.rows import Table
 
 # If several owners name one block, the later one in this order wins: a tied or aliased storage counts once.
 PRECEDENCE = (
+    Role.COMMUNICATION,
     Role.INPUT,
     Role.WORKSPACE,
     Role.OPTIMIZER_STATE,
     Role.GRADIENT,
     Role.BUFFER,
+    Role.GATHERED,
     Role.WEIGHT,
 )
 KEPT_MARKS = 2  # ends of steps a block must live through to count as kept; a loop variable lives through one
@@ -84,12 +87,15 @@ def classify(blocks: Blocks, named: Owned, tree: SpanTree, marks: Ints, own: Tur
     role = _by_phase(blocks, named, tree, made, phase, _outside(blocks, maker, tree, marks, own))
     common = _common_operator(blocks, tree, made, phase)
     role = np.where(common >= 0, _workspace(blocks, tree, common), role)
+    sending = tree.any_above(made, tree.rows["operation"] == Operation.COMMUNICATION)
+    role = np.where(sending, Role.COMMUNICATION, role)
     kept = _crossings(blocks, maker, marks, own) >= KEPT_MARKS
     role = np.where(kept, np.where(blocks.was_tensor == 0, Role.WORKSPACE, Role.DYNAMIC), role)
     existing = blocks.start == BEFORE
     role = np.where(existing, np.where(blocks.was_tensor == 1, Role.DYNAMIC, Role.UNKNOWN), role)
     role = np.where(_is(tree, made, "operation", Operation.PLANNED), Role.PLANNED, role)
     believed = (named.role != Role.UNKNOWN) & ~((named.role == Role.INPUT) & _made_inside(tree, made, phase))
+    believed &= ~((named.role == Role.COMMUNICATION) & _computed_in_forward(tree, made, phase))
     return np.where(believed, named.role, role).astype(np.uint8)
 
 
@@ -104,6 +110,13 @@ def _made_inside(tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Bools:
     inside: Bools = ~np.isin(phase, (Phase.OUTSIDE, Phase.DATA))
     if layers.any():
         inside &= ~((phase == Phase.FORWARD) & ~tree.any_above(made, layers))
+    return inside
+
+
+def _computed_in_forward(tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Bools:
+    """Return which blocks hold what the forward pass computed; what is only sent was made empty."""
+    empty = _is(tree, made, "operation", Operation.BOOKKEEPING)
+    inside: Bools = (phase == Phase.FORWARD) & ~empty & _is(tree, made, "kind", SpanKind.OPERATOR)
     return inside
 
 

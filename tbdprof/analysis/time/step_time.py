@@ -7,8 +7,8 @@ from tbdprof.analysis.time.timeline import DATA, PHASES, Timeline
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Operation
 from tbdprof.results.found import Found, reasons
-from tbdprof.results.reasons import GPU_ONLY, NO_COMMUNICATION, NO_WAIT
-from tbdprof.results.time import Idle, PhaseTime, StepTime
+from tbdprof.results.reasons import GPU_ONLY, NO_BYTES, NO_COMMUNICATION, NO_WAIT
+from tbdprof.results.time import Communication, Idle, PhaseTime, StepTime
 
 NS = 1e9
 COUNTED_TWICE = 0.001  # share of the step; clocks of microseconds cause a little overlap
@@ -27,19 +27,23 @@ def step_time(kernels: Kernels, course: Timeline) -> Found[StepTime]:
         busy=active / wall,
         overlap=_overlap_ns(kernels) / wall,
         kernels=count / kernels.steps,
+        communication=_communication(kernels, course, wall),
         kernel_seconds=float(kernels.own_ns[working].sum()) / count / NS if count else None,
     )
-    return Found(found, _missing(found.idle, kernels.device), _remarks(found))
+    return Found(found, _missing(found, kernels.device), _remarks(found))
 
 
-def _missing(idle: Idle, device: str) -> dict[str, str]:
-    """Return the reason for each share of idle time that is not known."""
+def _missing(found: StepTime, device: str) -> dict[str, str]:
+    """Return the reason for each share of idle time that is not known, and for what is not of communication."""
+    idle, sent = found.idle, found.communication
     unseen = GPU_ONLY if device == "cpu" else NO_WAIT
     return reasons(
         {
             "idle.synchronization": (idle.synchronization, unseen),
             "idle.copies": (idle.copies, unseen),
             "idle.communication": (idle.communication, NO_COMMUNICATION),
+            "communication": (sent, NO_COMMUNICATION),
+            "communication.sent_bytes": (0 if sent is None else sent.sent_bytes, NO_BYTES),
         }
     )
 
@@ -61,16 +65,31 @@ def _phase(kernels: Kernels, course: Timeline, place: int, wall: int) -> PhaseTi
 def _idle(kernels: Kernels, course: Timeline, wall: int) -> Idle:
     before_forward = course.phase == DATA
     on_gpu = kernels.device != "cpu"
-    idle = ~before_forward & ~course.busy
+    waits = ~course.busy & ~course.only_communication
+    idle = waits & ~before_forward
     has_waits = len(kernels.wait_start_ns) > 0
     communicates = bool((kernels.operation == Operation.COMMUNICATION).any())
     return Idle(
         total=course.total_ns(~course.busy) / wall,
-        data_wait=course.total_ns((before_forward & ~course.busy) | course.loading) / wall,
+        data_wait=course.total_ns((before_forward & waits) | course.loading) / wall,
         launching=course.total_ns(idle & ~course.waiting) / wall,
         synchronization=course.total_ns(idle & course.waiting) / wall if has_waits else None,
         copies=course.total_ns(course.only_copies) / wall if on_gpu else None,
         communication=course.total_ns(course.only_communication) / wall if communicates else None,
+    )
+
+
+def _communication(kernels: Kernels, course: Timeline, wall: int) -> Communication | None:
+    sends = kernels.operation == Operation.COMMUNICATION
+    if not sends.any():
+        return None
+    length = course.total_ns(course.communicating)
+    sent = kernels.moved_bytes[sends & np.isfinite(kernels.moved_bytes)]
+    return Communication(
+        seconds=length / kernels.steps / NS,
+        exposed=course.total_ns(course.only_communication) / wall,
+        hidden=course.total_ns(course.communicating & ~course.only_communication) / wall,
+        sent_bytes=round(float(sent.sum()) / kernels.steps) if len(sent) else None,
     )
 
 

@@ -8,6 +8,8 @@ several training threads add up to the step, too. Two more rules:
 - "data" is loading and whatever else precedes forward: the time before a step's first forward kernel. It is also the
   time from the end of an update, of a backward pass or of something outside to the next forward kernel. Time in the
   framework's data loader while nothing else runs is "data", too.
+- On a CPU, communication outside of all phases belongs to what the training threads did last, and nothing is busy
+  while only communication runs.
 - "other" is what ran outside without a forward pass after it, and the time after a step's last kernel.
 """
 
@@ -38,6 +40,7 @@ class Timeline:
     waiting: Bools  # the host is in a call that waits for the device
     loading: Bools  # in the framework's data loader or one of its operators, and no training kernel runs
     only_copies: Bools  # copies that enter or leave the device run, and nothing else
+    communicating: Bools
     only_communication: Bools
 
     def total_ns(self, chosen: Bools) -> int:
@@ -54,18 +57,20 @@ def timeline(kernels: Kernels) -> Timeline:
     label = np.where(step >= 0, _labels(kernels, edges), _NOTHING).astype(np.uint8)
     asking = _running(edges, kernels.data_start_ns, kernels.data_end_ns)
     phase = _phases(label, step, asking)
-    busy, inside = label != _NOTHING, step >= 0
+    running, inside = label != _NOTHING, step >= 0
     piece, phase, length = _divided(kernels, edges, phase)
     inside = inside[piece]
     communicates = kernels.operation == Operation.COMMUNICATION
-    copies, communication = (_only(kernels, edges, each) & busy for each in (kernels.crosses, communicates))
+    copies, communication = (_only(kernels, edges, each) for each in (kernels.crosses, communicates))
+    busy = running & ~communication if kernels.device == "cpu" else running
     return Timeline(
         length_ns=length[inside],
         phase=phase[inside],
         busy=busy[piece][inside],
         waiting=_running(edges, kernels.wait_start_ns, kernels.wait_end_ns)[piece][inside],
-        loading=((label == Phase.DATA) | (asking & ~busy))[piece][inside],
+        loading=((label == Phase.DATA) | (asking & ~running))[piece][inside],
         only_copies=copies[piece][inside],
+        communicating=_running(edges, kernels.start_ns[communicates], kernels.end_ns[communicates])[piece][inside],
         only_communication=communication[piece][inside],
     )
 
@@ -117,6 +122,8 @@ def _labels(kernels: Kernels, edges: Ints, of: Bools | None = None) -> NDArray[n
     label = np.full(len(edges) - 1, _NOTHING, np.uint8)
     inside = kernels.start_ns < edges[-1]  # with an inexact clock, a GPU's kernel can begin after the last step
     inside = inside if of is None else inside & of
+    if kernels.device == "cpu":
+        inside &= (kernels.operation != Operation.COMMUNICATION) | (kernels.phase != Phase.OUTSIDE)
     for phases in ((Phase.OUTSIDE, Phase.DATA), _TRAINING):  # the second group overrides the first
         began_last = np.full(len(label), -1)
         for phase in phases:

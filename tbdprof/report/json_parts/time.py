@@ -38,6 +38,7 @@ def time(found: StepTime | None) -> Json | None:
             for phase in found.phases
         },
         "idle": {name: getattr(found.idle, name) for name in IDLE},
+        "communication": None if found.communication is None else asdict(found.communication),
         "covered": found.covered,
         "kernels_per_step": found.kernels,
         "kernel_mean_s": found.kernel_seconds,

@@ -13,7 +13,7 @@ from tbdprof.report.terminal_parts.tables import ABOVE, LEAST_SHOWN, MARK, sheet
 from tbdprof.results.kernels import ANALYTIC, AtClock, Flop, Utilization
 from tbdprof.results.memory import CATEGORIES, Memory
 from tbdprof.results.summary import Summary
-from tbdprof.results.time import CpuUtilization, Idle, Rate, StepTime, Throughput, Verdict
+from tbdprof.results.time import Communication, CpuUtilization, Idle, Rate, StepTime, Throughput, Verdict
 
 BAR_COLUMNS = 40
 TF32_FLAGS = ("tf32", "fp32_precision", "float32_matmul_precision")  # parts of the names of settings that switch TF32
@@ -59,7 +59,9 @@ def _head(summary: Summary) -> RenderableType:
     run, count = summary.recording.run, summary.parameter_count
     flops = None if summary.utilization is None else summary.utilization.flops_per_sample
     model = [
-        f"{count:,} parameters" if count else None,
+        f"{count:,}{'' if run.whole_parameters is None else f' of {run.whole_parameters:,}'} parameters"
+        if count
+        else None,
         f"{decimal_text(flops, 'FLOP')} a sample" if flops else None,
         *_flops_of_other_units(summary),
     ]
@@ -102,6 +104,8 @@ def _figures(summary: Summary) -> Iterator[tuple[str, Text]]:
         yield "sampled", Text(sampled)
     if summary.step_time is not None and (idle := _idle(summary.step_time.idle)):
         yield "idle", Text(idle)
+    if summary.step_time is not None and summary.step_time.communication is not None:
+        yield "communication", Text(_communication(summary.step_time.communication))
     if summary.data_wait is not None and summary.data_wait >= LEAST_SHOWN:
         yield "loading", Text(f"the loop waited for batches {percent_text(summary.data_wait)} of a clean step")
     if summary.memory is not None:
@@ -186,6 +190,12 @@ def _idle(idle: Idle) -> str:
     parts = sorted(((share, label) for label, share in shares.items() if share and share >= LEAST_SHOWN), reverse=True)
     listed = ", ".join(f"{label} {percent_text(share)}" for share, label in parts)
     return f"{listed} of the step" if listed else ""
+
+
+def _communication(found: Communication) -> str:
+    sent = "" if found.sent_bytes is None else f"{bytes_text(found.sent_bytes)} a step; "
+    exposed, hidden = percent_text(found.exposed), percent_text(found.hidden)
+    return f"{sent}{exposed} of the step waits for it, {hidden} is hidden behind other work"
 
 
 def _memory(memory: Memory) -> str:

@@ -306,6 +306,7 @@ def test_accumulated_micro_batches_each_have_a_forward_phase(attached: TorchHook
     assert_well_formed(window)
     assert window.span_names(SpanKind.PHASE, Phase.FORWARD) == ["forward"] * 3
     accumulations = window.spans["operation"] == Operation.ACCUMULATE
+    accumulations &= window.spans["kind"] == SpanKind.OPERATOR
     assert int(accumulations.sum()) == 3 * len(list(model.parameters()))
 
 
@@ -548,6 +549,98 @@ def test_kept_inputs_are_named_and_updates_are_reported(attached: TorchHook) -> 
 def test_what_is_no_torch_model_is_refused(attached: TorchHook) -> None:
     with pytest.raises(UsageError, match="str"):
         attached.watch(["resnet"], [])
+
+
+class Wrapping(torch.optim.Optimizer):
+    """Has the shape of Accelerate's: it is an optimizer by its class, but has nothing of one but what it wraps."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+    @property
+    def state(self) -> object:
+        return self.optimizer.state
+
+    @property
+    def param_groups(self) -> object:
+        return self.optimizer.param_groups
+
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        self.optimizer.step(closure)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.optimizer.zero_grad(set_to_none)
+
+
+class Averaging(torch.optim.Optimizer):
+    """Wraps an optimizer, and keeps a state of its own."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+        super().__init__(optimizer.param_groups, {})
+
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        self.optimizer.step(closure)
+        for parameter in self.param_groups[0]["params"]:
+            self.state[parameter].setdefault("average", torch.zeros_like(parameter)).lerp_(parameter.detach(), 0.1)
+
+
+class Engine:
+    """Wraps a model and is no module."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.module = model
+
+
+def test_the_optimizer_in_a_wrapper_is_watched_with_its_state(attached: TorchHook) -> None:
+    model = small_convnet()
+    optimizer = torch.optim.Adam(model.parameters())
+    wrapped = Wrapping(optimizer)
+    attached.watch([Engine(model)], [wrapped, torch.optim.lr_scheduler.StepLR(optimizer, 1)])
+    window = record(attached, lambda: image_step(model, wrapped))
+    assert [each.kind for each in attached.facts().optimizers] == ["adam"]
+    assert window.owned(Role.OPTIMIZER_STATE, window.marks[-1])["0.weight/exp_avg"] == 8 * 3 * 9 * 4
+
+
+def test_a_wrapper_with_a_state_of_its_own_is_watched_beside_what_it_wraps(attached: TorchHook) -> None:
+    model = small_convnet()
+    optimizer = Averaging(torch.optim.SGD(model.parameters(), 0.1, momentum=0.9))
+    attached.watch([model], [optimizer])
+    window = record(attached, lambda: image_step(model, optimizer))
+    state = window.owned(Role.OPTIMIZER_STATE, window.marks[-1])
+    assert state["0.weight/average"] == state["0.weight/momentum_buffer"] == 8 * 3 * 9 * 4
+
+
+def test_a_sparse_gradients_values_and_indices_are_gradients(attached: TorchHook) -> None:
+    model = nn.Embedding(50, 16, sparse=True)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    tokens = torch.tensor([1, 2, 3, 3, 7])
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(tokens).sum().backward()
+        optimizer.step()
+
+    attached.watch([model], [optimizer])
+    window = record(attached, step)
+    assert window.owned(Role.GRADIENT, window.marks[-1]) == {"weight/values": 5 * 16 * 4, "weight/indices": 5 * 8}
+
+
+def test_a_step_inside_the_backward_pass_is_told_after_it(attached: TorchHook) -> None:
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    next(model.parameters()).register_post_accumulate_grad_hook(lambda _: optimizer.step())  # the last gradient
+    attached.watch([model], [optimizer])
+    told: list[int] = []
+    attached.on_update(lambda _: told.append(torch._C._current_graph_task_id()))
+    for _ in range(3):
+        model(torch.randn(2, 3, 8, 8)).sum().backward()
+    assert told == [-1, -1]
+
+
+def test_an_optimizer_that_was_never_made_is_refused(attached: TorchHook) -> None:
+    with pytest.raises(UsageError, match="Wrapping"):
+        attached.watch([small_convnet()], [Wrapping(None)])  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")

@@ -236,6 +236,19 @@ def test_a_product_reported_without_one_of_its_factors_is_noticed(monkeypatch: p
     assert kernels.model_flops() != counted
 
 
+def test_under_vmap_products_count_all_samples() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 5))
+    images, samples = torch.randn(7, 1, 3, 8, 8), 7
+
+    def step() -> None:
+        torch.vmap(model)(images).sum().backward()
+
+    kernels = record(model, torch.optim.SGD(model.parameters(), 0.1), step)
+    products = 2 * samples * 36 * 4 * 27, 2 * samples * 4 * 36 * 5
+    assert kernels.model_flops(Phase.FORWARD) == sum(products)
+    assert kernels.model_flops(Phase.BACKWARD) == products[0] + 2 * products[1]  # the images have no gradient
+
+
 def test_an_lstm_of_two_layers_in_two_directions_is_right_by_hand() -> None:
     kernels, _ = trained(nn.LSTM(5, 6, num_layers=2, bidirectional=True), torch.randn(3, 2, 5))
     gates, steps = 4 * 6, 3 * 2
@@ -456,4 +469,9 @@ def test_a_memory_window_after_it_reads_owners_again() -> None:
     assert len(tables["owner"]) > 0
     assert len(tables["allocation"]) > 0
     assert set(tables["span"]["work"]) == {-1}
-    assert set(tables["span"]["operation"]) <= {Operation.OTHER, Operation.CAST, Operation.ACCUMULATE}
+    assert set(tables["span"]["operation"]) <= {
+        Operation.OTHER,
+        Operation.CAST,
+        Operation.ACCUMULATE,
+        Operation.BOOKKEEPING,
+    }

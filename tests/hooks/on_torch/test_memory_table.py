@@ -1,6 +1,7 @@
 import itertools
 
-from tbdprof.facts.records import AllocationKind, Operation, Phase, SpanKind, Strings
+from tbdprof.facts.keys import RemarkOn
+from tbdprof.facts.records import AllocationKind, Operation, Phase, Role, SpanKind, Strings
 from tbdprof.facts.rows import Table
 from tbdprof.hooks.on_torch.memory.table import build
 from tbdprof.hooks.on_torch.session.backward_runs import relate
@@ -15,6 +16,7 @@ from tbdprof.hooks.on_torch.session.events import (
     Point,
     Region,
     Scope,
+    SeenTensor,
     Trace,
 )
 
@@ -251,11 +253,41 @@ def test_what_a_loader_does_is_data_even_within_a_forward_phase() -> None:
     ]
 
 
-def test_communication_is_an_operator_where_kinds_are_reported_and_a_range_elsewhere() -> None:
-    known, unknown = (region("gloo:all_reduce", Scope.USER) for _ in range(2))
-    known.operation = Operation.COMMUNICATION
-    found = spans_of(trace(Enter(known), Leave(known), Enter(unknown), Leave(unknown)))
-    assert [kind for _, kind, _, _ in found] == [SpanKind.OPERATOR, SpanKind.PHASE]
+def sent(address: int, size: int) -> Region:
+    found = region("c10d::allreduce_")
+    found.tensors = [SeenTensor("cpu", address, size, (size // 4,))]
+    return found
+
+
+def test_a_free_by_a_sending_thread_is_found_by_torchs_total() -> None:
+    bucket = sent(8, 400)
+    events = (memory(8, 400, 500), memory(16, 40, 540), Enter(bucket), Leave(bucket), memory(24, 4, 144))
+    tables, _, missing = build(trace(*events, cpu_bytes_at_begin=100), [Existing("cpu", 32, 100)], True, Strings())
+    assert changes(tables["allocation"])[-2:] == [
+        (AllocationKind.FREED, 8, 400, 140),
+        (AllocationKind.ALLOCATED, 24, 4, 144),
+    ]
+    assert missing[RemarkOn.SENT_MEMORY].startswith("1 frees")
+
+
+def test_a_block_that_was_not_sent_is_not_thought_free() -> None:
+    events = memory(8, 400, 400), memory(24, 4, 4)
+    tables, _, missing = build(trace(*events), [], True, Strings())
+    assert [kind for kind, *_ in changes(tables["allocation"])] == [AllocationKind.ALLOCATED] * 2
+    assert RemarkOn.SENT_MEMORY not in missing
+
+
+def test_a_buffer_that_python_does_not_see_was_there_if_torchs_total_has_room_for_it() -> None:
+    for there, kinds in ((400, [AllocationKind.EXISTING]), (399, [])):
+        bucket = sent(8, 400)
+        tables, _, _ = build(trace(Enter(bucket), Leave(bucket), cpu_bytes_at_begin=there), [], True, Strings())
+        assert [kind for kind, *_ in changes(tables["allocation"])] == kinds
+        assert list(tables["owner"]["role"]) == [Role.COMMUNICATION]
+
+
+def test_communication_is_an_operator_though_a_range_in_torch() -> None:
+    sent = region("gloo:all_reduce", Scope.USER)
+    assert [kind for _, kind, _, _ in spans_of(trace(Enter(sent), Leave(sent)))] == [SpanKind.OPERATOR]
 
 
 def test_an_operators_work_stands_on_its_span() -> None:
