@@ -4,7 +4,7 @@ import ast
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +15,26 @@ TESTS = Path(__file__).parent
 FRAMEWORKS = ("torch", "mxnet", "tensorflow")
 WITHIN = {"keras": "tensorflow"}  # what comes with a framework
 MISSING = tuple(name for name in FRAMEWORKS if find_spec(name) is None)
+# The files that take longest begin first: one that began last would be waited for alone. The order is that of CPU time.
+SLOWEST = (
+    "suite/test_cells.py",
+    "launch/test_script.py",
+    "test_observer.py",
+    "suite/test_deep_speech2_parity.py",
+    "hooks/on_mxnet/test_hook.py",
+    "suite/test_inception_v3_parity.py",
+    "suite/test_faster_rcnn_parity.py",
+    "judges/test_torch_training.py",
+    "test_examples.py",
+    "suite/test_resnet50_parity.py",
+    "judges/test_feature_maps.py",
+    "cli/test_cli.py",
+    "hooks/on_torch/test_kernels.py",
+    "hooks/on_torch/test_hook.py",
+    "suite/test_seq2seq_parity.py",
+    "cli/test_cli_runs.py",
+    "gpu/stand_in/on_tensorflow/test_tensorflow.py",
+)
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 
 # A shell without job control starts what runs in its background with SIGINT ignored, and every child would inherit
@@ -39,7 +59,12 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests that start processes of a framework that is not here: their file or their case is named after it."""
+    """Begin with the slowest files, and skip what starts processes of a framework that is not here.
+
+    The file or the case of such a test is named after the framework.
+    """
+    places = {TESTS / file: place for place, file in enumerate(SLOWEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
     for item in items:
         file, _, name = item.nodeid.partition("::")
         words = {*re.split(r"[^a-z0-9]+", file), *re.split(r"[^a-z0-9]+", name.partition("[")[2])}
@@ -74,6 +99,14 @@ def imported(path: Path) -> Iterable[str]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not NVIDIA_DRIVER.exists():
         pytest.skip("no NVIDIA driver on this machine")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forking_ends() -> Iterator[None]:
+    """End the processes that import a framework for a file of tests: each takes some hundred megabytes."""
+    yield
+    if "forking" in sys.modules:
+        sys.modules["forking"].close_all()
 
 
 @pytest.fixture

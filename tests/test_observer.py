@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import forking
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -27,21 +26,16 @@ NUMBERS = {"parameters", "gradients", "buffers", "optimizer"}
 def environment() -> dict[str, str]:
     """Return this environment without what names the running test."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    places = os.pathsep.join((str(ROOT), str(ROOT / "tests" / "support")))
+    return {**kept, "PYTHONPATH": places, "PYTHONDONTWRITEBYTECODE": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 @cache
 def run(framework: str, how: str, threads: int) -> dict[str, Any]:
     """Return what a run that crosses all windows left behind, and the windows it recorded."""
     with TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, str(PROGRAMS / f"on_{framework}.py"), how, str(threads)],
-            cwd=folder,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        words = [str(PROGRAMS / f"on_{framework}.py"), how, str(threads)]
+        done = forking.run(framework, words, env=environment(), folder=Path(folder), prepared=how == "prepared")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -7,12 +7,13 @@ what it knows of itself without tbdprof's help. The parent has the reports, the 
 import importlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import forking
 
 TESTS = Path(__file__).parents[1]
 PATH = os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS / "support")))
@@ -48,16 +49,16 @@ def outcome_of(module: str, loop: str, folder: Path, *, threads: int = 1) -> Out
     """Run a loop of a module beside this one, `<framework>_…`, under tbdprof."""
     recording = folder / f"{module}-{loop}.tbd"
     recording.unlink(missing_ok=True)  # of an earlier try
-    printed = run_python(["-m", "judges.process", module, loop, str(recording)], threads)
+    words = ["-m", "judges.process", module, loop, str(recording)]
+    printed = run_python(module.partition("_")[0], words, threads=threads, prepared=True)
     return Outcome(printed["reports"], printed["text"], printed["facts"], recording)
 
 
-def run_python(arguments: list[str], threads: int = 1) -> Json:
-    """Return the JSON object that a Python process prints; AssertionError with its stderr where it fails."""
+def run_python(framework: str, words: list[str], *, threads: int = 1, prepared: bool = False) -> Json:
+    """Return the JSON object that a program of a framework prints; AssertionError with its stderr where it fails."""
     environment = {**os.environ, "PYTHONPATH": PATH, "OMP_NUM_THREADS": str(threads)}
-    done = subprocess.run(
-        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
+    environment.pop("PYTEST_CURRENT_TEST", None)  # else each test would have an environment of its own
+    done = forking.run(framework, words, env=environment, prepared=prepared, timeout_s=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, done.stderr
     printed: Json = json.loads(done.stdout)
@@ -66,6 +67,8 @@ def run_python(arguments: list[str], threads: int = 1) -> Json:
 
 def main(module: str, loop: str, recording: str) -> None:
     """Prepare, import the framework with the loop, run it, and print what came of it."""
+    import known_peaks
+
     import tbdprof
     from tbdprof.report.json_report import document
 
@@ -75,6 +78,8 @@ def main(module: str, loop: str, recording: str) -> None:
         profilers.append(tbdprof.profile(*watched, **{"warmup": 2, "steps": 2, **options}))
         return profilers[-1]
 
+    if not module.endswith("_bounds"):  # which compare times with the peaks of this machine
+        known_peaks.use()
     tbdprof.prepare(module.partition("_")[0])
     facts = getattr(importlib.import_module(f"judges.{module}"), loop)(profile)
     profilers[-1].save(recording)

@@ -47,7 +47,7 @@ def test_feature_maps_are_what_torch_saves_for_backward(
     loop: str, beside: list[int], lacking: list[int], run: Run
 ) -> None:
     recorded = live_feature_maps(run("torch_loops", loop).recording)
-    saved = Counter(run_python(["-m", "judges.saved_tensors", loop])["saved"])
+    saved = Counter(run_python("torch", ["-m", "judges.saved_tensors", loop])["saved"])
     assert recorded.total() > 5
     assert recorded - saved == Counter(beside)
     assert saved - recorded == Counter(lacking)

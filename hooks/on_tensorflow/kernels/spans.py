@@ -27,22 +27,39 @@ class Ran:
 
 def spans(ran: Sequence[Ran], strings: Strings) -> Table:
     """Return the table of spans."""
-    return table("span", nested(ran, lambda each, first, parent: _rows(each, first, parent, strings)))
+    rows = _Rows(strings)
+    return table("span", nested(ran, rows.of))
 
 
-def _rows(ran: Ran, first: int, parent: int, strings: Strings) -> list[SpanRow]:
-    node = ran.node
-    operator = SpanRow(
-        id=first,
-        parent=parent,
-        kind=SpanKind.OPERATOR,
-        phase=node.phase,
-        operation=node.operation,
-        name=strings.add(ran.name),
-        thread=ran.thread,
-        start_ns=ran.start_ns,
-        end_ns=ran.end_ns,
-        shapes=-1 if node.shapes is None else strings.add(json.dumps(node.shapes)),
-        work=-1 if node.work is None else strings.add(work.text(node.work)),
-    )
-    return [operator] if node.layer is None else within_layer(operator, strings.add(node.layer))
+class _Rows:
+    """Makes the rows of what ran; a node runs many times, and its texts are written once."""
+
+    def __init__(self, strings: Strings) -> None:
+        self._strings = strings
+        self._texts: dict[int, tuple[int, int]] = {}  # by the id of a node, which lives as long as what ran
+
+    def of(self, ran: Ran, first: int, parent: int) -> list[SpanRow]:
+        """Return the operator's row, inside its layer's if it has one."""
+        node, strings = ran.node, self._strings
+        shapes, work_text = self._texts.get(id(node)) or self._texts.setdefault(id(node), self._write(node))
+        operator = SpanRow(
+            id=first,
+            parent=parent,
+            kind=SpanKind.OPERATOR,
+            phase=node.phase,
+            operation=node.operation,
+            name=strings.add(ran.name),
+            thread=ran.thread,
+            start_ns=ran.start_ns,
+            end_ns=ran.end_ns,
+            shapes=shapes,
+            work=work_text,
+        )
+        return [operator] if node.layer is None else within_layer(operator, strings.add(node.layer))
+
+    def _write(self, node: Node) -> tuple[int, int]:
+        """Return the indices of the node's shapes and work among the strings, -1 for what is not known."""
+        return (
+            -1 if node.shapes is None else self._strings.add(json.dumps(node.shapes)),
+            -1 if node.work is None else self._strings.add(work.text(node.work)),
+        )

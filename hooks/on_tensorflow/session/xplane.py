@@ -7,7 +7,7 @@ reports the number of a run around the run's operators ("ExecutorState::Process"
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,12 @@ _EAGER = "EagerLocalExecute: "
 _FUNCTION = "__inference_"  # part of the name of every traced function
 _MEMORY = {"MemoryAllocation": AllocationKind.ALLOCATED, "MemoryDeallocation": AllocationKind.FREED}
 _UNSIGNED = 1 << 64
+_HLO = "hlo_op"
+_OF_MEMORY = (
+    "addr", "allocation_bytes", "allocator_name", "bytes_allocated", "data_type", "id", "peak_bytes_in_use",
+    "region_type", "requested_bytes", "shape", "tf_op",
+)  # fmt: skip
+_STATS = frozenset((*_OF_MEMORY, _HLO, "hlo_module", gpus.CORRELATION))
 
 Stats = Mapping[str, Any]
 _Taker = Callable[["_Line", str, str, int, int, Stats], None]
@@ -60,7 +66,9 @@ def read(serialized: bytes, offset_ns: int, *, of_memory_alone: bool = False) ->
             for key, item in host.event_metadata.items()
             if (taker := _taker(item)) is not None and (taker is _Line.memory or not of_memory_alone)
         }
-        reader = StatReader(host)
+        if not any(item.name == _HLO for item in host.stat_metadata.values()):  # XLA ran nothing
+            wanted = {key: each for key, each in wanted.items() if each.taker is not _Line.hlo}
+        reader = StatReader(host, _STATS)
         for line in host.lines:
             _Line(reader, line, begin_ns, trace).read(wanted)
     trace.activities = gpus.activities(planes, begin_ns)
@@ -80,24 +88,32 @@ class _Line:
         self._begin_ns = begin_ns + line.timestamp_ns
         self._runs: list[tuple[int, int, int]] = []  # runs of the executor: start, end, step
         self._calls: list[tuple[int, int, str]] = []  # calls of functions in eager mode: start, end, name
+        self._run_starts: list[int] = []
+        self._call_starts: list[int] = []
         self._thread = line.id
 
     def read(self, wanted: Mapping[int, _Wanted]) -> None:
         """Add the events to the trace, those that enclose others first."""
-        around = (_Line.run, _Line.call)
-        events = [(each, event) for event in self._line.events if (each := wanted.get(event.metadata_id)) is not None]
-        for first in (True, False):
-            for each, event in events:
-                if (each.taker in around) == first:
-                    self._take(each, event)
-            self._runs.sort()
-            self._calls.sort()
+        around, inside = list[tuple[_Wanted, Any]](), list[tuple[_Wanted, Any]]()
+        for event in self._line.events:
+            each = wanted.get(event.metadata_id)
+            if each is not None:
+                (around if each.taker in _AROUND else inside).append((each, event))
+        self._take(around)
+        self._runs.sort()
+        self._calls.sort()
+        self._run_starts = [start_ns for start_ns, _, _ in self._runs]
+        self._call_starts = [start_ns for start_ns, _, _ in self._calls]
+        self._take(inside)
 
-    def _take(self, wanted: _Wanted, event: Any) -> None:
-        start_ns = self._begin_ns + event.offset_ps // 1000
-        end_ns = self._begin_ns + (event.offset_ps + event.duration_ps) // 1000
-        stats = self._reader.read(event.stats) if wanted.taker in _READING else {}
-        wanted.taker(self, wanted.name, wanted.display, start_ns, end_ns, stats)
+    def _take(self, events: Sequence[tuple[_Wanted, Any]]) -> None:
+        begin_ns, read = self._begin_ns, self._reader.read
+        for wanted, event in events:
+            offset_ps = event.offset_ps
+            start_ns = begin_ns + offset_ps // 1000
+            end_ns = begin_ns + (offset_ps + event.duration_ps) // 1000
+            stats = read(event.stats) if wanted.taker in _READING else _NONE
+            wanted.taker(self, wanted.name, wanted.display, start_ns, end_ns, stats)
 
     def run(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
         self._runs.append((start_ns, end_ns, int(stats.get("id", 0))))
@@ -107,12 +123,12 @@ class _Line:
 
     def function(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
         # The event of a run may end before the run does; the call around it waits.
-        start_ns, end_ns, called = _around(self._calls, start_ns) or (start_ns, end_ns, "")
+        start_ns, end_ns, called = _around(self._calls, self._call_starts, start_ns) or (start_ns, end_ns, "")
         self._trace.functions.append(FunctionEvent(called, self._thread, start_ns, end_ns, int(stats.get("id", 0))))
 
     def op(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
         node = name.removesuffix(f":{display}")
-        step = (_around(self._runs, start_ns) or (0, 0, 0))[2]
+        step = (_around(self._runs, self._run_starts, start_ns) or (0, 0, 0))[2]
         self._trace.ops.append(OpEvent(self._thread, node, display, start_ns, end_ns, step))
         if display.startswith(_FUNCTION):
             event = FunctionEvent(display, self._thread, start_ns, end_ns, step=0, is_compiled=True)
@@ -146,12 +162,14 @@ class _Line:
         self._trace.marks.append(MarkEvent(name.removeprefix(MARK), self._thread, start_ns))
 
     def hlo(self, name: str, display: str, start_ns: int, end_ns: int, stats: Stats) -> None:
-        if "hlo_op" in stats and gpus.CORRELATION not in stats:  # else a call: its kernel names the instruction
+        if _HLO in stats and gpus.CORRELATION not in stats:  # else a call: its kernel names the instruction
             module = str(stats.get("hlo_module", ""))
             self._trace.hlo_ops.append(HloEvent(self._thread, name, module, start_ns, end_ns))
 
 
-_READING = (_Line.run, _Line.function, _Line.memory, _Line.hlo)  # the others need only name and time
+_AROUND = frozenset((_Line.run, _Line.call))
+_READING = frozenset((_Line.run, _Line.function, _Line.memory, _Line.hlo))  # the others need only name and time
+_NONE: Stats = {}
 
 
 def _taker(item: Any) -> _Taker | None:
@@ -170,13 +188,13 @@ def _taker(item: Any) -> _Taker | None:
         return _Line.call if name.startswith(_EAGER + _FUNCTION) else _Line.eager_op
     if display and name.endswith(f":{display}"):
         return _Line.op
-    is_xlas = ":" not in name and not name.startswith(("Eager", "TFE_", "KernelAndDevice"))
+    is_xlas = ":" not in name and not name.startswith(("Eager", "Executor", "TFE_", "KernelAndDevice"))
     return _Line.hlo if is_xlas else None
 
 
-def _around(intervals: list[tuple[int, int, Any]], time_ns: int) -> tuple[int, int, Any] | None:
-    """Return the latest interval (by start) that contains a time, or None."""
-    place = bisect_right(intervals, time_ns, key=lambda interval: interval[0]) - 1
+def _around(intervals: list[tuple[int, int, Any]], starts: list[int], time_ns: int) -> tuple[int, int, Any] | None:
+    """Return the latest interval (by start) that contains a time, or None; `starts` are those of the intervals."""
+    place = bisect_right(starts, time_ns) - 1
     while place >= 0:
         if intervals[place][0] <= time_ns <= intervals[place][1]:
             return intervals[place]
