@@ -147,12 +147,12 @@ def test_a_file_that_fails_in_any_way_costs_no_step(tmp_path: Path, method: str,
     prof, hook = profiler(path=tmp_path / "a.tbd")
     with prof:
         train(prof, hook.clock, 4)
-        writer = prof._recorder._writer
+        file = prof._recorder._file
 
         def fails(*arguments: object) -> None:
             raise error
 
-        setattr(writer, method, fails)
+        setattr(file, method, fails)
         train(prof, hook.clock, 20)
 
     assert not prof.active

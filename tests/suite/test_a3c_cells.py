@@ -2,11 +2,12 @@
 
 import json
 import os
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import forking
 import pytest
 
 from tbdprof import suite
@@ -24,8 +25,8 @@ def observed(framework: str) -> dict[str, Any]:
     """Return what a run with two actors prints."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment = {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    words = [str(PROGRAM), "a3c", framework, "observed", json.dumps(OPTIONS)]
-    ended = forking.run(framework, words, env=environment, prepared=True)
+    words = [sys.executable, str(PROGRAM), "a3c", framework, "observed", json.dumps(OPTIONS)]
+    ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240)
     assert ended.returncode == 0, ended.stderr
     facts: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return facts

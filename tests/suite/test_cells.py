@@ -2,12 +2,13 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import forking
 import pytest
 
 from tbdprof import suite
@@ -34,20 +35,26 @@ CELLS = [(model, framework) for model in suite.names() for framework in suite.fr
 
 
 @cache
-def cell(model: str, framework: str, how: str) -> dict[str, Any]:
-    """Return what a run of a cell printed, by how it was observed; it has one thread."""
+def cell(model: str, framework: str, *hows: str) -> dict[str, Any]:
+    """Return what runs of a cell printed, by how they were observed; they run side by side, one thread each."""
+    started = {how: _start(model, framework, how) for how in hows}
+    ended = {how: (process.communicate(timeout=240), process.returncode) for how, process in started.items()}
+    for (_, err), code in ended.values():
+        assert code == 0, err
+    return {how: json.loads(out.splitlines()[-1]) for how, ((out, _), _) in ended.items()}
+
+
+def _start(model: str, framework: str, how: str) -> subprocess.Popen[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment = {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    words = [str(PROGRAM), model, framework, how, json.dumps(TINY.get(model, {}))]
-    ended = forking.run(framework, words, env=environment, prepared=how != "unobserved")
-    assert ended.returncode == 0, ended.stderr
-    facts: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    return facts
+    words = [sys.executable, str(PROGRAM), model, framework, how, json.dumps(TINY.get(model, {}))]
+    return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def observed(model: str, framework: str) -> dict[str, Any]:
     """Return what the observed run of a cell printed."""
-    return cell(model, framework, "observed")
+    facts: dict[str, Any] = cell(model, framework, "observed", "unobserved")["observed"]
+    return facts
 
 
 def different(ones: dict[str, str], others: dict[str, str]) -> Sequence[str]:
@@ -65,7 +72,7 @@ def test_each_convolutional_model_is_written_for_each_framework() -> None:
 
 @every_cell
 def test_an_observed_run_trains_the_same_bits(model: str, framework: str) -> None:
-    runs = {how: cell(model, framework, how) for how in ("observed", "unobserved")}
+    runs = cell(model, framework, "observed", "unobserved")
 
     names = ("clean", "memory", "clean", "kernels", "clean") if model == "resnet50" else ("memory", "kernels")
     assert runs["observed"]["windows"] == [[name, "complete"] for name in ("warmup", *names)]
@@ -73,7 +80,7 @@ def test_an_observed_run_trains_the_same_bits(model: str, framework: str) -> Non
 
 
 def test_a_weight_moved_by_one_unit_in_the_last_place_is_noticed() -> None:
-    nudged = cell("resnet50", "torch", "nudged")
+    nudged = cell("resnet50", "torch", "nudged")["nudged"]
 
     assert len(different(nudged["left"], observed("resnet50", "torch")["left"])) > 200
 
