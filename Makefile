@@ -1,10 +1,11 @@
-# make run | test | lint | bench | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
+# make run | test | lint | bench | fuzz | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
 PYTHON ?= python3
 RUN_ARGS ?=
 SUITE_ARGS ?=
 CHECK_ARGS ?=
 TEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
+FUZZ_ARGS ?=
 GPU_ARGS ?=
 
 BIN := .venv/bin
@@ -13,7 +14,7 @@ DECLARED := setup.py pyproject.toml constraints.txt
 LIBRARIES := libgomp.so.1 libquadmath.so.0
 
 .DEFAULT_GOAL := run
-.PHONY: run test lint bench suite train-check gpu-check clean
+.PHONY: run test lint bench fuzz suite train-check gpu-check clean
 
 # Question mode prints nothing and makes make itself stop with 1; a failing recipe would make it 2.
 ifneq ($(MAKECMDGOALS),clean)
@@ -46,6 +47,10 @@ lint: .venv/test.stamp
 bench: .venv/test.stamp
 	$(BIN)/python tests/benchmarks/overhead.py $(BENCH_ARGS)
 	$(BIN)/python tests/benchmarks/large.py
+
+# Damaged and hostile recordings by the thousand; prints what came of them.
+fuzz: .venv/test.stamp
+	$(BIN)/python tests/facts/fuzz.py $(FUZZ_ARGS)
 
 # What must be shown on a card, within 10 minutes, with whatever Python has the framework there.
 gpu-check:

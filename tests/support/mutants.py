@@ -103,7 +103,7 @@ def forged(path: Path, rng: random.Random) -> None:
             for _ in range(rng.choice((1, 1, 1, 2, 4))):
                 rng.choice(FORGERIES)(connection, rng)
         with suppress(sqlite3.Error, TypeError):  # where a value is no text and no number
-            _sum_up(connection)
+            sum_up(connection)
         with suppress(sqlite3.Error):
             if rng.random() < 0.1:
                 rng.choice((_schema, _a_view_for_a_table))(connection, rng)
@@ -330,7 +330,7 @@ def _mark(value: object) -> str:
     return "CAST(? AS TEXT)" if isinstance(value, bytes) and value not in (b"", b"x", b"12") else "?"
 
 
-def _sum_up(connection: sqlite3.Connection) -> None:
+def sum_up(connection: sqlite3.Connection) -> None:
     """Let all checksums fit, if the format has any; a forger can do that."""
     connection.text_factory = lambda written: written.decode(errors="surrogatepass")
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'checksum'").fetchone():
