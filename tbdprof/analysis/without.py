@@ -1,12 +1,14 @@
 """Why the windows of a name give no result."""
 
-from tbdprof.facts.recording import Recording
+from tbdprof.facts.recording import DAMAGED, Recording
 from tbdprof.facts.windows import KERNELS, WARMUP
 from tbdprof.results.reasons import NO_WINDOW
 
 
 def why_without(recording: Recording, window: str, recorded: str | None = None) -> str:
     """Return why the windows of this name give no result; `recorded` is the reason if there are any."""
+    if any(item.name == window and item.state == DAMAGED for item in recording.windows) and not recording.named(window):
+        return f"the {window} window is left out, because the file is damaged"
     if not any(len(item.table("step")) for item in recording.windows):
         return "no step was recorded: prof.step() was never called, or the run ended during warm-up"
     if recording.named(window):

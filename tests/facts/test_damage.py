@@ -129,6 +129,7 @@ def test_damage_in_one_window_leaves_the_others(tmp_path: Path):
     assert "memory (window 0)" in salvaged.missing[RemarkOn.DAMAGE]
     summary = summarize(salvaged)
     assert summary.memory is None
+    assert summary.missing_now["memory"] == "the memory window is left out, because the file is damaged"
     assert summary.throughput is not None
 
 
