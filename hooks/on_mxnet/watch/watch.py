@@ -185,7 +185,7 @@ class Watch:
         return self.phases if is_pythons_thread() else None
 
     def _around_call(self, original: Replaced) -> Replaced:
-        def call(block: Block, *arguments: Any) -> Any:
+        def call(block: Block, /, *arguments: Any) -> Any:
             if self._here.calls == 0:
                 self._found(block)
             self._here.calls += 1
@@ -199,22 +199,29 @@ class Watch:
         return call
 
     def _around_module(self, original: Replaced) -> Replaced:
-        def forward(module: BaseModule, batch: Any, *arguments: Any, **named: Any) -> Any:
+        def forward(module: BaseModule, /, *arguments: Any, **named: Any) -> Any:
+            batch = arguments[0] if arguments else named.get("data_batch")
             batches = batch if isinstance(batch, list) else [batch]
             given = [[getattr(each, "data", None), getattr(each, "label", None)] for each in batches]
-            return self._call(given, lambda: original(module, batch, *arguments, **named))
+            self._call_begins()
+            return self._call(given, lambda: original(module, *arguments, **named))
 
         return forward
 
     def _around_execution(self, original: Replaced) -> Replaced:
-        def forward(executor: Executor, *arguments: Any, **named: Any) -> Any:
-            if self._here.calls == 0 and not self._here.passes:
-                self._pass_begins()
-                if self._finds_models and os.getpid() == self._pid and symbols.held(executor):
-                    self.watched.add_model(executor)
+        def forward(executor: Executor, /, *arguments: Any, **named: Any) -> Any:
+            if self._call_begins() and self._finds_models and os.getpid() == self._pid and symbols.held(executor):
+                self.watched.add_model(executor)
             return self._call(named, lambda: original(executor, *arguments, **named))
 
         return forward
+
+    def _call_begins(self) -> bool:
+        """Return whether a call of a module or an executor is the outermost, and so begins a forward pass."""
+        is_outermost = self._here.calls == 0 and not self._here.passes
+        if is_outermost:
+            self._pass_begins()
+        return is_outermost
 
     def _call(self, given: object, original: Callable[[], Any]) -> Any:
         """Call a module or an executor; the outermost call is a forward phase."""
@@ -227,7 +234,7 @@ class Watch:
             self._here.calls -= 1
 
     def _around_pass(self, original: Replaced) -> Replaced:
-        def backward(model: Any, *arguments: Any, **named: Any) -> Any:
+        def backward(model: Any, /, *arguments: Any, **named: Any) -> Any:
             self._here.passes += 1
             try:
                 phases = self._open_phases()
@@ -305,7 +312,7 @@ class Watch:
         return backward
 
     def _around_step(self, original: Replaced) -> Replaced:
-        def step(trainer: AnyTrainer, *arguments: Any, **named: Any) -> Any:
+        def step(trainer: AnyTrainer, /, *arguments: Any, **named: Any) -> Any:
             self._here.steps += 1
             try:
                 if self._here.steps > 1:

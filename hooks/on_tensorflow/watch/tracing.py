@@ -91,7 +91,7 @@ class Tracing:
         was_own, original = name in vars(owner), getattr(owner, name)
 
         @wraps(original)
-        def wrapped(thing: Any, *args: Any, **named: Any) -> Any:
+        def wrapped(thing: Any, /, *args: Any, **named: Any) -> Any:
             if self._passes():
                 return original(thing, *args, **named)
             return around(lambda: original(thing, *args, **named), thing, *args, **named)
@@ -121,7 +121,7 @@ class Tracing:
         """Return whether there is nothing to note: no window is open, and no function is being traced."""
         return self.on_gradient is None and tf.executing_eagerly()
 
-    def _gradient(self, original: Callable[[], Any], tape: Any, target: Any, sources: Any, *_: Any, **__: Any) -> Any:
+    def _gradient(self, original: Callable[[], Any], tape: Any, /, target: Any, sources: Any, *_: Any, **__: Any) -> Any:
         before = self.here.phase
         with self._during(Phase.BACKWARD):
             result = original()
@@ -138,11 +138,11 @@ class Tracing:
             self.here.phase = Phase.FORWARD
         return original()
 
-    def _apply(self, original: Callable[[], Any], optimizer: Any, *_: Any, **__: Any) -> Any:
+    def _apply(self, original: Callable[[], Any], optimizer: Any, /, *_: Any, **__: Any) -> Any:
         with self._during(Phase.UPDATE):
             return original()
 
-    def _call(self, original: Callable[[], Any], layer: Any, *_: Any, **__: Any) -> Any:
+    def _call(self, original: Callable[[], Any], layer: Any, /, *_: Any, **__: Any) -> Any:
         if tf.executing_eagerly():
             return self._call_eagerly(original, layer)
         # The layer itself is noted: its model may be found only after the function was traced.

@@ -186,7 +186,7 @@ class Watch:
         return leave
 
     def _around_layer(self, original: Replaced) -> Replaced:
-        def call(layer: Any, *arguments: Any, **named: Any) -> Any:
+        def call(layer: Any, /, *arguments: Any, **named: Any) -> Any:
             if self._here.calls or not tf.executing_eagerly():
                 return original(layer, *arguments, **named)
             self._here.calls += 1
@@ -199,7 +199,7 @@ class Watch:
         return call
 
     def _around_gradient(self, original: Replaced) -> Replaced:
-        def gradient(tape: Any, target: Any, sources: Any, *arguments: Any, **named: Any) -> Any:
+        def gradient(tape: Any, /, target: Any, sources: Any, *arguments: Any, **named: Any) -> Any:
             with self._phase(Phase.BACKWARD):
                 found = original(tape, target, sources, *arguments, **named)
             if self._reads_gradients and tf.executing_eagerly():
@@ -223,7 +223,7 @@ class Watch:
             self.read(rows)
 
     def _around_apply(self, original: Replaced) -> Replaced:
-        def apply(optimizer: Any, *arguments: Any, **named: Any) -> Any:
+        def apply(optimizer: Any, /, *arguments: Any, **named: Any) -> Any:
             if not tf.executing_eagerly():
                 self._updates_in(self._call("function"), optimizer)
                 return original(optimizer, *arguments, **named)
@@ -235,7 +235,7 @@ class Watch:
         return apply
 
     def _around_function(self, original: Replaced) -> Replaced:
-        def call(function: Any, *arguments: Any, **named: Any) -> Any:
+        def call(function: Any, /, *arguments: Any, **named: Any) -> Any:
             if self._here.function is not None or not tf.executing_eagerly():
                 return original(function, *arguments, **named)
             with self._inside("function", _Call(function)):
@@ -248,7 +248,7 @@ class Watch:
     def _around_run(self, original: Replaced) -> Replaced:
         """Make one step of all updates that a strategy's call runs: those of Keras's `train_step`, and of replicas."""
 
-        def run(strategy: Any, *arguments: Any, **named: Any) -> Any:
+        def run(strategy: Any, /, *arguments: Any, **named: Any) -> Any:
             if self._here.run is not None or not tf.executing_eagerly():
                 return original(strategy, *arguments, **named)
             with self._inside("run", _Call(None)) as mine:

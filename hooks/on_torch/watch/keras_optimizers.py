@@ -75,7 +75,7 @@ class KerasOptimizers:
         self._patches = None
 
     def _around_apply(self, original: Replaced) -> Replaced:
-        def apply(optimizer: Any, *arguments: Any, **named: Any) -> Any:
+        def apply(optimizer: Any, /, *arguments: Any, **named: Any) -> Any:
             mine = None if torch.compiler.is_compiling() else self.of(optimizer)
             if mine is None:
                 return original(optimizer, *arguments, **named)
