@@ -22,6 +22,7 @@ from tbdprof.hooks.on_mxnet.watch.makers import Makers
 from tbdprof.hooks.on_mxnet.watch.phases import Interval, Phases, is_pythons_thread
 from tbdprof.hooks.on_mxnet.watch.trainers import AnyTrainer
 from tbdprof.hooks.patches import Patches, Replaced
+from tbdprof.hooks.waiting import waits
 
 # The reasons for which a group of functions is replaced.
 _WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS = "window", "models", "trainers", "updates", "pools"
@@ -172,7 +173,7 @@ class Watch:
     def _begin_update(self, phases: Phases) -> None:
         if phases.waits:
             mx.nd.waitall()
-            self.read(owners.gradients(self.watched.parameters()))
+            self._read_quietly(lambda: owners.gradients(self.watched.parameters()))
         self._here.update = phases.begin(Phase.UPDATE)
 
     def _open_phases(self) -> Phases | None:
@@ -257,7 +258,7 @@ class Watch:
         if self._here.forward is None:
             self._here.forward = phases.begin(Phase.FORWARD)
         if phases.waits:
-            self.read(owners.inputs(arguments))
+            self._read_quietly(lambda: owners.inputs(arguments))
         done = False
         try:
             result = original()
@@ -317,6 +318,7 @@ class Watch:
             try:
                 if self._here.steps > 1:
                     return original(trainer, *arguments, **named)
+                self._makers.planned()  # waits, and so may raise what the script's own work raised
                 self._step_begins(trainer)
                 result = self._step(lambda: original(trainer, *arguments, **named), trainer)
             finally:
@@ -328,9 +330,9 @@ class Watch:
 
         return step
 
+    @waits
     def _step_begins(self, trainer: AnyTrainer) -> None:
         self._by_hand.has_stepped()
-        self._makers.planned()
         if self._finds_models and isinstance(trainer, BaseModule):
             self.watched.add_module(trainer)
         if self._finds_trainers and (self._finds_models or self.watched.is_updated_by(trainer)):
@@ -353,10 +355,9 @@ class Watch:
         if not phases.waits:
             return self._within(phases, Phase.UPDATE, original)
         mx.nd.waitall()
-        named = self.watched.parameters()
-        self.read(owners.gradients_of(trainer, named))
+        self._read_quietly(lambda: owners.gradients_of(trainer, self.watched.parameters()))
         result = self._within(phases, Phase.UPDATE, original)
-        self.read(owners.state(trainer, named))
+        self._read_quietly(lambda: owners.state(trainer, self.watched.parameters()))
         return result
 
     def _within(self, phases: Phases, phase: Phase, original: Callable[[], Any]) -> Any:
@@ -380,12 +381,20 @@ class Watch:
 
         return build
 
+    @waits
     def _found(self, block: Block) -> None:
         if self._finds_models and os.getpid() == self._pid and list(block.collect_params().keys()):
             self.watched.add_model(block)
 
     def _read_workspaces(self, phases: Phases) -> None:
-        if not phases.waits:
-            return
+        if phases.waits:
+            self._read_quietly(self._workspaces)
+
+    def _workspaces(self) -> list[owners.Owned]:
         devices = {device for device in list(self._allocator.levels) if layout.has_operators(device)}
-        self.read([row for device in sorted(devices) for row in owners.workspaces(device)])
+        return [row for device in sorted(devices) for row in owners.workspaces(device)]
+
+    @waits
+    def _read_quietly(self, read: Callable[[], list[owners.Owned]]) -> None:
+        """Read owners within the script's own call, which no failure of the reading reaches."""
+        self.read(read())

@@ -20,6 +20,7 @@ from tensorflow.python.eager import backprop
 from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_tensorflow.watch.layers import Layers, replica_ending, variable_name
 from tbdprof.hooks.on_tensorflow.watch.notes import Interval, Notes
+from tbdprof.hooks.waiting import waits
 
 
 @dataclass(slots=True)
@@ -121,7 +122,9 @@ class Tracing:
         """Return whether there is nothing to note: no window is open, and no function is being traced."""
         return self.on_gradient is None and tf.executing_eagerly()
 
-    def _gradient(self, original: Callable[[], Any], tape: Any, /, target: Any, sources: Any, *_: Any, **__: Any) -> Any:
+    def _gradient(
+        self, original: Callable[[], Any], tape: Any, /, target: Any, sources: Any, *_: Any, **__: Any
+    ) -> Any:
         before = self.here.phase
         with self._during(Phase.BACKWARD):
             result = original()
@@ -223,6 +226,7 @@ class Tracing:
             if last > first:
                 getattr(self._of(graph), kind).append(Interval(first, last, value, _replica()))
 
+    @waits
     def _note_results(self, sources: Any, result: Any) -> None:
         notes = self._of(tf.compat.v1.get_default_graph())
         pairs = zip(tf.nest.flatten(sources), _flat(result, len(tf.nest.flatten(sources))), strict=False)

@@ -26,6 +26,7 @@ from tbdprof.hooks.on_tensorflow.watch.phases import BEGIN, END
 from tbdprof.hooks.on_tensorflow.watch.variables import plain
 from tbdprof.hooks.patches import Patches, Replaced
 from tbdprof.hooks.threads import are_others
+from tbdprof.hooks.waiting import waits
 
 # The reasons for which functions are replaced.
 _WINDOW, _UPDATES = "window", "updates"
@@ -208,6 +209,7 @@ class Watch:
 
         return gradient
 
+    @waits
     def _read_gradients(self, sources: Any, found: Any) -> None:
         if self._own_session() is None:
             return
@@ -276,6 +278,7 @@ class Watch:
             found = next(calls, None)
         return found
 
+    @waits
     def _updates_in(self, call: _Call | None, optimizer: Any) -> None:
         """Remember that a function contains an optimizer's update."""
         if call is not None:
