@@ -48,6 +48,17 @@ def test_arguments_of_the_user_have_any_name(watch: Any) -> None:
     assert product(function=tf.constant(2.0), thing=tf.constant(3.0)).numpy() == 6
 
 
+def test_a_module_may_have_an_attribute_of_the_name_that_torch_uses() -> None:
+    class Two(tf.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self._modules = keras.layers.Dense(2), ["first"]
+
+    named, module = layers.Layers(), Two()
+    named.add("", module)
+    assert named.path(module.first) == "first"
+
+
 def test_a_failure_to_read_gradients_waits_until_tbdprof_is_called(watch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails() -> None:
         raise KeyError("planted")
