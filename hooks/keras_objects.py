@@ -8,7 +8,8 @@ IsLayer = Callable[[object], bool]
 
 def is_keras(layer: object) -> bool:
     """Return whether Keras calls a layer."""
-    return hasattr(layer, "_open_name_scope")
+    # Check only the type of an unknown object: reading more of it may run the user's code.
+    return hasattr(type(layer), "_open_name_scope")
 
 
 def children(layer: Any, is_layer: IsLayer = is_keras) -> Iterator[tuple[str, Any]]:
@@ -96,9 +97,11 @@ def _each_once(path: str, layer: Any, is_layer: IsLayer, seen: set[int]) -> Iter
 
 
 def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
-    own = vars(layer) if hasattr(layer, "__dict__") else {}
-    every = {**own, **own.get("_modules", {})}  # where torch keeps a module's parts
-    yield from ((name, value) for name, value in every.items() if not name.startswith("_"))
+    own = dict(vars(layer)) if hasattr(layer, "__dict__") else {}
+    of_torch = own.get("_modules")  # where torch keeps a module's parts; elsewhere it is a name as any other
+    if isinstance(of_torch, Mapping):
+        own.update(of_torch)
+    yield from ((name, value) for name, value in own.items() if not name.startswith("_"))
 
 
 def _inside(name: str, value: Any, is_layer: IsLayer) -> Iterator[tuple[str, Any]]:

@@ -13,6 +13,7 @@ import keras
 from tbdprof.errors import UsageError
 from tbdprof.launch.arguments import optional_number
 from tbdprof.launch.own_loop import Profiler, profile, unattended
+from tbdprof.loop.profiler import LoopProfiler
 
 BATCHES = "batches"
 _BACKENDS = ("tensorflow", "torch")
@@ -40,7 +41,7 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc]
         self, profiler: Profiler | None = None, *, batch_size: int | None = None, prints: bool = True, **options: Any
     ) -> None:
         super().__init__()
-        if profiler is not None and not isinstance(profiler, Profiler):
+        if profiler is not None and not isinstance(profiler, LoopProfiler):
             raise UsageError(f"profiler is a {type(profiler).__name__}: give what tbdprof.profile returned, or nothing")
         batch_size = optional_number("batch_size", batch_size, 1)
         unknown = options.keys() - inspect.signature(profile).parameters.keys()

@@ -23,7 +23,7 @@ def test_a_module_is_a_model_and_its_trainer(run: Run) -> None:
 
 def test_a_module_trains_to_the_same_bits_without_tbdprof(run: Run) -> None:
     watched = run("mxnet_modules", "mnist").facts
-    alone = run_python(["-W", "ignore", "-m", "judges.mxnet_modules", str(watched["steps"])])
+    alone = run_python("mxnet", ["-m", "judges.mxnet_modules", str(watched["steps"])])
     assert alone["digest"] == watched["digest"]
 
 
@@ -65,4 +65,5 @@ def test_two_devices_add_up(run: Run, loop: str, copies: int) -> None:
 def test_weights_updated_by_hand_have_gradients_and_an_update(run: Run) -> None:
     outcome = run("mxnet_modules", "by_hand")
     assert_holds(outcome, arrays=0)
-    assert {"forward", "backward", "update"} <= outcome.report["time"]["phases"].keys()
+    phases = outcome.report["time"]["phases"]
+    assert all(phases[name]["busy_seconds"] > 0 for name in ("forward", "backward", "update"))

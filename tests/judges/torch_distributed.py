@@ -1,6 +1,7 @@
 """Training in two processes on gloo; this one is profiled, and the other, a fork of it, takes the same steps."""
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ def two_processes() -> Iterator[int]:
         finally:
             distributed.destroy_process_group()
             if rank:
-                os._exit(0)
+                os._exit(int(sys.exc_info()[0] is not None))
         _, status = os.waitpid(child, 0)
         assert status == 0
 

@@ -77,7 +77,7 @@ class Executions:
             self._signals.restore()
 
     def _around(self, original: Replaced) -> Replaced:
-        def run(executor: Executor, *arguments: Any, **named: Any) -> Any:
+        def run(executor: Executor, /, *arguments: Any, **named: Any) -> Any:
             self.executors[executor.handle.value or 0] = executor
             return original(executor, *arguments, **named)
 

@@ -9,6 +9,7 @@ from mxnet.module.base_module import BaseModule
 
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.watch import owners
+from tbdprof.hooks.waiting import waits
 
 
 class ByHand:
@@ -35,6 +36,7 @@ class ByHand:
         """Note that a trainer has stepped."""
         self._has_trainer, self.is_pending = True, False
 
+    @waits
     def passed(self, *, watches: bool) -> None:
         """Note that a backward pass has ended; if the window `watches`, also which storages an update touches."""
         if self._has_trainer:

@@ -70,7 +70,7 @@ class Makers:
 
     def _around_run(self, name: str) -> Any:
         def around(original: Replaced) -> Replaced:
-            def run(executor: Executor, *arguments: Any, **named: Any) -> Any:
+            def run(executor: Executor, /, *arguments: Any, **named: Any) -> Any:
                 before = self._run.setdefault(executor, set())
                 # A backward pass runs in one way; its arguments are gradients.
                 way = name, name == "forward" and str(named.get("is_train", arguments[:1]))

@@ -42,7 +42,7 @@ class Owned(NamedTuple):
 
 
 class Watched:
-    """The models and trainers whose memory is named, held by weak references.
+    """The models and trainers whose memory is named, held by weak references; inputs are held, as no array takes one.
 
     With one model, names have no prefix. With several Gluon blocks, each name begins with its model's class in lower
     case, or with the name that MXNet gave the block if a class occurs twice: `generator.`, `hybridsequential1.`. The

@@ -22,6 +22,7 @@ from tbdprof.hooks.on_mxnet.watch.makers import Makers
 from tbdprof.hooks.on_mxnet.watch.phases import Interval, Phases, is_pythons_thread
 from tbdprof.hooks.on_mxnet.watch.trainers import AnyTrainer
 from tbdprof.hooks.patches import Patches, Replaced
+from tbdprof.hooks.waiting import waits
 
 # The reasons for which a group of functions is replaced.
 _WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS = "window", "models", "trainers", "updates", "pools"
@@ -172,7 +173,7 @@ class Watch:
     def _begin_update(self, phases: Phases) -> None:
         if phases.waits:
             mx.nd.waitall()
-            self.read(owners.gradients(self.watched.parameters()))
+            self._read_quietly(lambda: owners.gradients(self.watched.parameters()))
         self._here.update = phases.begin(Phase.UPDATE)
 
     def _open_phases(self) -> Phases | None:
@@ -185,7 +186,7 @@ class Watch:
         return self.phases if is_pythons_thread() else None
 
     def _around_call(self, original: Replaced) -> Replaced:
-        def call(block: Block, *arguments: Any) -> Any:
+        def call(block: Block, /, *arguments: Any) -> Any:
             if self._here.calls == 0:
                 self._found(block)
             self._here.calls += 1
@@ -199,22 +200,29 @@ class Watch:
         return call
 
     def _around_module(self, original: Replaced) -> Replaced:
-        def forward(module: BaseModule, batch: Any, *arguments: Any, **named: Any) -> Any:
+        def forward(module: BaseModule, /, *arguments: Any, **named: Any) -> Any:
+            batch = arguments[0] if arguments else named.get("data_batch")
             batches = batch if isinstance(batch, list) else [batch]
             given = [[getattr(each, "data", None), getattr(each, "label", None)] for each in batches]
-            return self._call(given, lambda: original(module, batch, *arguments, **named))
+            self._call_begins()
+            return self._call(given, lambda: original(module, *arguments, **named))
 
         return forward
 
     def _around_execution(self, original: Replaced) -> Replaced:
-        def forward(executor: Executor, *arguments: Any, **named: Any) -> Any:
-            if self._here.calls == 0 and not self._here.passes:
-                self._pass_begins()
-                if self._finds_models and os.getpid() == self._pid and symbols.held(executor):
-                    self.watched.add_model(executor)
+        def forward(executor: Executor, /, *arguments: Any, **named: Any) -> Any:
+            if self._call_begins() and self._finds_models and os.getpid() == self._pid and symbols.held(executor):
+                self.watched.add_model(executor)
             return self._call(named, lambda: original(executor, *arguments, **named))
 
         return forward
+
+    def _call_begins(self) -> bool:
+        """Return whether a call of a module or an executor is the outermost, and so begins a forward pass."""
+        is_outermost = self._here.calls == 0 and not self._here.passes
+        if is_outermost:
+            self._pass_begins()
+        return is_outermost
 
     def _call(self, given: object, original: Callable[[], Any]) -> Any:
         """Call a module or an executor; the outermost call is a forward phase."""
@@ -227,7 +235,7 @@ class Watch:
             self._here.calls -= 1
 
     def _around_pass(self, original: Replaced) -> Replaced:
-        def backward(model: Any, *arguments: Any, **named: Any) -> Any:
+        def backward(model: Any, /, *arguments: Any, **named: Any) -> Any:
             self._here.passes += 1
             try:
                 phases = self._open_phases()
@@ -250,7 +258,7 @@ class Watch:
         if self._here.forward is None:
             self._here.forward = phases.begin(Phase.FORWARD)
         if phases.waits:
-            self.read(owners.inputs(arguments))
+            self._read_quietly(lambda: owners.inputs(arguments))
         done = False
         try:
             result = original()
@@ -305,11 +313,12 @@ class Watch:
         return backward
 
     def _around_step(self, original: Replaced) -> Replaced:
-        def step(trainer: AnyTrainer, *arguments: Any, **named: Any) -> Any:
+        def step(trainer: AnyTrainer, /, *arguments: Any, **named: Any) -> Any:
             self._here.steps += 1
             try:
                 if self._here.steps > 1:
                     return original(trainer, *arguments, **named)
+                self._makers.planned()  # waits, and so may raise what the script's own work raised
                 self._step_begins(trainer)
                 result = self._step(lambda: original(trainer, *arguments, **named), trainer)
             finally:
@@ -321,9 +330,9 @@ class Watch:
 
         return step
 
+    @waits
     def _step_begins(self, trainer: AnyTrainer) -> None:
         self._by_hand.has_stepped()
-        self._makers.planned()
         if self._finds_models and isinstance(trainer, BaseModule):
             self.watched.add_module(trainer)
         if self._finds_trainers and (self._finds_models or self.watched.is_updated_by(trainer)):
@@ -346,10 +355,9 @@ class Watch:
         if not phases.waits:
             return self._within(phases, Phase.UPDATE, original)
         mx.nd.waitall()
-        named = self.watched.parameters()
-        self.read(owners.gradients_of(trainer, named))
+        self._read_quietly(lambda: owners.gradients_of(trainer, self.watched.parameters()))
         result = self._within(phases, Phase.UPDATE, original)
-        self.read(owners.state(trainer, named))
+        self._read_quietly(lambda: owners.state(trainer, self.watched.parameters()))
         return result
 
     def _within(self, phases: Phases, phase: Phase, original: Callable[[], Any]) -> Any:
@@ -373,12 +381,20 @@ class Watch:
 
         return build
 
+    @waits
     def _found(self, block: Block) -> None:
         if self._finds_models and os.getpid() == self._pid and list(block.collect_params().keys()):
             self.watched.add_model(block)
 
     def _read_workspaces(self, phases: Phases) -> None:
-        if not phases.waits:
-            return
+        if phases.waits:
+            self._read_quietly(self._workspaces)
+
+    def _workspaces(self) -> list[owners.Owned]:
         devices = {device for device in list(self._allocator.levels) if layout.has_operators(device)}
-        self.read([row for device in sorted(devices) for row in owners.workspaces(device)])
+        return [row for device in sorted(devices) for row in owners.workspaces(device)]
+
+    @waits
+    def _read_quietly(self, read: Callable[[], list[owners.Owned]]) -> None:
+        """Read owners within the script's own call, which no failure of the reading reaches."""
+        self.read(read())

@@ -18,6 +18,7 @@ from tbdprof.hooks.on_tensorflow.operators.node import UNKNOWN, Node
 from tbdprof.hooks.on_tensorflow.session.events import OpEvent, Trace
 from tbdprof.hooks.on_tensorflow.watch.layers import around
 from tbdprof.hooks.on_tensorflow.watch.tracing import Tracing
+from tbdprof.hooks.waiting import waits
 
 _FUNCTION = "__"  # prefix of traced functions' names ("__inference_step_12"); these are not operators
 _DIFFERENT = "{} of {} operators of eager mode could not be distinguished by their order: they are in no layer"
@@ -61,6 +62,7 @@ class Log:
         self._made.clear()
         self._taken.clear()
 
+    @waits
     def _keep(
         self, op_type: Any, inputs: Any, attributes: Any, outputs: Any, op_name: Any = None, graph: Any = None
     ) -> None:

@@ -68,7 +68,7 @@ class Reading:
         found = found_in(name, self.scopes)
         if found is not None:
             return found
-        # Notes tell every call of a layer; without notes, names alone show those of a model's parts.
+        # Notes have every call of a layer; without notes, names alone show those of a model's parts.
         found_by_name = (self._layers.of_scope(scope, of_parts=self.notes is None) for scope in scopes(name))
         return next((layer for layer in found_by_name if layer is not None), None)
 

@@ -20,6 +20,7 @@ from tensorflow.python.eager import backprop
 from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_tensorflow.watch.layers import Layers, replica_ending, variable_name
 from tbdprof.hooks.on_tensorflow.watch.notes import Interval, Notes
+from tbdprof.hooks.waiting import waits
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ class Tracing:
         was_own, original = name in vars(owner), getattr(owner, name)
 
         @wraps(original)
-        def wrapped(thing: Any, *args: Any, **named: Any) -> Any:
+        def wrapped(thing: Any, /, *args: Any, **named: Any) -> Any:
             if self._passes():
                 return original(thing, *args, **named)
             return around(lambda: original(thing, *args, **named), thing, *args, **named)
@@ -121,7 +122,9 @@ class Tracing:
         """Return whether there is nothing to note: no window is open, and no function is being traced."""
         return self.on_gradient is None and tf.executing_eagerly()
 
-    def _gradient(self, original: Callable[[], Any], tape: Any, target: Any, sources: Any, *_: Any, **__: Any) -> Any:
+    def _gradient(
+        self, original: Callable[[], Any], tape: Any, /, target: Any, sources: Any, *_: Any, **__: Any
+    ) -> Any:
         before = self.here.phase
         with self._during(Phase.BACKWARD):
             result = original()
@@ -138,11 +141,11 @@ class Tracing:
             self.here.phase = Phase.FORWARD
         return original()
 
-    def _apply(self, original: Callable[[], Any], optimizer: Any, *_: Any, **__: Any) -> Any:
+    def _apply(self, original: Callable[[], Any], optimizer: Any, /, *_: Any, **__: Any) -> Any:
         with self._during(Phase.UPDATE):
             return original()
 
-    def _call(self, original: Callable[[], Any], layer: Any, *_: Any, **__: Any) -> Any:
+    def _call(self, original: Callable[[], Any], layer: Any, /, *_: Any, **__: Any) -> Any:
         if tf.executing_eagerly():
             return self._call_eagerly(original, layer)
         # The layer itself is noted: its model may be found only after the function was traced.
@@ -223,6 +226,7 @@ class Tracing:
             if last > first:
                 getattr(self._of(graph), kind).append(Interval(first, last, value, _replica()))
 
+    @waits
     def _note_results(self, sources: Any, result: Any) -> None:
         notes = self._of(tf.compat.v1.get_default_graph())
         pairs = zip(tf.nest.flatten(sources), _flat(result, len(tf.nest.flatten(sources))), strict=False)

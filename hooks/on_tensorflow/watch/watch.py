@@ -26,6 +26,7 @@ from tbdprof.hooks.on_tensorflow.watch.phases import BEGIN, END
 from tbdprof.hooks.on_tensorflow.watch.variables import plain
 from tbdprof.hooks.patches import Patches, Replaced
 from tbdprof.hooks.threads import are_others
+from tbdprof.hooks.waiting import waits
 
 # The reasons for which functions are replaced.
 _WINDOW, _UPDATES = "window", "updates"
@@ -186,7 +187,7 @@ class Watch:
         return leave
 
     def _around_layer(self, original: Replaced) -> Replaced:
-        def call(layer: Any, *arguments: Any, **named: Any) -> Any:
+        def call(layer: Any, /, *arguments: Any, **named: Any) -> Any:
             if self._here.calls or not tf.executing_eagerly():
                 return original(layer, *arguments, **named)
             self._here.calls += 1
@@ -199,7 +200,7 @@ class Watch:
         return call
 
     def _around_gradient(self, original: Replaced) -> Replaced:
-        def gradient(tape: Any, target: Any, sources: Any, *arguments: Any, **named: Any) -> Any:
+        def gradient(tape: Any, /, target: Any, sources: Any, *arguments: Any, **named: Any) -> Any:
             with self._phase(Phase.BACKWARD):
                 found = original(tape, target, sources, *arguments, **named)
             if self._reads_gradients and tf.executing_eagerly():
@@ -208,6 +209,7 @@ class Watch:
 
         return gradient
 
+    @waits
     def _read_gradients(self, sources: Any, found: Any) -> None:
         if self._own_session() is None:
             return
@@ -223,7 +225,7 @@ class Watch:
             self.read(rows)
 
     def _around_apply(self, original: Replaced) -> Replaced:
-        def apply(optimizer: Any, *arguments: Any, **named: Any) -> Any:
+        def apply(optimizer: Any, /, *arguments: Any, **named: Any) -> Any:
             if not tf.executing_eagerly():
                 self._updates_in(self._call("function"), optimizer)
                 return original(optimizer, *arguments, **named)
@@ -235,7 +237,7 @@ class Watch:
         return apply
 
     def _around_function(self, original: Replaced) -> Replaced:
-        def call(function: Any, *arguments: Any, **named: Any) -> Any:
+        def call(function: Any, /, *arguments: Any, **named: Any) -> Any:
             if self._here.function is not None or not tf.executing_eagerly():
                 return original(function, *arguments, **named)
             with self._inside("function", _Call(function)):
@@ -248,7 +250,7 @@ class Watch:
     def _around_run(self, original: Replaced) -> Replaced:
         """Make one step of all updates that a strategy's call runs: those of Keras's `train_step`, and of replicas."""
 
-        def run(strategy: Any, *arguments: Any, **named: Any) -> Any:
+        def run(strategy: Any, /, *arguments: Any, **named: Any) -> Any:
             if self._here.run is not None or not tf.executing_eagerly():
                 return original(strategy, *arguments, **named)
             with self._inside("run", _Call(None)) as mine:
@@ -276,6 +278,7 @@ class Watch:
             found = next(calls, None)
         return found
 
+    @waits
     def _updates_in(self, call: _Call | None, optimizer: Any) -> None:
         """Remember that a function contains an optimizer's update."""
         if call is not None:

@@ -1,9 +1,10 @@
 """Replay torch's accounting of memory, block by block."""
 
+import functools
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,13 +19,12 @@ _UNSPLIT_BYTES = 1 << 20  # largest rest that it does not split off a larger blo
 _SHARED = "up to {} bytes at once were shared with other processes (batches of data loaders' workers): not counted"
 
 _FREED_AT_ONCE = 3
-
-_Key = tuple[str, int]
 _SENT = (
     "{} frees of sent buffers, by threads that torch's profiler does not follow, were found by torch's own total: when "
     "they free varies from run to run, and so may the peak"
 )
 
+_Key = tuple[str, int]
 _Seen = TypeVar("_Seen", Owned, Existing)
 
 
@@ -184,7 +184,7 @@ class Ledger:
         excess = self._live_bytes[event.device] - before_bytes - self._shift[event.device]
         if excess <= 0 or not self._lent:
             return
-        sizes = {key: self._live[key].bytes for key in self._lent if key[0] == event.device}
+        sizes = tuple((key, self._live[key].bytes) for key in self._lent if key[0] == event.device)
         for key in _that_add_up(sizes, excess):
             self._total[event.device] = before_bytes
             freed = self._take(key)
@@ -248,14 +248,13 @@ def _is_whole(asked_bytes: int, block: _Block) -> bool:
     return 0 <= spare < unsplit + _ROUNDED_TO_BYTES
 
 
-def _that_add_up(sizes: Mapping[_Key, int], total: int) -> Sequence[_Key]:
+@functools.lru_cache(maxsize=1)  # what adds up to no such total is asked again at each event
+def _that_add_up(sizes: Sequence[tuple[_Key, int]], total: int) -> Sequence[_Key]:
     """Return the fewest keys whose sizes add up to a total, the first of like ones; none if no such keys are found."""
-    if total <= 0:
-        return ()
     for count in range(1, _FREED_AT_ONCE + 1):
-        for keys in itertools.combinations(sizes, count):
-            if sum(sizes[key] for key in keys) == total:
-                return keys
+        for found in itertools.combinations(sizes, count):
+            if sum(size for _, size in found) == total:
+                return tuple(key for key, _ in found)
     return ()
 
 

@@ -133,13 +133,28 @@ def build(
     order = itertools.count(1)
     spans = Spans(strings, order, calling(trace))
     ledger = Ledger(order, trace.cpu_bytes_at_begin, counted_from_start)
-    owners: list[OwnerRow] = []
-    marks: list[int] = []
     begin_ns, end_ns = (trace.events[0][0], trace.events[-1][0]) if trace.events else (0, 0)
     for block in _there([*existing, *_unseen(existing, left, trace, counted_from_start)], trace):
         ledger.exists(block, begin_ns)
-    counted, readings = _counted_deaths(trace), _Readings(ledger)
-    exchanged = _Exchanged()
+    owners, marks = _replay(trace, spans, ledger, order, strings)
+    spans.finish(end_ns)
+    for tensor in left:
+        ledger.seen(tensor)
+    tables = {
+        "span": table("span", spans.table_rows()),
+        "allocation": table("allocation", ledger.rows(strings)),
+        "owner": table("owner", owners),
+    }
+    return tables, marks, ledger.missing()
+
+
+def _replay(
+    trace: Trace, spans: Spans, ledger: Ledger, order: Iterator[int], strings: Strings
+) -> tuple[list[OwnerRow], list[int]]:
+    """Enter all events in their order; return the owners, and the sequence number at the end of each step."""
+    owners: list[OwnerRow] = []
+    marks: list[int] = []
+    counted, readings, exchanged = _counted_deaths(trace), _Readings(ledger), _Exchanged()
     for time_ns, event in trace.events:
         found = exchanged.owners(event)
         if isinstance(event, Enter):
@@ -161,15 +176,7 @@ def build(
             ledger.gone(event.mark.device, event.mark.address, place)
         ledger.lent(found)
         owners += [_owner(next(order), each, strings) for each in found]
-    spans.finish(end_ns)
-    for tensor in left:
-        ledger.seen(tensor)
-    tables = {
-        "span": table("span", spans.table_rows()),
-        "allocation": table("allocation", ledger.rows(strings)),
-        "owner": table("owner", owners),
-    }
-    return tables, marks, ledger.missing()
+    return owners, marks
 
 
 def _unseen(

@@ -1,9 +1,10 @@
 """Keras's optimizers where Keras computes with torch: torch's own hooks on optimizers do not see them.
 
-Keras may be imported after the watching began, so `Keras.find` is called whenever a model is.
+Keras may be imported after the watching began, so `KerasOptimizers.find` is called whenever a model is.
 """
 
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -53,13 +54,17 @@ class KerasOptimizers:
         self._begins, self._ends = begins, ends
         self._known: weakref.WeakKeyDictionary[Any, KerasOptimizer] = weakref.WeakKeyDictionary()
         self._patches: Patches | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()  # two threads may call their first modules at once
 
     def find(self) -> None:
         """Follow Keras's optimizers from now on if Keras is imported and computes with torch."""
-        if self._patches is not None or not (kind := _optimizer_class()):
+        if self._patches is not None or (kind := _optimizer_class()) is None:
             return
-        self._patches = Patches({_APPLY: [(kind, _APPLY, self._around_apply)]})
-        self._patches.need(_APPLY, _APPLY)
+        with self._lock:
+            if self._patches is None and not self._is_closed:
+                self._patches = Patches({_APPLY: [(kind, _APPLY, self._around_apply)]})
+                self._patches.need(_APPLY, _APPLY)
 
     def of(self, optimizer: object) -> KerasOptimizer | None:
         """Return an optimizer of Keras as one of torch's, or None if it is none."""
@@ -69,13 +74,14 @@ class KerasOptimizers:
         return self._known.setdefault(optimizer, KerasOptimizer(optimizer))
 
     def close(self) -> None:
-        """Restore Keras's function."""
-        if self._patches is not None:
-            self._patches.release(_APPLY)
-        self._patches = None
+        """Restore Keras's function, for good: another thread may be about to call `find`."""
+        with self._lock:
+            self._is_closed = True
+            if self._patches is not None:
+                self._patches.release(_APPLY)
 
     def _around_apply(self, original: Replaced) -> Replaced:
-        def apply(optimizer: Any, *arguments: Any, **named: Any) -> Any:
+        def apply(optimizer: Any, /, *arguments: Any, **named: Any) -> Any:
             mine = None if torch.compiler.is_compiling() else self.of(optimizer)
             if mine is None:
                 return original(optimizer, *arguments, **named)

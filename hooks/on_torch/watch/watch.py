@@ -126,10 +126,11 @@ class Watch:
 
     def close(self) -> None:
         """Remove every hook."""
-        self.keras.close()
+        self._callbacks.clear()
         with between_steps():
             for handles in (self._calls, self._steps, self._finding_models, self._finding_optimizers, self._updates):
                 remove(handles)
+        self.keras.close()
 
     def _name_modules(self) -> None:
         found: dict[int, _Named] = {}

@@ -530,6 +530,48 @@ def test_out_of_memory_is_reported_in_mxnets_words() -> None:
     assert second == "1 TiB None"
 
 
+def test_failures_to_read_owners_do_not_reach_the_loop() -> None:
+    """Each reading fails in turn: the weights are those of a run without tbdprof, and the memory window is given up."""
+    printed = run(
+        """
+        import tbdprof
+        from tbdprof.errors import UnavailableError
+
+        tbdprof.prepare("mxnet")
+        import mxnet as mx
+        from tbdprof.hooks.on_mxnet.facade import MxnetHook
+        from tbdprof.hooks.on_mxnet.watch import owners
+
+        def unknown(*_):
+            raise UnavailableError("not measured in this test")
+
+        MxnetHook.peaks = unknown
+        for name in ("inputs", "gradients_of", "state", "workspaces"):
+            original = getattr(owners, name)
+
+            def fails(*_):
+                raise KeyError("planted")
+
+            net = mx.gluon.nn.Dense(1, in_units=2)
+            net.initialize(mx.init.One())
+            trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1.0})
+            with tbdprof.profile(net, trainer, warmup=1, steps=1) as prof:
+                for steps in range(1, 5):
+                    with mx.autograd.record():
+                        loss = net(mx.nd.ones((1, 2)))
+                    loss.backward()
+                    trainer.step(1)
+                    prof.step(1)
+                    setattr(owners, name, fails if steps == 2 else original)  # the third is in the window
+            setattr(owners, name, original)
+            print(name, net.weight.data()[0, 0].asscalar() == 1 - steps, prof.recording.missing.get("memory"))
+        """
+    )
+    lines = printed.splitlines()
+    assert len(lines) == 4
+    assert all(" True " in line and "failed in the memory window" in line and "planted" in line for line in lines)
+
+
 def test_training_in_two_threads_is_reported_and_ends() -> None:
     printed = after_training(
         """

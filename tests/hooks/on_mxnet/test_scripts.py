@@ -1,4 +1,4 @@
-"""An unchanged script in MXNet's Module API that ends within its kernels window."""
+"""Unchanged scripts in MXNet's Module API."""
 
 import importlib.util
 import json
@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,22 +25,43 @@ module = mx.mod.Module(net, context=mx.cpu())
 module.fit(batches, num_epoch=1, optimizer_params={{"learning_rate": 0.1, "momentum": 0.9}})
 """
 
+BY_HAND = """
+import mxnet as mx, numpy as np
+net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc1")
+net = mx.sym.SoftmaxOutput(net, name="softmax")
+made = np.random.RandomState(0)
+batches = mx.io.NDArrayIter(made.rand(4, 5), made.randint(0, 3, 4), 4)
+batch = batches.next()
+module = mx.mod.Module(net, context=mx.cpu())
+module.bind(batches.provide_data, batches.provide_label)
+module.init_params()
+for _ in range(16):
+    module.forward(data_batch=batch, is_train=True)
+    module.backward()
+    group = module._exec_group
+    for (weight,), (gradient,) in zip(group.param_arrays, group.grad_arrays):
+        weight -= 0.1 * gradient
+"""
 
-def test_a_script_that_ends_within_its_kernels_window_keeps_what_was_recorded(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
+
+def report_of(script: str, folder: Path) -> Any:
+    (folder / "train.py").write_text(script)
     options = ["--warmup", "2", "--steps", "3", "--json", "-o", "a.tbd"]
     done = subprocess.run(
         [sys.executable, "-m", "tbdprof", "run", *options, "--", sys.executable, "train.py"],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-
     assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def test_a_script_that_ends_within_its_kernels_window_keeps_what_was_recorded(tmp_path: Path) -> None:
+    report = report_of(SCRIPT, tmp_path)
     memory, parameters = report["memory"], 4 * (3 * 5 + 3)
     assert memory["independent_peak_bytes"] == memory["allocator_peak_bytes"]
     assert memory["mismatches"] == memory["roles_max"]["unknown"] == 0
@@ -47,3 +69,11 @@ def test_a_script_that_ends_within_its_kernels_window_keeps_what_was_recorded(tm
     assert not report["run"]["complete"]
     assert "kernels" not in report["missing"], report["missing"]
     assert {"FullyConnected", "_backward_FullyConnected"} <= {row["name"] for row in report["kernels"]}
+
+
+def test_a_module_without_an_optimizer_has_steps_in_its_windows(tmp_path: Path) -> None:
+    report = report_of(BY_HAND, tmp_path)
+    assert report["run"]["steps"]["memory"] == 4
+    assert report["run"]["steps"]["kernels"] > 0
+    assert report["time"]["phases"]["update"]["busy_seconds"] > 0
+    assert report["memory"]["roles_at_peak"]["gradient"] == 4 * (3 * 5 + 3)

@@ -210,7 +210,7 @@ def test_modules_without_name_scopes_are_known_by_their_calls(results: Any) -> N
 
 
 @pytest.mark.parametrize("name", ["halves", "halves_before", "halves_found_late"])
-def test_layers_with_keras_own_names_are_told_apart_in_submodels_that_a_step_calls(results: Any, name: str) -> None:
+def test_layers_with_keras_own_names_are_distinguished_in_submodels_that_a_step_calls(results: Any, name: str) -> None:
     products = Counter((row["phase"], row["layer"], row["products"]) for row in rows(results, name) if row["products"])
     sizes = {"encoder.dense": 6 * 7, "encoder.dense_1": 7 * 3, "decoder.dense_2": 3 * 8, "decoder.dense_3": 8 * 6}
 

@@ -92,7 +92,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("owner", "name", "key"), PLANTED, ids=lambda each: getattr(each, "__name__", each))
-def test_a_planted_failure_changes_no_bit_of_the_training_and_is_told(
+def test_a_planted_failure_changes_no_bit_of_the_training_and_is_reported(
     alone: list[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: object, name: str, key: str
 ):
     planted = OSError("planted") if key == "file" else KeyError("planted")

@@ -626,16 +626,16 @@ def test_a_sparse_gradients_values_and_indices_are_gradients(attached: TorchHook
     assert window.owned(Role.GRADIENT, window.marks[-1]) == {"weight/values": 5 * 16 * 4, "weight/indices": 5 * 8}
 
 
-def test_a_step_inside_the_backward_pass_is_told_after_it(attached: TorchHook) -> None:
+def test_a_step_inside_the_backward_pass_is_reported_after_it(attached: TorchHook) -> None:
     model = small_convnet()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     next(model.parameters()).register_post_accumulate_grad_hook(lambda _: optimizer.step())  # the last gradient
     attached.watch([model], [optimizer])
-    told: list[int] = []
-    attached.on_update(lambda _: told.append(torch._C._current_graph_task_id()))
+    tasks: list[int] = []
+    attached.on_update(lambda _: tasks.append(torch._C._current_graph_task_id()))
     for _ in range(3):
         model(torch.randn(2, 3, 8, 8)).sum().backward()
-    assert told == [-1, -1]
+    assert tasks == [-1, -1]
 
 
 def test_an_optimizer_that_was_never_made_is_refused(attached: TorchHook) -> None:

@@ -16,6 +16,7 @@ from tbdprof.facts.file.reading import load
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Phase, Role, SpanKind
 from tbdprof.facts.work import parse
+from tbdprof.hooks.on_torch.watch import keras_optimizers
 
 ROOT = Path(__file__).parents[3]
 BATCH, ITERATION, RATE, SEED = 16, 4, 4, 8  # bytes of the optimizer's counter and rate, and of a dropout's seed
@@ -100,3 +101,18 @@ def test_products_are_in_their_layers_and_phases(recording: Recording) -> None:
         ("BACKWARD", None, last): 2 * steps,
     }
     assert Phase.UPDATE in set(spans["phase"].tolist())
+
+
+def test_a_thread_that_still_looks_for_keras_after_the_end_replaces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Optimizer:
+        def apply(self) -> None:
+            pass
+
+    original = Optimizer.apply
+    monkeypatch.setattr(keras_optimizers, "_optimizer_class", lambda: Optimizer)
+    found = keras_optimizers.KerasOptimizers(lambda _: None, lambda _: None)
+    found.find()
+    assert Optimizer.apply is not original
+    found.close()
+    found.find()
+    assert Optimizer.apply is original
