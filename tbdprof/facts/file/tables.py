@@ -60,12 +60,13 @@ class Blocks:
         self._version = version
         self._has_checksums = version >= FIRST_WITH_CHECKSUMS
         self._of: list[list[_Block]] = [[] for _ in range(windows)]
+        self._data_left = file_bytes  # for the windows that are not read yet
+        self._memory_left = min(SMALL_BYTES + MOST_EXPANSION * file_bytes, MOST_BYTES)
         try:
             self._find(file_bytes)
         except (sqlite3.Error, DamagedError):
-            if not salvages:
+            if not (salvages and self._has_checksums):
                 raise  # otherwise each window that lacks blocks says so itself
-        self._check_sizes(file_bytes)
 
     def tables(self, window: int, expected: Sequence[int], texts: Texts) -> dict[str, Table]:
         """Return the tables of a window; `expected` has the number and the checksum of its blocks, if the format does.
@@ -77,6 +78,7 @@ class Blocks:
             crc = checksums.together(block.crc for block in blocks if block.crc is not None)
             if [len(blocks), crc] != list(expected):
                 raise DamagedError("column_block: rows are missing, doubled or changed")
+        self._take(blocks)
         blocks.sort(key=lambda block: (block.kind, block.part))
         tables = {
             kind: self._table(kind, list(of_kind), texts) for kind, of_kind in groupby(blocks, lambda block: block.kind)
@@ -92,17 +94,18 @@ class Blocks:
                 raise DamagedError("column_block.window: a window that is not there")
             self._of[block.window].append(block)
 
-    def _check_sizes(self, file_bytes: int) -> None:
-        """Raise DamagedError if the blocks have more data than the file, or unpack to more than a recording does."""
-        blocks = [block for of_window in self._of for block in of_window]
-        if sum(block.data_bytes for block in blocks) > file_bytes:
+    def _take(self, blocks: Sequence[_Block]) -> None:
+        """Raise DamagedError if a window's blocks have more data, or unpack to more, than a recording does by then."""
+        data, unpacked = sum(block.data_bytes for block in blocks), sum(block.unpacked_bytes() for block in blocks)
+        if data > self._data_left:
             raise DamagedError("column_block.data: more than the file has")
-        unpacked, most = sum(block.unpacked_bytes() for block in blocks), SMALL_BYTES + MOST_EXPANSION * file_bytes
-        if unpacked > min(most, MOST_BYTES):
-            limit = bytes_text(min(most, MOST_BYTES))
+        if unpacked > self._memory_left:
+            left = bytes_text(self._memory_left)
             raise DamagedError(
-                f"its rows would take {bytes_text(unpacked)} of memory, the most of such a file is {limit}"
+                f"its rows would take {bytes_text(unpacked)} of memory, the most that such a file has left for it is {left}"
             )
+        self._data_left -= data
+        self._memory_left -= unpacked
 
     def _table(self, kind: str, blocks: list[_Block], texts: Texts) -> Table:
         parts: list[Table] = []
