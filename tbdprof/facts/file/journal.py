@@ -6,6 +6,7 @@ journal that names one is not a recording's.
 """
 
 import os
+import shutil
 import stat
 import time
 from pathlib import Path
@@ -27,21 +28,22 @@ def copied(path: Path, journal: Path, folder: Path) -> Path:
     If the run goes on and writes meanwhile, the copy is made again. Raise RecordingFormatError if the journal cannot be
     that of this recording.
     """
+    copy = folder / "recording.tbd"
     for _ in range(_TRIES):
         before = _mark(path), _mark(journal)
         try:
-            whole, pages = path.read_bytes(), _pages(journal, path)
+            shutil.copyfile(path, copy)  # not through memory: it may be large
+            pages = _pages(journal, path)
         except FileNotFoundError:  # the run ended just now and removed its journal
             if not path.exists():
                 raise
-            whole, pages = path.read_bytes(), b""
+            shutil.copyfile(path, copy)
+            pages = b""
         if before == (_mark(path), _mark(journal)):
             break
         time.sleep(_PAUSE_S)
     else:
         raise RecordingFormatError(f"{path} is being written all the time: try again when the run has ended")
-    copy = folder / "recording.tbd"
-    copy.write_bytes(whole)
     copy.with_name(f"{copy.name}-journal").write_bytes(pages)
     return copy
 
