@@ -29,7 +29,6 @@ from tbdprof.suite.workload import SWITCH
 if TYPE_CHECKING:
     from tbdprof.suite.workload import Spec
 
-OF_SIGNAL = 128  # a shell adds this to a signal's number
 SCRIPT_OPTIONS = {
     *("framework", "steps", "warmup", "max_warmup", "repeat", "output", "force"),
     *("words", "as_json", "quiet", "verbose", "require_recording"),
@@ -171,7 +170,7 @@ def _refuse_script(words: Sequence[str]) -> None:
 def _say_interrupted(error: KeyboardInterrupt, kept: str) -> int:
     """Say that a run was interrupted, and return its exit code."""
     said = str(error) if isinstance(error, ending.Terminated) else "interrupted"
-    return fail(f"{said}; {kept}", OF_SIGNAL + ending.number(error))
+    return fail(f"{said}; {kept}", ending.OF_SIGNAL + ending.number(error))
 
 
 def _finish(recording: Recording, path: Path, *, as_json: bool) -> int:

@@ -245,7 +245,7 @@ def test_a_kernel_reported_twice_is_caught():
     found = spent(story)
 
     assert found.overlap == pytest.approx(0.1)
-    remark = summarize(story.recording()).missing_now["kernels told twice"]
+    remark = summarize(story.recording()).missing_now["kernels reported twice"]
     assert remark == "kernels of one thread or stream overlap by 10.0 % of the step"
     assert spent(story_of("FF..BB..UU")).overlap == 0
 

@@ -100,10 +100,8 @@ class Blocks:
         if data > self._data_left:
             raise DamagedError("column_block.data: more than the file has")
         if unpacked > self._memory_left:
-            left = bytes_text(self._memory_left)
-            raise DamagedError(
-                f"its rows would take {bytes_text(unpacked)} of memory, the most that such a file has left for it is {left}"
-            )
+            asked, left = bytes_text(unpacked), bytes_text(self._memory_left)
+            raise DamagedError(f"its rows would take {asked} of memory, and this file has at most {left} left for them")
         self._data_left -= data
         self._memory_left -= unpacked
 
