@@ -16,7 +16,7 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.cli.progress import LiveProgress, PlainProgress
 from tbdprof.cli.streams import emit, fail, tell, wants_tracebacks
 from tbdprof.errors import TbdprofError, UsageError
-from tbdprof.facts.file.places import version
+from tbdprof.facts.file.places import mark
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import Recording
 from tbdprof.launch.request import RunRequest
@@ -75,7 +75,7 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -
     if exact:
         counted_step.refuse(request.device)
     path = request.path()
-    older = version(path)
+    older = mark(path)
     try:
         with ending.raised(), nullcontext(silent) if quiet else _progress() as progress:
             recording = suite_run.run(request, path, progress)
@@ -86,7 +86,7 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -
         interrupt = error if isinstance(error, KeyboardInterrupt) else error.__context__
         if not isinstance(interrupt, KeyboardInterrupt):
             raise
-        kept = f"what was recorded is in {path}" if version(path) not in (None, older) else "nothing was recorded yet"
+        kept = f"what was recorded is in {path}" if mark(path) not in (None, older) else "nothing was recorded yet"
         return _say_interrupted(interrupt, kept)
     return _finish(recording, path, as_json=as_json)
 

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from tbdprof.errors import RecordingFormatError
 from tbdprof.facts.file import journal
 from tbdprof.facts.file.format import APPLICATION_ID, FORMAT_VERSION, MOST_BYTES, SQLITE_MAGIC, schema
+from tbdprof.facts.file.places import journal_of
 from tbdprof.facts.file.untrusted import DamagedError
 from tbdprof.facts.units import bytes_text
 
@@ -34,7 +35,7 @@ def opened(path: Path) -> Iterator[tuple[sqlite3.Connection, int]]:
     """
     _check_header(path)
     real = path.resolve()  # a journal lies beside the file itself, not beside a link to it
-    beside = real.with_name(f"{real.name}-journal")
+    beside = journal_of(real)
     with ExitStack() as ends:  # the last one is done first
         if os.path.lexists(beside):
             folder = ends.enter_context(TemporaryDirectory(prefix="tbdprof-"))
