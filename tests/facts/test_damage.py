@@ -146,6 +146,8 @@ def test_an_impossible_block_costs_its_window_alone(tmp_path: Path, change: str)
     first = "(SELECT MIN(rowid) FROM column_block WHERE window = 1)"
     path = changed(tmp_path / "a.tbd", sql(f"UPDATE column_block SET {change} WHERE rowid = {first}"), forged=False)
 
+    with pytest.raises(RecordingFormatError, match="--salvage leaves"):
+        load(path)
     salvaged = load(path, salvage=True)
 
     assert [window.state for window in salvaged.windows] == ["complete", DAMAGED]

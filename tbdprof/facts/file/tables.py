@@ -55,7 +55,7 @@ class Blocks:
     def __init__(
         self, connection: sqlite3.Connection, version: int, file_bytes: int, windows: int, *, salvages: bool
     ) -> None:
-        """Find the blocks; raise DamagedError or sqlite3.Error where that is not possible, unless `salvages`."""
+        """Find the blocks; raise DamagedError or sqlite3.Error where that is not possible, unless `salvages` and it has checksums."""
         self._connection = connection
         self._version = version
         self._has_checksums = version >= FIRST_WITH_CHECKSUMS
@@ -64,9 +64,13 @@ class Blocks:
         self._memory_left = min(SMALL_BYTES + MOST_EXPANSION * file_bytes, MOST_BYTES)
         try:
             self._find(file_bytes)
-        except (sqlite3.Error, DamagedError):
-            if not (salvages and self._has_checksums):
-                raise  # otherwise each window that lacks blocks says so itself
+        except (sqlite3.Error, DamagedError) as error:
+            if not self._has_checksums:
+                raise
+            if not salvages:  # otherwise each window that lacks blocks says so itself
+                raise DamagedError(
+                    f"{error}; tbdprof report --salvage leaves out the windows that lack blocks"
+                ) from error
 
     def tables(self, window: int, expected: Sequence[int], texts: Texts) -> dict[str, Table]:
         """Return the tables of a window; `expected` has the number and the checksum of its blocks, if the format does.
