@@ -55,7 +55,7 @@ class Blocks:
     def __init__(
         self, connection: sqlite3.Connection, version: int, file_bytes: int, windows: int, *, salvages: bool
     ) -> None:
-        """Find the blocks; raise DamagedError or sqlite3.Error where that is not possible, unless `salvages` and it has checksums."""
+        """Find the blocks; raise DamagedError where that fails, unless `salvages` and the format has checksums."""
         self._connection = connection
         self._version = version
         self._has_checksums = version >= FIRST_WITH_CHECKSUMS
