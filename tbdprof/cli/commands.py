@@ -16,7 +16,7 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.cli.progress import LiveProgress, PlainProgress
 from tbdprof.cli.streams import emit, fail, tell, wants_tracebacks
 from tbdprof.errors import TbdprofError, UsageError
-from tbdprof.facts.file.places import version
+from tbdprof.facts.file.places import mark
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import Recording
 from tbdprof.launch.request import RunRequest
@@ -29,7 +29,6 @@ from tbdprof.suite.workload import SWITCH
 if TYPE_CHECKING:
     from tbdprof.suite.workload import Spec
 
-OF_SIGNAL = 128  # a shell adds this to a signal's number
 SCRIPT_OPTIONS = {
     *("framework", "steps", "warmup", "max_warmup", "repeat", "output", "force"),
     *("words", "as_json", "quiet", "verbose", "require_recording"),
@@ -76,7 +75,7 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -
     if exact:
         counted_step.refuse(request.device)
     path = request.path()
-    older = version(path)
+    older = mark(path)
     try:
         with ending.raised(), nullcontext(silent) if quiet else _progress() as progress:
             recording = suite_run.run(request, path, progress)
@@ -87,7 +86,7 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -
         interrupt = error if isinstance(error, KeyboardInterrupt) else error.__context__
         if not isinstance(interrupt, KeyboardInterrupt):
             raise
-        kept = f"what was recorded is in {path}" if version(path) not in (None, older) else "nothing was recorded yet"
+        kept = f"what was recorded is in {path}" if mark(path) not in (None, older) else "nothing was recorded yet"
         return _say_interrupted(interrupt, kept)
     return _finish(recording, path, as_json=as_json)
 
@@ -171,7 +170,7 @@ def _refuse_script(words: Sequence[str]) -> None:
 def _say_interrupted(error: KeyboardInterrupt, kept: str) -> int:
     """Say that a run was interrupted, and return its exit code."""
     said = str(error) if isinstance(error, ending.Terminated) else "interrupted"
-    return fail(f"{said}; {kept}", OF_SIGNAL + ending.number(error))
+    return fail(f"{said}; {kept}", ending.OF_SIGNAL + ending.number(error))
 
 
 def _finish(recording: Recording, path: Path, *, as_json: bool) -> int:

@@ -67,7 +67,7 @@ def main() -> None:
     except BrokenPipeError:
         streams.discard_output()
         code = 1  # the reader of stdout has ended and reports that itself
-    except Exception as error:  # noqa: BLE001 - what reaches this is told in one line
+    except Exception as error:  # noqa: BLE001 - what reaches this is reported in one line
         code = _failed(error)
     sys.exit(code if isinstance(code, int) else 0)
 

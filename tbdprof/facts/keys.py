@@ -73,7 +73,7 @@ class RemarkOn(_Text):
     SENT_MEMORY = "sent memory"
     OTHER_DEVICES = "other devices"
     KERNELS_LOST = "kernels lost"
-    KERNELS_TWICE = "kernels told twice"
+    KERNELS_TWICE = "kernels told twice"  # the text is that of older files
     CHEAP_KERNELS = "cheap kernels"
     LAUNCHES = "launches of kernels"
     CLOCK = "clock of kernels"

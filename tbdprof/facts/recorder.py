@@ -144,16 +144,16 @@ class _File:
         return ONLY_WARMUP if self._replaces else NO_STEP
 
     def abandon(self, why: str) -> None:
-        """Close the file as it is; a later reader is told why it ends there, if that can still be written."""
+        """Close the file as it is; why it ends there is in it, if that can still be written."""
         give_room(self._target)
         try:
-            self._tell(why)
+            self._write_end(why)
         except (sqlite3.Error, OSError):
             self._writer.abandon()
         if not self.is_placed:
             clear(self._target)
 
-    def _tell(self, why: str) -> None:
+    def _write_end(self, why: str) -> None:
         """Commit why the recording ends, without the texts of the records that it lacks, and close the file."""
         whole = self._recording
         run = replace(whole.run, ended_by=why, complete=False) if whole.run.ended_by == STILL_RUNNING else whole.run

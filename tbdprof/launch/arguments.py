@@ -74,7 +74,7 @@ def file_path(name: str, value: object) -> Path:
 
 
 def trained(name: str, values: Sequence[object]) -> list[object]:
-    """Return models or optimizers; those of no framework's types are told apart by the hook, when the loop begins."""
+    """Return models or optimizers; the hook looks at their types, when the loop begins."""
     for each in values:
         if type(each).__module__.partition(".")[0] in _OF_NO_MODEL:
             raise UsageError(f"{name} holds {_article(type(each).__name__)}: give what the framework trains with")

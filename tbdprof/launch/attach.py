@@ -107,7 +107,7 @@ class Attachment:
             if id(optimizer) == self._first_optimizer:
                 self._profiler.step()
                 reason = None if self._profiler.active else self._profiler.recording.missing.get(RemarkOn.GIVEN_UP)
-                if reason is not None:  # told once: no step is reported after the end
+                if reason is not None:  # said once: no step is reported after the end
                     _unwatched(reason)
         elif self._is_first():
             self._first_optimizer = id(optimizer)

@@ -25,6 +25,7 @@ from tbdprof.facts.recording import KILLED, Recording
 from tbdprof.hooks import FRAMEWORKS, about
 from tbdprof.launch.order import VARIABLE
 from tbdprof.launch.processes import relay
+from tbdprof.loop.ending import OF_SIGNAL
 from tbdprof.loop.plan import Schedule
 
 PACKAGE = Path(__file__).parents[1] / "__init__.py"
@@ -35,7 +36,6 @@ NOTHING_RECORDED = (
     "or its Python lacks what tbdprof needs, or a launcher kept tbdprof's PYTHONPATH from it; "
     "put tbdprof.profile around the loop"
 )
-_OF_SIGNAL = 128  # a shell adds this to a signal's number
 
 
 def default_path(script: Sequence[str]) -> Path:
@@ -82,7 +82,7 @@ def run(
             "schedule": asdict(schedule),
         }
         number, status = _run(script, order, folder, sys.stderr if quiet_stdout else None)
-        code = status if status >= 0 else _OF_SIGNAL - status
+        code = status if status >= 0 else OF_SIGNAL - status
         is_its_own = (folder / str(number)).exists()
         stepped = not Path(str(order["token"])).exists()
         return Outcome(code, claimed.is_kept, stepped, _killed_by(code, is_its_own=is_its_own))
@@ -111,7 +111,7 @@ def _killed_by(code: int, *, is_its_own: bool) -> str:
 
 def _signal(code: int) -> str | None:
     try:
-        return signal.Signals(code - _OF_SIGNAL).name
+        return signal.Signals(code - OF_SIGNAL).name
     except ValueError:
         return None
 

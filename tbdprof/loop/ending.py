@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+OF_SIGNAL = 128  # a shell adds this to the number of the signal that ended a process
 _LATER_S = 0.05
 _Handler = Callable[[int, FrameType | None], None]
 

@@ -38,6 +38,8 @@ SMALL = "you tried to allocate 200 bytes"
         ("tensorflow", f"{OF_SHAPE}[32,64,112,112] and type float on /job:localhost", 4 * 32 * 64 * 112**2),
         ("tensorflow", f"{OF_SHAPE}[] and type double on /job:localhost", 8),
         ("tensorflow", "Out of memory while trying to allocate 4294967296 bytes.", 4 * GIB),
+        ("torch", f"you tried to allocate {'9' * 5000} bytes", None),
+        ("tensorflow", f"{OF_SHAPE}[{'99999,' * 50_000}] and type float", None),
         ("mxnet", "Failed to allocate CPU Memory", None),
         ("mxnet", "cudaMalloc retry failed: out of memory", None),
     ],

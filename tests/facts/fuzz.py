@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "support")]  # for `make fuzz`, which is not run by pytest
@@ -31,7 +32,7 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.errors import TbdprofError
 from tbdprof.facts.file.reading import load
 from tbdprof.facts.keys import RemarkOn
-from tbdprof.facts.recording import Recording
+from tbdprof.facts.recording import DAMAGED, Recording
 from tbdprof.report import export, json_report, terminal
 
 MOST_CPU_S = 5
@@ -40,20 +41,29 @@ MOST_BYTES = 1_000_000_000
 SOURCES = sorted((TESTS / "fixtures").glob("format-*.tbd"))
 REFUSED, SAME, CHANGED, WARNED, SALVAGED = "refused", "same report", "forged report", "warned", "salvaged"
 DEFECTS = ("traceback", "hang", "file changed", "other report without a warning")
-Facts = tuple[object, ...]
+Facts = tuple[Any, ...]
 
 
 class Hang(BaseException):
     """Raised where a mutant takes too long."""
 
 
-def facts(recording: Recording) -> Facts:
-    """Return what a report can depend on."""
-    windows = tuple(
+def windows_of(recording: Recording) -> tuple[tuple[str, str, Facts], ...]:
+    """Return the windows of a recording with their tables."""
+    return tuple(
         (w.name, w.state, tuple((kind, rows.tobytes()) for kind, rows in sorted(w.tables.items())))
         for w in recording.windows
     )
-    return recording.run, windows, tuple(recording.strings.since(0)), tuple(sorted(recording.missing.items()))
+
+
+def facts(recording: Recording) -> Facts:
+    """Return what a report can depend on."""
+    return (
+        recording.run,
+        windows_of(recording),
+        tuple(recording.strings.since(0)),
+        tuple(sorted(recording.missing.items())),
+    )
 
 
 def use(recording: Recording, folder: Path, way: int) -> None:
@@ -71,7 +81,7 @@ def outcome(path: Path, family: str, original: Facts, scratch: Path, way: int) -
     try:
         recording = load(path)
     except TbdprofError:
-        return SALVAGED if _salvaged(path, scratch, way) else REFUSED
+        return _salvaged(path, family, original, scratch, way)
     if facts(recording) == original:
         return SAME
     use(recording, scratch, way)
@@ -80,13 +90,16 @@ def outcome(path: Path, family: str, original: Facts, scratch: Path, way: int) -
     return WARNED if RemarkOn.CHECKSUMS in recording.missing else "other report without a warning"
 
 
-def _salvaged(path: Path, scratch: Path, way: int) -> bool:
+def _salvaged(path: Path, family: str, original: Facts, scratch: Path, way: int) -> str:
+    """Return what comes of salvaging a mutant: each window that is not left out is as it was."""
     try:
         recording = load(path, salvage=True)
     except TbdprofError:
-        return False
+        return REFUSED
     use(recording, scratch, way)
-    return True
+    kept = [window for window in windows_of(recording) if window[1] != DAMAGED]
+    is_forged = family == "forged" or RemarkOn.CHECKSUMS in recording.missing
+    return SALVAGED if is_forged or {*kept} <= {*original[1]} else "other report without a warning"
 
 
 @contextmanager

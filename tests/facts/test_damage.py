@@ -1,5 +1,7 @@
 """A damaged recording is refused in one line that names the place; what is whole of it can be salvaged."""
 
+import json
+import shutil
 import sqlite3
 import zlib
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import DAMAGED, Recording
 from tbdprof.facts.records import Phase, Role, SpanKind
 
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 Change = Callable[[sqlite3.Connection], object]
 
 
@@ -65,6 +68,7 @@ def values(kind: str, name: str, first: Any) -> Change:
     return change
 
 
+ENDLESS = json.dumps([{"name": "w", "shape": [2**62] * 5000, "item_bytes": 4, "trainable": True}])
 IMPOSSIBLE = {
     "an index beyond the texts": (values("span", "name", 999), "span.name"),
     "a code of no enumeration": (values("allocation", "kind", 77), "allocation.kind"),
@@ -91,6 +95,10 @@ IMPOSSIBLE = {
     "a view": (sql("CREATE VIEW more AS SELECT 1"), "its tables"),
     "a trigger": (sql("CREATE TRIGGER more AFTER INSERT ON run BEGIN DELETE FROM run; END"), "its tables"),
     "a generated column": (sql("ALTER TABLE text ADD COLUMN more AS (id + 1)"), "its tables"),
+    "a shape whose product takes hours": (
+        lambda connection: connection.execute("UPDATE run SET value = ? WHERE key = 'parameters'", (ENDLESS,)),
+        "run.parameters: a shape",
+    ),
     "an earlier version": (sql("PRAGMA user_version = 4"), "format 4"),
     "a version that never was": (sql("PRAGMA user_version = 0"), "format 0"),
 }
@@ -131,6 +139,27 @@ def test_damage_in_one_window_leaves_the_others(tmp_path: Path):
     assert summary.memory is None
     assert summary.missing_now["memory"] == "the memory window is left out, because the file is damaged"
     assert summary.throughput is not None
+
+
+@pytest.mark.parametrize("change", ["kind = 'colour'", "rows = -1", "rows = 1 << 40", "window = 99"])
+def test_an_impossible_block_costs_its_window_alone(tmp_path: Path, change: str):
+    first = "(SELECT MIN(rowid) FROM column_block WHERE window = 1)"
+    path = changed(tmp_path / "a.tbd", sql(f"UPDATE column_block SET {change} WHERE rowid = {first}"), forged=False)
+
+    with pytest.raises(RecordingFormatError, match="--salvage leaves"):
+        load(path)
+    salvaged = load(path, salvage=True)
+
+    assert [window.state for window in salvaged.windows] == ["complete", DAMAGED]
+
+
+def test_no_window_without_its_blocks_is_salvaged_where_there_are_no_checksums(tmp_path: Path):
+    path = shutil.copy(FIXTURES / "format-4.tbd", tmp_path / "a.tbd")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE column_block SET window = 99 WHERE window = 1")
+
+    with pytest.raises(RecordingFormatError, match=r"column_block\.window"):
+        load(path, salvage=True)
 
 
 def test_nothing_is_salvaged_without_the_facts_of_the_run(tmp_path: Path):

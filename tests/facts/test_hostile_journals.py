@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 import struct
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -105,3 +106,15 @@ def test_a_journal_that_is_no_plain_file_of_its_databases_size_is_refused(tmp_pa
 
     if kind == "link":
         assert other.read_bytes() == plain
+
+
+def test_no_room_for_a_copy_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path, alone = tmp_path / "a.tbd", tmp_path / "alone.tbd"
+    hot(path)
+    save(Recording(run()), alone)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+
+    with pytest.raises(RecordingFormatError, match=f"cannot read {path}: No such file or directory"):
+        load(path)
+
+    assert load(alone).run.model == "toy"  # without a journal no copy is needed

@@ -45,10 +45,12 @@ def at(point):
 held = claim(Path(sys.argv[1]), force=True)
 at("claimed")
 recorder = Recorder(Run("toy", "torch", ended_by=STILL_RUNNING), Path(sys.argv[1]))
+rows = np.zeros(3, KINDS["step"])
+rows["start_ns"], rows["end_ns"] = (0, 2, 4), (1, 3, 5)
 for name in ("warmup", "clean", "memory"):
     with recorder.window(name) as window:
         at(f"in {name}")
-        recorder.append(window, {"step": np.zeros(3, KINDS["step"])})
+        recorder.append(window, {"step": rows})
         at(f"end of {name}")
 """
 
@@ -56,7 +58,9 @@ for name in ("warmup", "clean", "memory"):
 def steps(count: int = 3) -> Table:
     """Return steps with times that cannot be compressed."""
     rows = np.zeros(count, KINDS["step"])
-    rows["end_ns"] = np.random.default_rng(0).integers(1 << 60, size=count)
+    rows["start_ns"], rows["end_ns"] = (
+        np.random.default_rng(0).integers(1, 1 << 40, (count, 2)).cumsum().reshape(-1, 2).T
+    )
     return rows
 
 
@@ -278,7 +282,7 @@ def limit() -> Iterator[Callable[[int], None]]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_told_in_the_run_and_in_every_later_report(tmp_path: Path, limit: Callable[[int], None]):
+def test_a_full_disk_is_reported_in_the_run_and_in_every_later_report(tmp_path: Path, limit: Callable[[int], None]):
     path = tmp_path / "a.tbd"
     with claim(path, force=False):
         recorder = Recorder(run(ended_by=STILL_RUNNING), path)

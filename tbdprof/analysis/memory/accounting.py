@@ -59,8 +59,8 @@ def left_out(recording: Recording) -> str | None:
         counts.pop(device, None)
     listed = ", ".join(f"{count} events of {device or 'an unnamed device'}" for device, count in sorted(counts.items()))
     mine = devices(recording.run)
-    told = f"only one device is reported, {mine[0]}" if len(mine) == 1 else f"reported are {', '.join(mine)}"
-    return f"left out: {listed}; {told}" if listed else None
+    shown = f"only one device is reported, {mine[0]}" if len(mine) == 1 else f"reported are {', '.join(mine)}"
+    return f"left out: {listed}; {shown}" if listed else None
 
 
 def account(recording: Recording, window: Window) -> Account:

@@ -35,6 +35,7 @@ NOT_LEFT = "the memory that was left was not reported"
 ON_HOST = "host memory ran out in a run on a GPU: what lay in host memory is not recorded"
 _UNITS = {"": 1, "bytes": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _HALF_A_DIGIT = "0.005"  # of a number with two decimals
+_NO_MEMORY = 2**63  # bytes
 _ITEM_BYTES = {"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1, "bool": 1}
 
 
@@ -96,10 +97,10 @@ def asked_bytes(said: str, text: FailureText) -> int | None:
     """Return how many bytes were requested according to an allocator's message, or None if it does not say."""
     match = text.asked and text.asked.search(said)
     if match:
-        return _size(match[1], match[2] or "")
+        return _whole(_size(match[1], match[2] or ""))
     match = text.asked_tensor and text.asked_tensor.search(said)
     if match and match[2] in _ITEM_BYTES:
-        return math.prod(int(length) for length in match[1].split(",") if length) * _ITEM_BYTES[match[2]]
+        return _whole(math.prod(float(length) for length in match[1].split(",") if length) * _ITEM_BYTES[match[2]])
     return None
 
 
@@ -110,11 +111,16 @@ def _failure_text(run: Run) -> FailureText:
 def _of_device(said: str, text: FailureText) -> tuple[int | None, int | None]:
     """Return the device's total and free memory if the allocator's message has them (to two decimals)."""
     match = text.device and text.device.search(said)
-    return (_size(match[1], match[2]), _size(match[3], match[4])) if match else (None, None)
+    return (_whole(_size(match[1], match[2])), _whole(_size(match[3], match[4]))) if match else (None, None)
 
 
-def _size(number: str, unit: str) -> int:
-    return round(float(number) * _UNITS.get(unit.lower(), 1))
+def _size(number: str, unit: str) -> float:
+    return float(number) * _UNITS.get(unit.lower(), 1)
+
+
+def _whole(size: float) -> int | None:
+    """Return a size in whole bytes, or None if no memory has so many: the message may be from a stranger."""
+    return round(size) if size < _NO_MEMORY else None
 
 
 def _is_of_host(run: Run) -> bool:

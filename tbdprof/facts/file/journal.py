@@ -6,19 +6,19 @@ journal that names one is not a recording's.
 """
 
 import os
+import shutil
 import stat
 import time
 from pathlib import Path
 
 from tbdprof.errors import RecordingFormatError
+from tbdprof.facts.file.places import journal_of, mark
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")  # at the head of a journal, and after the name of its super-journal
 HEAD_BYTES = 1 << 16  # at most, of a disk's largest sector
 PAGE_SHARE = 64  # a page of at least 512 bytes has 8 more in the journal
 _TRIES = 40
 _PAUSE_S = 0.05
-
-_Mark = tuple[int, int, int]
 
 
 def copied(path: Path, journal: Path, folder: Path) -> Path:
@@ -27,32 +27,24 @@ def copied(path: Path, journal: Path, folder: Path) -> Path:
     If the run goes on and writes meanwhile, the copy is made again. Raise RecordingFormatError if the journal cannot be
     that of this recording.
     """
+    copy = folder / "recording.tbd"
     for _ in range(_TRIES):
-        before = _mark(path), _mark(journal)
+        before = mark(path), mark(journal)
         try:
-            whole, pages = path.read_bytes(), _pages(journal, path)
+            shutil.copyfile(path, copy)  # not through memory: it may be large
+            pages = _pages(journal, path)
         except FileNotFoundError:  # the run ended just now and removed its journal
             if not path.exists():
                 raise
-            whole, pages = path.read_bytes(), b""
-        if before == (_mark(path), _mark(journal)):
+            shutil.copyfile(path, copy)
+            pages = b""
+        if before == (mark(path), mark(journal)):
             break
         time.sleep(_PAUSE_S)
     else:
         raise RecordingFormatError(f"{path} is being written all the time: try again when the run has ended")
-    copy = folder / "recording.tbd"
-    copy.write_bytes(whole)
-    copy.with_name(f"{copy.name}-journal").write_bytes(pages)
+    journal_of(copy).write_bytes(pages)
     return copy
-
-
-def _mark(path: Path) -> _Mark | None:
-    """Return what changes when a file is written, or None if there is no such file."""
-    try:
-        status = path.lstat()
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _pages(journal: Path, path: Path) -> bytes:

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from tbdprof.errors import RecordingFormatError
 from tbdprof.facts.file import journal
 from tbdprof.facts.file.format import APPLICATION_ID, FORMAT_VERSION, MOST_BYTES, SQLITE_MAGIC, schema
+from tbdprof.facts.file.places import journal_of
 from tbdprof.facts.file.untrusted import DamagedError
 from tbdprof.facts.units import bytes_text
 
@@ -34,19 +35,20 @@ def opened(path: Path) -> Iterator[tuple[sqlite3.Connection, int]]:
     """
     _check_header(path)
     real = path.resolve()  # a journal lies beside the file itself, not beside a link to it
-    beside = real.with_name(f"{real.name}-journal")
-    with TemporaryDirectory(prefix="tbdprof-") as folder:
+    beside = journal_of(real)
+    with ExitStack() as ends:  # the last one is done first
         if os.path.lexists(beside):
+            folder = ends.enter_context(TemporaryDirectory(prefix="tbdprof-"))
             address = f"{journal.copied(real, beside, Path(folder)).as_uri()}?mode=rw"
         else:
             address = f"{real.as_uri()}?mode=ro&immutable=1"
-        with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
-            connection.text_factory = _text
-            version = _version(connection, path)
-            connection.set_authorizer(_allowed)
-            if _tables(connection) != _tables_of(version):
-                raise DamagedError(f"its tables are not those of format {version}")
-            yield connection, version
+        connection = ends.enter_context(closing(sqlite3.connect(address, uri=True, isolation_level=None)))
+        connection.text_factory = _text
+        version = _version(connection, path)
+        connection.set_authorizer(_allowed)
+        if _tables(connection) != _tables_of(version):
+            raise DamagedError(f"its tables are not those of format {version}")
+        yield connection, version
 
 
 def _check_header(path: Path) -> None:

@@ -18,7 +18,7 @@ def beside(target: Path, ending: str) -> Path:
     return target.with_name(f".{target.name}.{ending}")
 
 
-def journal(path: Path) -> Path:
+def journal_of(path: Path) -> Path:
     """Return the file in which SQLite keeps what a commit replaces."""
     return path.with_name(f"{path.name}-journal")
 
@@ -26,7 +26,7 @@ def journal(path: Path) -> Path:
 def clear(target: Path) -> None:
     """Remove what was written beside a target and did not take its place; what cannot be removed stays."""
     part = beside(target, PART)
-    for each in (journal(part), part):
+    for each in (journal_of(part), part):
         with suppress(OSError):
             each.unlink(missing_ok=True)
     shutil.rmtree(part, ignore_errors=True)  # if it is a folder
@@ -35,7 +35,7 @@ def clear(target: Path) -> None:
 def take_place(part: Path, target: Path) -> None:
     """Rename a file or folder that was written; the journal of an older file would be taken for that of the new one."""
     if part.is_file():
-        journal(target).unlink(missing_ok=True)
+        journal_of(target).unlink(missing_ok=True)
     part.replace(target)
 
 
@@ -45,8 +45,8 @@ def give_room(target: Path) -> None:
         os.truncate(beside(target, LOCK), 0)
 
 
-def version(path: Path) -> tuple[int, int, int] | None:
-    """Return a mark that changes when another file takes this name, or None if there is no file."""
+def mark(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file is written or another one takes its name, or None if there is no file."""
     try:
         status = path.stat()
     except OSError:

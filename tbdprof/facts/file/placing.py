@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from tbdprof.errors import UsageError
-from tbdprof.facts.file.places import LOCK, PART, ROOM_BYTES, beside, clear, reason, take_place, version
+from tbdprof.facts.file.places import LOCK, PART, ROOM_BYTES, beside, clear, mark, reason, take_place
 from tbdprof.facts.file.writing import Writer
 from tbdprof.facts.recording import Recording
 
@@ -31,7 +31,7 @@ class Claim:
         self.path = path  # as the user names it
         self.target = Path(os.path.realpath(path))
         self._handle = handle
-        self._before = version(path)
+        self._before = mark(path)
         self._release = weakref.finalize(self, _release, self.target, handle)
         _claims.add(self)
         clear(self.target)
@@ -39,7 +39,7 @@ class Claim:
     @property
     def is_kept(self) -> bool:
         """Return whether a new recording took the place since."""
-        return version(self.target) not in (None, self._before)
+        return mark(self.target) not in (None, self._before)
 
     def release(self) -> None:
         """Let others write here, and remove what has not taken its place."""

@@ -31,6 +31,9 @@ def load(path: str | Path, *, salvage: bool = False) -> Recording:
             return _Reader(connection, version, path.stat().st_size, salvages=salvage).recording()
     except _ERRORS as error:
         raise RecordingFormatError(f"{path} is damaged: {error or type(error).__name__}") from error
+    except OSError as error:  # a journal that may not be read, or no room for a copy
+        where = "" if error.filename is None else f" ({error.filename})"
+        raise RecordingFormatError(f"cannot read {path}: {error.strerror}{where}") from error
 
 
 class _Reader:

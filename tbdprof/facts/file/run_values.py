@@ -12,6 +12,7 @@ from tbdprof.facts.file.untrusted import MOST, DamagedError, numbers_checked
 from tbdprof.facts.recording import KILLED, STILL_RUNNING
 from tbdprof.facts.records import Run
 
+MOST_DIMENSIONS = 1000  # of a parameter; those of frameworks have at most 254
 _MAY_BE_NEGATIVE = ("options", "optimizers")
 
 
@@ -27,6 +28,8 @@ def run_from(values: Mapping[str, str]) -> Run:
     if known.get("ended_by") == STILL_RUNNING:
         known["ended_by"] = KILLED
     run = Run(**known)
+    if any(len(item.shape) > MOST_DIMENSIONS for item in run.parameters):  # their product would take hours
+        raise DamagedError("run.parameters: a shape of more dimensions than any tensor has")
     if sum(item.item_bytes * math.prod(item.shape) for item in run.parameters) > MOST:
         raise DamagedError("run.parameters: more bytes than any memory has")
     return run

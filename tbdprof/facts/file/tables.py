@@ -55,17 +55,22 @@ class Blocks:
     def __init__(
         self, connection: sqlite3.Connection, version: int, file_bytes: int, windows: int, *, salvages: bool
     ) -> None:
-        """Find the blocks; raise DamagedError or sqlite3.Error where that is not possible, unless `salvages`."""
+        """Find the blocks; raise DamagedError where that fails, unless `salvages` and the format has checksums."""
         self._connection = connection
         self._version = version
         self._has_checksums = version >= FIRST_WITH_CHECKSUMS
         self._of: list[list[_Block]] = [[] for _ in range(windows)]
+        self._data_left = file_bytes  # for the windows that are not read yet
+        self._memory_left = min(SMALL_BYTES + MOST_EXPANSION * file_bytes, MOST_BYTES)
         try:
             self._find(file_bytes)
-        except (sqlite3.Error, DamagedError):
-            if not salvages:
-                raise  # otherwise each window that lacks blocks says so itself
-        self._check_sizes(file_bytes)
+        except (sqlite3.Error, DamagedError) as error:
+            if not self._has_checksums:
+                raise
+            if not salvages:  # otherwise each window that lacks blocks says so itself
+                raise DamagedError(
+                    f"{error}; tbdprof report --salvage leaves out the windows that lack blocks"
+                ) from error
 
     def tables(self, window: int, expected: Sequence[int], texts: Texts) -> dict[str, Table]:
         """Return the tables of a window; `expected` has the number and the checksum of its blocks, if the format does.
@@ -77,6 +82,7 @@ class Blocks:
             crc = checksums.together(block.crc for block in blocks if block.crc is not None)
             if [len(blocks), crc] != list(expected):
                 raise DamagedError("column_block: rows are missing, doubled or changed")
+        self._take(blocks)
         blocks.sort(key=lambda block: (block.kind, block.part))
         tables = {
             kind: self._table(kind, list(of_kind), texts) for kind, of_kind in groupby(blocks, lambda block: block.kind)
@@ -92,17 +98,16 @@ class Blocks:
                 raise DamagedError("column_block.window: a window that is not there")
             self._of[block.window].append(block)
 
-    def _check_sizes(self, file_bytes: int) -> None:
-        """Raise DamagedError if the blocks have more data than the file, or unpack to more than a recording does."""
-        blocks = [block for of_window in self._of for block in of_window]
-        if sum(block.data_bytes for block in blocks) > file_bytes:
+    def _take(self, blocks: Sequence[_Block]) -> None:
+        """Raise DamagedError if a window's blocks have more data, or unpack to more, than a recording does by then."""
+        data, unpacked = sum(block.data_bytes for block in blocks), sum(block.unpacked_bytes() for block in blocks)
+        if data > self._data_left:
             raise DamagedError("column_block.data: more than the file has")
-        unpacked, most = sum(block.unpacked_bytes() for block in blocks), SMALL_BYTES + MOST_EXPANSION * file_bytes
-        if unpacked > min(most, MOST_BYTES):
-            limit = bytes_text(min(most, MOST_BYTES))
-            raise DamagedError(
-                f"its rows would take {bytes_text(unpacked)} of memory, the most of such a file is {limit}"
-            )
+        if unpacked > self._memory_left:
+            asked, left = bytes_text(unpacked), bytes_text(self._memory_left)
+            raise DamagedError(f"its rows would take {asked} of memory, and this file has at most {left} left for them")
+        self._data_left -= data
+        self._memory_left -= unpacked
 
     def _table(self, kind: str, blocks: list[_Block], texts: Texts) -> Table:
         parts: list[Table] = []

@@ -69,10 +69,10 @@ def _living() -> Iterator[tuple[Process, int]]:
 
 def main(folder: str) -> None:
     """Read the command's number from stdin; if its end comes without the word that tbdprof is done, end the command."""
-    told = sys.stdin.read().split()
-    if told[-1:] == [DONE]:
+    words = sys.stdin.read().split()
+    if words[-1:] == [DONE]:
         return
-    for number in map(int, told):
+    for number in map(int, words):
         end(tree(number), signal.SIGTERM)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -27,7 +27,7 @@ def run(
     """
     with _guarded(folder) as guarding, _relayed(guarding) as relay:
         process = subprocess.Popen(command, env=environment, stdout=stdout)
-        guarding.tell(str(process.pid))
+        guarding.send(str(process.pid))
         relay.begin(process)
         status = process.wait()
         relay.end()
@@ -45,7 +45,7 @@ class _Guard:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def tell(self, word: str) -> None:
+    def send(self, word: str) -> None:
         """Send a word to the process."""
         with suppress(BrokenPipeError):  # somebody killed it
             if self._process.stdin is not None:
@@ -63,7 +63,7 @@ class _Guard:
 
     def close(self) -> None:
         """End the process."""
-        self.tell(guard.DONE)
+        self.send(guard.DONE)
         self._process.communicate()
 
 
