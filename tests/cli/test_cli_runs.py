@@ -112,14 +112,16 @@ from tbdprof.facts.rows import KINDS
 
 recorder = Recorder(Run("toy", "torch"), Path("a.tbd"))
 with recorder.window("clean") as window:
-    recorder.append(window, {"step": np.zeros(3, KINDS["step"])})
+    steps = np.zeros(3, KINDS["step"])
+    steps["index"], steps["start_ns"], steps["end_ns"] = [0, 1, 2], [0, 10, 20], [10, 20, 30]
+    recorder.append(window, {"step": steps})
 with recorder.window("memory") as window:
     written = recorder._file._writer._connection
     written.execute("PRAGMA cache_size = 5")  # pages; more has to go to the file before the end
     written.execute("BEGIN IMMEDIATE")
     for part in range(200):
-        row = (1, "step", part, "index", "<i8", 1, os.urandom(40000))
-        written.execute("INSERT INTO column_block VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        row = (1, "step", part, "index", "<i8", 1, os.urandom(40000), 0)
+        written.execute("INSERT INTO column_block VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -372,7 +374,7 @@ def test_trials_are_made_in_processes_of_their_own(
 def full_disk() -> Iterator[None]:
     """Let no file be longer than what the warm-up and the first clean window take."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (40 * 1024, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60 * 1024, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 

@@ -278,7 +278,7 @@ def test_progress_of_a_check_goes_to_stderr(tbdprof: Command, toy: None):
         (["toy"], "no framework given: add --framework torch"),
         (["toy", "--framework", "mxnet"], "toy is not written for 'mxnet': choose torch"),
         (["toy", "--framework", "torch", "--steps", "0"], "Invalid value for '--steps': 0"),
-        (["toy", "--framework", "torch", "--seed", "-1"], "Invalid value for '--seed': -1"),
+        (["toy", "--framework", "torch", "--seed", "-1"], "seed is -1: give 0 or more"),
         ([], "Missing argument 'MODEL'"),
     ],
 )
