@@ -1,8 +1,6 @@
 """What the windows of all kinds and frameworks have in common, and a hook's current window."""
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tbdprof.errors import UsageError
@@ -48,25 +46,9 @@ class Windows:
         window, self._open = self._open, None
         if window is not None:
             self._ended = window
-            with _no_collection():
-                window.stop()
+            window.stop()
 
     def drain(self, strings: Strings) -> Drained:
         """Return, once, what the last window recorded."""
         window, self._ended = self._ended, None
-        if window is None:
-            return Drained({}, [])
-        with _no_collection():
-            return window.drain(strings)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep Python's garbage collector from running: it would visit all events read so far, again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+        return Drained({}, []) if window is None else window.drain(strings)

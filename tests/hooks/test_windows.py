@@ -1,6 +1,3 @@
-import gc
-from contextlib import nullcontext
-
 import pytest
 
 from tbdprof.errors import UnavailableError, UsageError
@@ -44,43 +41,6 @@ def test_a_window_is_drained_once_after_its_end() -> None:
     windows.stop()
     assert drained(windows) == [0, 1]
     assert drained(windows) == []
-
-
-class Collecting(Counted):
-    """Notes whether Python's garbage collector is on."""
-
-    def __init__(self, *, stuck: bool = False) -> None:
-        super().__init__(stuck=stuck)
-        self.is_on: list[bool] = []
-
-    def mark_step(self) -> None:
-        self.is_on.append(gc.isenabled())
-
-    def stop(self) -> None:
-        self.is_on.append(gc.isenabled())
-        super().stop()
-
-    def drain(self, strings: Strings) -> Drained:
-        self.is_on.append(gc.isenabled())
-        return Drained({}, [])
-
-
-@pytest.mark.parametrize("on", [True, False])
-@pytest.mark.parametrize("stuck", [True, False])
-def test_nothing_is_collected_while_events_are_read_and_the_setting_stays_as_it_was(*, on: bool, stuck: bool) -> None:
-    windows, window = Windows(), Collecting(stuck=stuck)
-    if not on:
-        gc.disable()
-    try:
-        windows.begin("memory", {"memory": lambda: window})
-        windows.mark_step()
-        with pytest.raises(KeyboardInterrupt) if stuck else nullcontext():
-            windows.stop()
-        windows.drain(Strings())
-        assert window.is_on == [on, False, False]
-        assert gc.isenabled() is on
-    finally:
-        gc.enable()
 
 
 def test_without_an_open_window_nothing_is_marked_and_nothing_ends_twice() -> None:
