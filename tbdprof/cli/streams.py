@@ -109,15 +109,18 @@ def fail(message: str, code: int) -> int:
 
 def wants_json() -> bool:
     """Return whether the command line asks for JSON, even where it cannot be parsed."""
-    words = sys.argv[1:]
-    return "--json" in words[: words.index("--") if "--" in words else None]
+    return "--json" in _own_words()
 
 
 def wants_tracebacks() -> bool:
     """Return whether the command line asks for the tracebacks of errors (-v), even where it cannot be parsed."""
+    return any(re.fullmatch("--verbose|-q?vq?", word) for word in _own_words())
+
+
+def _own_words() -> list[str]:
+    """Return the command line up to `--`: what follows is a script's."""
     words = sys.argv[1:]
-    before = words[: words.index("--") if "--" in words else None]
-    return any(re.fullmatch("--verbose|-q?vq?", word) for word in before)
+    return words[: words.index("--") if "--" in words else None]
 
 
 def discard_output() -> None:

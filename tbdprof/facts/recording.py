@@ -49,9 +49,9 @@ class Recording:
         named: Table = rows[rows["counter"] == self.strings.find(counter)]
         return named
 
-    def of_device(self, rows: Table) -> Table:
-        """Return the rows that are of the run's device."""
-        mine = rows["device"] == self.strings.find(self.run.device)
+    def of_device(self, rows: Table, *devices: str) -> Table:
+        """Return the rows that are of the run's device, or of the devices that are named."""
+        mine = np.isin(rows["device"], [self.strings.find(device) for device in devices or (self.run.device,)])
         kept: Table = rows if mine.all() else rows[mine]
         return kept
 

@@ -16,8 +16,8 @@ _OF_NO_MODEL = ("builtins", "numpy")  # modules none of whose types can be train
 
 def whole_number(name: str, value: object, least: int) -> int:
     """Return a whole number of any integer type from `least` to 10^9."""
-    number = None if isinstance(value, bool | np.bool_) else _index(value)
-    if number is None or not least <= number <= MOST:
+    number = _whole(value, least)
+    if number is None:
         raise UsageError(f"{name} is {_shown(value)}: give a whole number from {least} to {MOST}")
     return number
 
@@ -31,8 +31,8 @@ def warmup_steps(value: object) -> int | None:
     """Return the steps of the warm-up, or None for "auto"."""
     if isinstance(value, str) and value == "auto":
         return None
-    number = None if isinstance(value, bool | np.bool_) else _index(value)
-    if number is None or not 0 <= number <= MOST:
+    number = _whole(value, 0)
+    if number is None:
         raise UsageError(f'warmup is {_shown(value)}: give "auto" or a number of steps from 0 to {MOST}')
     return number
 
@@ -81,11 +81,15 @@ def trained(name: str, values: Sequence[object]) -> list[object]:
     return list(values)
 
 
-def _index(value: object) -> int | None:
+def _whole(value: object, least: int) -> int | None:
+    """Return a whole number of any integer type that lies between `least` and `MOST`, or None."""
+    if isinstance(value, bool | np.bool_):
+        return None
     try:
-        return operator.index(value)  # type: ignore[arg-type]
+        number = operator.index(value)  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001 - a caller's own type may raise anything
         return None
+    return number if least <= number <= MOST else None
 
 
 def _shown(value: object) -> str:

@@ -14,11 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.file.placing import new
 from tbdprof.facts.recording import Recording
-from tbdprof.facts.records import AllocationKind, KernelKind, Operation, Phase, Role, SpanKind
 from tbdprof.facts.rows import KINDS
+from tbdprof.facts.values import VALUES, TextOf
 from tbdprof.report.json_text import json_text
 from tbdprof.report.plain import plain
 
@@ -29,17 +28,6 @@ NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 PARAMETER = ("name", "shape", "bytes", "trainable", "is_buffer")
 OPTIMIZER = ("kind", "settings", "parameters")
-TEXT = {"name", "device", "shape", "shapes", "counter", "work", "grid"}
-THREADS = ("kernel", "block")  # text, too, but the block of a step is a number
-CODES = {
-    ("span", "kind"): SpanKind,
-    ("span", "phase"): Phase,
-    ("span", "operation"): Operation,
-    ("allocation", "kind"): AllocationKind,
-    ("owner", "role"): Role,
-    ("kernel", "kind"): KernelKind,
-    ("step_count", "kind"): StepCountKind,
-}
 
 
 def to_sqlite(recording: Recording, path: Path) -> None:
@@ -119,9 +107,9 @@ def _rows(recording: Recording, kind: str) -> Iterator[Row]:
 
 
 def _cell(recording: Recording, kind: str, name: str, value: object) -> object:
-    codes = CODES.get((kind, name))
-    if codes is not None and isinstance(value, int):
-        return codes(value).name.lower()
-    if (name in TEXT or (kind, name) == THREADS) and isinstance(value, int):
+    values = VALUES[kind].get(name)
+    if isinstance(values, TextOf) and isinstance(value, int):
         return recording.strings[value] if value >= 0 else None
+    if isinstance(values, type) and isinstance(value, int):
+        return values(value).name.lower()
     return hex(value) if name in ("address", "operand") and isinstance(value, int) else value

@@ -30,16 +30,9 @@ def devices(run: Run) -> tuple[str, ...]:
 
 def of_device(recording: Recording, window: Window) -> Window:
     """Return a window with the allocations and owners of the run's devices alone."""
-    mine = {kind: _device_rows(recording, window.table(kind)) for kind in ("allocation", "owner")}
-    return replace(window, tables={**window.tables, **mine})
-
-
-def _device_rows(recording: Recording, rows: Table) -> Table:
     mine_are = devices(recording.run)
-    wanted = [index for index in np.unique(rows["device"]) if recording.strings[index] in mine_are]
-    chosen = np.isin(rows["device"], wanted)
-    mine: Table = rows if chosen.all() else rows[chosen]
-    return mine
+    mine = {kind: recording.of_device(window.table(kind), *mine_are) for kind in ("allocation", "owner")}
+    return replace(window, tables={**window.tables, **mine})
 
 
 def has_events(window: Window) -> bool:

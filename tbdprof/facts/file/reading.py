@@ -43,6 +43,7 @@ class _Reader:
         self._file_bytes = file_bytes
         self._salvages = salvages
         self._has_checksums = version >= FIRST_WITH_CHECKSUMS
+        self._sums = self._checksums()
         self._damage: list[str] = []
 
     def recording(self) -> Recording:
@@ -88,13 +89,14 @@ class _Reader:
         rows = [values for _, values in rows_of(self._connection, table, types, self._file_bytes)]
         if len({key for key, *_ in rows}) != len(rows):
             raise DamagedError(f"{table}.{next(iter(types))}: the same one twice")
-        if self._has_checksums and self._checksum(table) != (len(rows), checksums.of_rows(rows)):
+        if self._has_checksums and self._sums.get(table) != (len(rows), checksums.of_rows(rows)):
             raise DamagedError(f"{table}: rows are missing, doubled or changed")
         return rows
 
-    def _checksum(self, table: str) -> tuple[int, int] | None:
+    def _checksums(self) -> dict[str, tuple[int, int]]:
+        """Return how many rows each table has that has a checksum of its own, and that checksum."""
+        if not self._has_checksums:
+            return {}
         columns = {"name": str, "rows": int, "crc": int}
-        for _, (name, rows, crc) in rows_of(self._connection, "checksum", columns, self._file_bytes):
-            if name == table:
-                return rows, crc
-        return None
+        found = rows_of(self._connection, "checksum", columns, self._file_bytes)
+        return {name: (rows, crc) for _, (name, rows, crc) in found}

@@ -2,7 +2,7 @@
 
 import sqlite3
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -123,7 +123,7 @@ class Blocks:
         if sorted(names) != sorted(expected):
             odd = set(names) ^ set(expected) or {name for name in names if names.count(name) > 1}
             raise DamagedError(f"{kind}.{min(odd)}: a column that is missing, doubled or unknown")
-        table = _blank(kind, blocks[0].rows)
+        table = _blank(kind, blocks[0].rows, expected)
         for block in blocks:
             if (block.dtype, block.rows) != (expected[block.name].str, len(table)):
                 raise DamagedError(f"{kind}.{block.name}: of another type or length")
@@ -145,10 +145,10 @@ class Blocks:
         return np.frombuffer(plain, dtype)
 
 
-def _blank(kind: str, count: int) -> Table:
-    """Return rows in which every column that a later version added counts as not reported."""
+def _blank(kind: str, count: int, reported: Collection[str]) -> Table:
+    """Return rows whose columns are still to be set; those not reported, which a later version added, say so."""
     rows = np.zeros(count, KINDS[kind])
     for name, dtype in columns(kind).items():
-        if dtype.kind == "i":
+        if dtype.kind == "i" and name not in reported:
             rows[name] = -1
     return rows
