@@ -37,10 +37,11 @@ SLOWEST = (
 )
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 
-# A shell without job control starts what runs in its background with SIGINT ignored, and every child would inherit
-# that: tests of interrupts send it to children.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell without job control starts what runs in its background with SIGINT ignored, and nohup ignores SIGHUP. Every
+# child would inherit that, and tests of signals send both.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 class Lacking(pytest.Module):

@@ -32,6 +32,8 @@ def main(order: str) -> None:
     except Exception as error:  # each framework has its own exception classes
         if hook.out_of_memory(error) is None:
             raise
+    finally:
+        hook.close()
     sys.stdout.write(json.dumps({"took_bytes": took, "room_bytes": room.bytes}) + "\n")
 
 

@@ -65,8 +65,9 @@ class Ledger:
     If torch's accounting of the CPU began late (`counted_from_start` is false), it lacks older blocks. It may also hold
     sizes of blocks that were freed while it was off. Then the ledger shifts torch's total so that it starts from the
     blocks known to exist. It ignores a free of a block that is not live, with its effect on the total. It subtracts a
-    known block that torch never counted when the block is freed. So the total still shows allocations within the window
-    that nothing else reports.
+    known block that torch never counted when the block is freed. Where torch frees an existing block with the size of
+    an older one, the difference is taken off the total. So the total still shows allocations within the window that
+    nothing else reports.
 
     Memory shared with another process, such as a data loader's worker, is not an allocation of torch's. Its events
     carry no total and are left out.
@@ -127,7 +128,10 @@ class Ledger:
             return
         if freed is None:
             freed = _Block(*key, -event.bytes, int(event.was_tensor), None)
-        self._other_size += freed.bytes != -event.bytes
+        if freed.is_existing and event.device in self._late:  # perhaps with the size of an older block at its address
+            self._shift[event.device] -= event.bytes + freed.bytes
+        else:
+            self._other_size += freed.bytes != -event.bytes
         if event.was_tensor:
             freed.was_tensor = 1
         self._enter(AllocationKind.FREED, freed, place)

@@ -10,6 +10,7 @@ ends only when every member has left or waits in Python.
 
 import ctypes
 import gc
+import inspect
 import os
 import sys
 import threading
@@ -177,7 +178,7 @@ class Members:
             with LOCK:
                 if is_member and not self._calls.state(True):
                     self._leave()
-                elif self._is_open:
+                elif self._is_open and not _watches_bars():
                     self._join(thread)
         finally:
             _BUSY.discard(thread)
@@ -265,6 +266,17 @@ def _waits(frame: FrameType) -> bool:
     """Return whether a thread is in Python's own library: it waits there and computes nothing with torch."""
     file = frame.f_code.co_filename
     return file.startswith((_STANDARD_LIBRARY, "<frozen")) and not any(each in file for each in _PACKAGES)
+
+
+def _watches_bars() -> bool:
+    """Return whether this is the thread that redraws tqdm's progress bars: it never calls torch.
+
+    It would stay a member for the rest of the program, with a hook on all modules, because it waits nearly always.
+    """
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") != "tqdm._monitor":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _calls() -> _Calls | None:

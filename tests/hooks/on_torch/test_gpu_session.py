@@ -1,6 +1,7 @@
 """A session of torch's profiler on a run that is on a GPU, where there is none: what is asked of torch, and refused."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -54,13 +55,24 @@ def _gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert not is_profiler_active()
 
 
+@contextmanager
+def watch() -> Iterator[Watch]:
+    """Take the hooks of a watch off afterwards: they are on all of torch's optimizers."""
+    made = Watch(Markers())
+    try:
+        yield made
+    finally:
+        made.close()
+
+
 def recorded(device: str) -> tuple[Drained, Strings]:
-    window = KernelsWindow(Watch(Markers()), device)
-    torch.ones(2, 3) @ torch.ones(3, 4)
-    window.mark_step()
-    window.stop()
-    strings = Strings()
-    return window.drain(strings), strings
+    with watch() as each:
+        window = KernelsWindow(each, device)
+        torch.ones(2, 3) @ torch.ones(3, 4)
+        window.mark_step()
+        window.stop()
+        strings = Strings()
+        return window.drain(strings), strings
 
 
 @pytest.mark.usefixtures("_gpu")
@@ -74,8 +86,8 @@ def test_a_kernels_window_on_a_gpu_asks_for_its_activity_and_their_details() -> 
 @pytest.mark.usefixtures("_gpu")
 def test_a_memory_window_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Watched, "device", lambda watched: "cuda:0")
-    window = MemoryWindow(Watch(Markers()), counted_from_start=True)
-    window.stop()
+    with watch() as each:
+        MemoryWindow(each, counted_from_start=True).stop()
 
     assert OnGpu.asked["use_device"] is None
     assert OnGpu.asked["profile_memory"]
@@ -150,5 +162,6 @@ def test_a_profiler_that_cannot_begin_leaves_nothing_on(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(OnGpu, "__enter__", refuse)
 
-    with pytest.raises(UnavailableError, match="cannot begin: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"):
-        KernelsWindow(Watch(Markers()), "cuda:0")
+    refused = pytest.raises(UnavailableError, match="cannot begin: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED")
+    with watch() as each, refused:
+        KernelsWindow(each, "cuda:0")

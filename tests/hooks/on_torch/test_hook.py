@@ -1,5 +1,7 @@
+import io
 import os
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import nn
 from torch_nets import Checkpointed
+from tqdm import tqdm
 
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import AllocationKind, Operation, Phase, Role, SpanKind, Strings
@@ -486,6 +489,25 @@ def test_a_second_session_in_the_process_adds_up_too() -> None:
         torch_hook.close()
         image_step(model, optimizer)
         assert set(differences_from_total(window.allocations)) == {0}
+
+
+def test_the_thread_that_redraws_progress_bars_keeps_no_hook_on(
+    attached: TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tqdm, "monitor_interval", 0.001)
+    monkeypatch.setattr(tqdm, "monitor", None)
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    attached.watch([model], [optimizer])
+
+    with tqdm(total=2, file=io.StringIO()) as bar:
+        awake = threading.Event()
+        monkeypatch.setattr(tqdm.monitor, "get_instances", lambda: awake.set() or [])
+        window = record(attached, lambda: (image_step(model, optimizer), awake.clear(), awake.wait(9), bar.update()))
+        tqdm.monitor.exit()
+
+    assert set(differences_from_total(window.allocations)) == {0}
+    assert not nn.modules.module._global_forward_pre_hooks
 
 
 def test_training_is_bit_identical_with_and_without_the_hook() -> None:

@@ -170,6 +170,18 @@ def test_a_late_account_starts_from_the_known_blocks_and_drops_stale_frees() -> 
     ]
 
 
+def test_a_late_account_that_frees_a_block_with_the_size_of_an_older_one_still_adds_up() -> None:
+    events = trace(memory(3, -500, 500), memory(1, 10, 510), cpu_bytes_at_begin=1000)
+    existing = [Existing("cpu", 3, 64, (16,)), Existing("cpu", 4, 32, (8,))]
+    tables, _, missing = build(events, existing, False, Strings())
+    assert changes(tables["allocation"])[2:] == [
+        (AllocationKind.FREED, 3, 64, 32),
+        (AllocationKind.ALLOCATED, 1, 10, 42),
+    ]
+    assert missing == {}
+    assert "another size" in missing_of(events, existing=tuple(existing))["allocations"]
+
+
 def test_a_full_account_reports_the_free_of_a_block_nobody_saw() -> None:
     events = trace(memory(7, -500, 500), cpu_bytes_at_begin=1000)
     rows = build(events, [], True, Strings())[0]["allocation"]
