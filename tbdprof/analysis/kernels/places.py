@@ -128,5 +128,6 @@ def _own(tree: SpanTree, spans: Ints, start: Ints, end: Ints, thread: Ints) -> I
     nested = np.flatnonzero((outer >= 0) & (thread[outer] == thread))
     outer = outer[nested]
     within = np.minimum(end[nested], end[outer]) - np.maximum(start[nested], start[outer])
-    taken = np.bincount(outer, np.maximum(within, 0), len(spans)).astype(np.int64)
+    taken = np.zeros(len(spans), np.int64)
+    np.add.at(taken, outer, np.maximum(within, 0))  # whole nanoseconds, however many
     return np.maximum(end - start - taken, 0)
