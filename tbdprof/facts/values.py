@@ -32,6 +32,9 @@ _FROM_0 = Range(0)
 _OR_NONE = Range(-1)
 _AMOUNT = Range(0, 1e15)
 _ANY = Range(-1e18, 1e18)
+_TIME = Range(-4e18, 4e18)  # ns; the time between any two of them is still a 64-bit number
+_TIME_OR_NONE = Range(-1, _TIME.most)
+_TIMES = {"start_ns": _TIME, "end_ns": _TIME}
 
 VALUES: Mapping[str, Mapping[str, Values]] = {  # by kind and column of `tbdprof.facts.rows`
     "span": {
@@ -43,6 +46,7 @@ VALUES: Mapping[str, Mapping[str, Values]] = {  # by kind and column of `tbdprof
         "name": TextOf.NAME,
         "shapes": TextOf.SHAPES,
         "work": TextOf.WORK,
+        **_TIMES,
     },
     "kernel": {
         "name": TextOf.NAME,
@@ -55,6 +59,8 @@ VALUES: Mapping[str, Mapping[str, Values]] = {  # by kind and column of `tbdprof
         "shared_bytes": _OR_NONE,
         "moved_bytes": _OR_NONE,
         "graph": _OR_NONE,
+        "launch_ns": _TIME_OR_NONE,
+        **_TIMES,
     },
     "allocation": {
         "kind": AllocationKind,
@@ -65,6 +71,7 @@ VALUES: Mapping[str, Mapping[str, Values]] = {  # by kind and column of `tbdprof
         "was_tensor": _OR_NONE,
         "shape": TextOf.SHAPE,
         "total_bytes": _OR_NONE,
+        "time_ns": _TIME,
     },
     "owner": {
         "device": TextOf.NAME,
@@ -73,8 +80,14 @@ VALUES: Mapping[str, Mapping[str, Values]] = {  # by kind and column of `tbdprof
         "name": TextOf.NAME,
         "shape": TextOf.SHAPE,
     },
-    "step": {"index": _FROM_0, "block": _FROM_0, "units": _AMOUNT},
+    "step": {"index": _FROM_0, "block": _FROM_0, "units": _AMOUNT, **_TIMES},
     "step_count": {"step": _FROM_0, "kind": StepCountKind, "name": TextOf.NAME, "value": _AMOUNT},
-    "sample": {"counter": TextOf.NAME, "device": TextOf.NAME, "value": _ANY, "start_ns": _OR_NONE},
+    "sample": {
+        "counter": TextOf.NAME,
+        "device": TextOf.NAME,
+        "value": _ANY,
+        "time_ns": _TIME,
+        "start_ns": _TIME_OR_NONE,
+    },
     "count": {"kernel": _FROM_0, "counter": TextOf.NAME, "value": _ANY},
 }

@@ -122,12 +122,14 @@ class Attachment:
         The first one gives the token its own number as a name: so `launch.script` knows which process is recorded.
         """
         withdraw(self._order)
-        token = Path(self._order["token"])
         try:
-            token.rename(token.with_name(str(os.getpid())))
+            Path(self._order["token"]).rename(self._own_token())
         except FileNotFoundError:
             return False
         return True
+
+    def _own_token(self) -> Path:
+        return Path(self._order["token"]).with_name(str(self._pid))
 
     def _ended(self) -> None:
         if os.getpid() != self._pid:  # a forked child ends; stopping the parent's profiler in it would hang
@@ -137,8 +139,15 @@ class Attachment:
         else:
             failure = getattr(sys, "last_value", None)  # the script's exception, with its frames
             self._profiler.stop(_end_of(failure), failure)
+            self._leave_word()
             if isinstance(failure, KeyboardInterrupt):
                 _end_by_interrupt()
+
+    def _leave_word(self) -> None:
+        """Write why no file was kept, if none was, into the token, where `launch.script` reads it."""
+        reason = "" if self._profiler is None else self._profiler.recording.missing.get(RemarkOn.FILE, "")
+        with suppress(OSError):
+            self._own_token().write_text(visible(reason), encoding="utf-8")
 
     def _new_profiler(self) -> "LoopProfiler":
         from tbdprof.launch.choose_instruments import instruments_for

@@ -52,6 +52,7 @@ class Outcome:
     is_recorded: bool
     stepped: bool  # an optimizer step was taken while tbdprof watched
     killed_by: str  # why a recording ends that its process could not end
+    not_kept: str  # why no file was kept, as the script's process said at its end; otherwise empty
 
 
 def run(
@@ -85,7 +86,8 @@ def run(
         code = status if status >= 0 else OF_SIGNAL - status
         is_its_own = (folder / str(number)).exists()
         stepped = not Path(str(order["token"])).exists()
-        return Outcome(code, claimed.is_kept, stepped, _killed_by(code, is_its_own=is_its_own))
+        killed_by = _killed_by(code, is_its_own=is_its_own)
+        return Outcome(code, claimed.is_kept, stepped, killed_by, _word_of(folder))
 
 
 def recorded(path: Path, outcome: Outcome) -> Recording:
@@ -99,6 +101,11 @@ def recorded(path: Path, outcome: Outcome) -> Recording:
         with suppress(UsageError):
             write_anew(recording, path)
     return recording
+
+
+def _word_of(folder: Path) -> str:
+    """Return what the recorded process wrote into its token."""
+    return "".join(each.read_text(encoding="utf-8") for each in folder.iterdir() if each.name.isdigit())
 
 
 def _killed_by(code: int, *, is_its_own: bool) -> str:
@@ -122,6 +129,8 @@ def not_recorded(path: Path, outcome: Outcome) -> str:
     said = f"the script ended with {outcome.code} ({name}); " if name else ""
     if not outcome.stepped:
         return said + NOTHING_RECORDED
+    if outcome.not_kept:
+        return said + outcome.not_kept
     if path.exists():
         return f"{said}nothing was recorded after the warm-up, so {path} is as it was"
     return f"{said}nothing was recorded: watching ended before a step did"

@@ -3,9 +3,9 @@
     python tests/facts/fuzz.py [--mutants 20000] [--first SEED]
 
 Each mutant of a recording in `tests/fixtures` is loaded, or salvaged if it is damaged. It is then summarized and
-rendered, in short, in full or as JSON, or it is exported. Exits with 1 if one of them ended in a traceback, took more
-than 5 s of CPU, changed a file, or gave another report without a warning, or if all of it took more than 1 GB.
-Prints the count of outcomes.
+rendered, in short, in full or as JSON, or it is exported. Exits with 1 if one of them ended in a traceback or a warning
+of Python's, took more than 5 s of CPU, changed a file, or gave another report without a warning, or if all of it took
+more than 1 GB. Prints the count of outcomes.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -166,6 +167,7 @@ def main() -> int:
     def note(seed: int, text: str) -> None:
         sys.stdout.write(f"mutant {seed}: {text}\n")
 
+    warnings.simplefilter("error")  # as pytest does: a warning on stderr says that a figure is not one
     counts = fuzz(range(given.first, given.first + given.mutants), note)
     for found, count in sorted(counts.items()):
         sys.stdout.write(f"{count:7d}  {found}\n")
