@@ -315,6 +315,16 @@ print("trained")
     ]
 
 
+def test_of_a_script_whose_disk_is_full_from_the_start_that_is_said():
+    full = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))\n"
+    done = run(*script(full + "train(20)"))
+
+    assert done.returncode == 0
+    assert done.stderr.startswith("tbdprof: writing the file failed, nothing is kept of this run: ")
+    assert done.stderr.count("\n") == 1
+    assert not Path("a.tbd").exists()
+
+
 def test_a_child_forked_in_the_memory_window_is_left_alone():
     fork = "train(6)\nif os.fork() == 0:\n    train(20)\n    os._exit(0)\nprint(os.wait()[1])\ntrain(14)"
     done = run(*script(fork))
