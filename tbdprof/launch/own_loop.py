@@ -34,6 +34,7 @@ from tbdprof.loop.profiler import STEPS, LoopProfiler
 from tbdprof.report.terminal import render
 from tbdprof.results.summary import Summary
 
+EARLY_AFTER = 2  # steps
 _prepared: dict[str, FrameworkHook] = {}
 unattended: "weakref.WeakSet[Profiler]" = weakref.WeakSet()  # their loops do not report an end by an exception
 _Extent = tuple[Run, list[tuple[str, dict[str, int]]], dict[str, str]]
@@ -124,7 +125,7 @@ class Joining:
         hook.watch(self.models, self.optimizers)
         device = hook.facts().device
         found = instruments_for(device, framework)
-        return plan_for(device, self.schedule, windows=found.windows), found
+        return plan_for(device, self.schedule, windows=found.windows, early_after=EARLY_AFTER), found
 
 
 def prepare(framework: str) -> None:
