@@ -213,13 +213,17 @@ class Stages:
 
     def _keep(self, window: Window, rows: Sequence[StepRow], drained: Drained, *, is_complete: bool) -> None:
         missing = _of_sampled(drained.missing) if window.name == SAMPLED else drained.missing
+        is_whole = is_complete and len(drained.tables) > 0
+        if is_whole:
+            self._recorder.recording.missing.pop(ReasonFor(window.name), None)  # an earlier one may have had none
         self._recorder.recording.missing.update({key: visible(reason) for key, reason in missing.items()})
         tables = self._step_tables(rows)
         steps = tables["step"]
         known = min(len(steps), len(drained.marks))  # 0 if another profiler took the window's events
         steps["last_sequence"][:known] = drained.marks[:known]
-        replaced = self._replaced(window) if is_complete and drained.tables else []
-        self._recorder.append(window, {**tables, **drained.tables}, instead_of=replaced)
+        self._recorder.append(
+            window, {**tables, **drained.tables}, instead_of=self._replaced(window) if is_whole else []
+        )
 
     def _replaced(self, later: Window) -> list[Window]:
         return [window for window in self._early if window.name == later.name != WARMUP and window.tables]

@@ -124,6 +124,18 @@ def test_a_later_window_that_is_lost_replaces_nothing(hook: type[LosesLater]):
     assert any(key.startswith(RemarkOn.GIVEN_UP) for key in recording.missing) == (hook is FailsLater)
 
 
+def test_what_an_early_window_lacked_is_no_longer_missing_once_a_later_one_has_it():
+    prof, hook = profiler(plan_for("cpu", early_after=2), FakeHook(busy="another profiler is active"))
+    with prof:
+        train(prof, hook.clock, 12)
+        assert prof.recording.missing == dict.fromkeys(("memory", "kernels"), "another profiler is active")
+        hook.busy = None
+        train(prof, hook.clock, ALL - 6)
+
+    assert prof.recording.run.complete
+    assert prof.recording.missing == {}
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
 @pytest.mark.parametrize(
     "stated", [Schedule(steps=10), Schedule(warmup=0), Schedule(max_warmup=22), Schedule(repeat=2)]
