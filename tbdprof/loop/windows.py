@@ -25,7 +25,7 @@ from tbdprof.hooks import Drained, FrameworkHook
 from tbdprof.loop import steady
 from tbdprof.loop.defect import by_signal, defect_line, first_line
 from tbdprof.loop.instruments import Instruments
-from tbdprof.loop.plan import MINIMUM_WARMUP, Plan, Progress
+from tbdprof.loop.plan import EARLY, MINIMUM_WARMUP, Plan, Progress
 
 Course = Generator[None, Consumed, None]
 
@@ -214,8 +214,8 @@ class Stages:
     def _keep(self, window: Window, rows: Sequence[StepRow], drained: Drained, *, is_complete: bool) -> None:
         missing = _of_sampled(drained.missing) if window.name == SAMPLED else drained.missing
         is_whole = is_complete and len(drained.tables) > 0
-        if is_whole:
-            self._recorder.recording.missing.pop(ReasonFor(window.name), None)  # an earlier one may have had none
+        if is_whole and self._early and window.name in EARLY:
+            self._recorder.recording.missing.pop(ReasonFor(window.name), None)  # why the early one lacked it
         self._recorder.recording.missing.update({key: visible(reason) for key, reason in missing.items()})
         tables = self._step_tables(rows)
         steps = tables["step"]
