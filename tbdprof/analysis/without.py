@@ -24,6 +24,8 @@ def was_never_meant(recording: Recording, window: str) -> bool:
 
 
 def _spent(recording: Recording) -> str:
-    """Return how many steps the warm-up took, with advice."""
-    warmup = sum(len(item.table("step")) for item in recording.windows if item.name == WARMUP)
-    return f"{warmup} steps went to the warm-up; give the loop more, or fix the warm-up's length"
+    """Return how many steps there were and how many of them the warm-up took, with advice."""
+    steps = [(item.name, len(item.table("step"))) for item in recording.windows]
+    warmup = sum(number for name, number in steps if name == WARMUP)
+    advice = "give the loop more" if recording.early[1:] else "give the loop more, or fix the warm-up's length"
+    return f"{warmup} of {sum(number for _, number in steps)} steps went to the warm-up; {advice}"

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -53,13 +53,15 @@ class Recorder:
         window.state = "complete"
         self._commit_state()
 
-    def append(self, window: Window, tables: Tables) -> None:
-        """Add records to a window, and commit them."""
+    def append(self, window: Window, tables: Tables, *, instead_of: Sequence[Window] = ()) -> None:
+        """Add records to a window, delete those of the windows that it replaces, and commit both together."""
+        for old in instead_of:
+            old.tables.clear()
         for kind, rows in tables.items():
             window.tables[kind] = np.concatenate([window.table(kind), rows])
         with self._guard():
             if self._file is not None:
-                self._file.append(window, tables)
+                self._file.append(window, tables, instead_of)
 
     def close(self) -> None:
         """Commit what is left and close the file; if it is not kept, `missing` says why."""
@@ -127,9 +129,9 @@ class _File:
         self._writer.write_state()
         self._texts = len(self._recording.strings)
 
-    def append(self, window: Window, tables: Tables) -> None:
-        """Commit new records of a window, and take the place if they are worth keeping."""
-        self._writer.append(window, tables)
+    def append(self, window: Window, tables: Tables, instead_of: Sequence[Window]) -> None:
+        """Commit new records of a window in place of older ones, and take the place if they are worth keeping."""
+        self._writer.append(window, tables, instead_of)
         self._texts = len(self._recording.strings)
         is_worth = any(map(len, tables.values())) and not (self._replaces and window.name == WARMUP)
         if is_worth and not self.is_placed:

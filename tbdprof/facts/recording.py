@@ -7,6 +7,7 @@ import numpy as np
 from tbdprof.facts.keys import is_remark
 from tbdprof.facts.records import Run, Strings
 from tbdprof.facts.rows import KINDS, Table
+from tbdprof.facts.windows import WARMUP
 
 STILL_RUNNING = "it is still running"
 KILLED = "the process was killed"
@@ -54,6 +55,14 @@ class Recording:
         mine = np.isin(rows["device"], [self.strings.find(device) for device in devices or (self.run.device,)])
         kept: Table = rows if mine.all() else rows[mine]
         return kept
+
+    @property
+    def early(self) -> list[Window]:
+        """Return the windows of few steps before the judged warm-up: a loop that ends soon has no others."""
+        warmups = [window.ordinal for window in self.windows if window.name == WARMUP]
+        if not warmups:
+            return []
+        return self.windows[: warmups[-1]] if self.run.settled_by else self.windows
 
     @property
     def remarks(self) -> dict[str, str]:

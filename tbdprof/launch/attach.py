@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tbdprof.loop.profiler import LoopProfiler
 
 ROOT = Path(__file__).parents[2]
+EARLY_AFTER = 1  # step; the first one of the script ended when the profiler began
 
 
 def attach() -> None:
@@ -160,7 +161,7 @@ class Attachment:
             run = new_run(name, self._framework, script=name)
         device = self._hook.facts().device
         found = instruments_for(device, self._framework)
-        plan = plan_for(device, Schedule(**self._order["schedule"]), windows=found.windows)
+        plan = plan_for(device, Schedule(**self._order["schedule"]), windows=found.windows, early_after=EARLY_AFTER)
         return LoopProfiler(self._hook, run, plan, path=Path(self._order["path"]), instruments=found)
 
 

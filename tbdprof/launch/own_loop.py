@@ -34,6 +34,7 @@ from tbdprof.loop.profiler import STEPS, LoopProfiler
 from tbdprof.report.terminal import render
 from tbdprof.results.summary import Summary
 
+EARLY_AFTER = 2  # steps
 _prepared: dict[str, FrameworkHook] = {}
 unattended: "weakref.WeakSet[Profiler]" = weakref.WeakSet()  # their loops do not report an end by an exception
 _Extent = tuple[Run, list[tuple[str, dict[str, int]]], dict[str, str]]
@@ -124,7 +125,7 @@ class Joining:
         hook.watch(self.models, self.optimizers)
         device = hook.facts().device
         found = instruments_for(device, framework)
-        return plan_for(device, self.schedule, windows=found.windows), found
+        return plan_for(device, self.schedule, windows=found.windows, early_after=EARLY_AFTER), found
 
 
 def prepare(framework: str) -> None:
@@ -170,7 +171,8 @@ def profile(
             module does.
         optimizers: a torch or Keras optimizer or Gluon trainer, a list of them, or nothing.
         framework: needed only if neither the models nor the imported modules show it.
-        warmup: steps before the first window; "auto" waits until the loop has settled.
+        warmup: steps before the first window; "auto" waits until the loop has settled. Without this and the next three,
+            short windows come first, in case the loop ends soon.
         max_warmup: steps after which an "auto" warm-up gives up; by default about 22 on a CPU, 200 on a GPU.
         steps: steps of each clean window, by default 10 on a CPU, 50 (and 10 seconds) on a GPU.
         repeat: how many times the windows are recorded.

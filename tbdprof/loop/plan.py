@@ -12,6 +12,8 @@ WITH_SAMPLED = (*WINDOWS, SAMPLED, CLEAN)
 MINIMUM_WARMUP = 3  # steps
 BLOCKS_PER_WINDOW = 5
 LEAST_BLOCKS = 3  # per window if the data has a period; with the other windows' blocks enough for an interval
+EARLY = (MEMORY, CLEAN, KERNELS)  # memory first: of a loop of five steps, it alone is as good as later
+EARLY_STEPS = 3  # of each early window
 NO_STEPS = 0  # number of steps of a phase without steps; only its name is reported
 
 
@@ -31,6 +33,7 @@ class Plan:
     repeat: int = 1
     period: int = 1  # steps after which the data repeats; figures are compared over whole periods
     warmup_block_s: float = 0.01  # blocks of very short steps last this long, within their share of `patience`
+    early: "Plan | None" = None  # short windows before the warm-up, in case the loop ends soon
 
     @property
     def warmup_block_steps(self) -> int:
@@ -76,12 +79,16 @@ def plan_for(
     windows: tuple[str, ...] = WINDOWS,
     period: int = 1,
     watched_steps: int = 1,
+    early_after: int | None = None,
 ) -> Plan:
     """Return the plan for a device type: a GPU's clean windows have 50 steps and last 10 s, a CPU's 10 steps.
 
     A memory or kernels window has at least `watched_steps` after its first block, which is discarded as warm-up. If the
     data has a period, a block lasts at least one period, and a clean window at least three blocks.
+
+    A loop that may end soon has early windows after `early_after` steps, unless its user gave a schedule.
     """
+    early = early_plan(early_after) if early_after is not None and schedule == Schedule() else None
     watched = 1 + watched_steps
     least = LEAST_BLOCKS * period if period > 1 else 0
     if device.startswith("cuda"):
@@ -97,6 +104,7 @@ def plan_for(
             windows=windows,
             repeat=schedule.repeat,
             period=period,
+            early=early,
         )
     return Plan(
         schedule.warmup,
@@ -107,7 +115,13 @@ def plan_for(
         windows=windows,
         repeat=schedule.repeat,
         period=period,
+        early=early,
     )
+
+
+def early_plan(warmup: int) -> Plan:
+    """Return the plan of early windows: after `warmup` steps, one window of each kind, of few steps."""
+    return Plan(warmup, steps=EARLY_STEPS, memory_steps=EARLY_STEPS, kernel_steps=EARLY_STEPS, windows=EARLY)
 
 
 class Progress(Protocol):

@@ -2,6 +2,9 @@
 
     warm-up → clean → memory → clean → kernels → clean
 
+A loop that may end soon has the early windows before: memory, clean and kernels, a few steps each. A later window of
+the same name replaces the early one: a clean window with its first block, a watched one when it is complete.
+
 Only the edges of windows and blocks wait for the device. A clean window has no profiling; throughput comes from clean
 windows alone. In a memory window the framework's hook reports allocations and owners. In a kernels window it reports
 operators with what they compute.
@@ -22,7 +25,7 @@ from tbdprof.hooks import Drained, FrameworkHook
 from tbdprof.loop import steady
 from tbdprof.loop.defect import by_signal, defect_line, first_line
 from tbdprof.loop.instruments import Instruments
-from tbdprof.loop.plan import MINIMUM_WARMUP, Plan, Progress
+from tbdprof.loop.plan import EARLY, MINIMUM_WARMUP, Plan, Progress
 
 Course = Generator[None, Consumed, None]
 
@@ -42,7 +45,9 @@ class Stages:
         pause: Callable[[], None],
     ) -> None:
         self._hook = hook
-        self._plan = plan
+        self._whole = plan
+        self._plan = plan  # the part that is followed now: the early one, or the whole
+        self._early: Sequence[Window] = ()  # later ones replace them
         self._instruments = instruments
         self._recorder = recorder
         self._progress = progress
@@ -60,7 +65,16 @@ class Stages:
 
         A window in which tbdprof fails is given up, with its reason. What the loop's own work raises passes through.
         """
-        yield from self._warm_up()
+        if self._whole.early is not None:
+            self._plan = self._whole.early
+            yield from self._warm_up()
+            yield from self._windows()
+            self._plan, self._early = self._whole, tuple(self._recorder.recording.windows)
+        if not self._ended:
+            self._judge((yield from self._warm_up()))
+            yield from self._windows()
+
+    def _windows(self) -> Course:
         record_facts(self._hook, self._recorder)
         for _ in range(self._plan.repeat):
             for name in self._plan.windows:
@@ -89,7 +103,8 @@ class Stages:
         if not any(len(window.table("step")) for window in recording.named(name)):
             recording.missing[ReasonFor(name)] = reason
 
-    def _warm_up(self) -> Course:
+    def _warm_up(self) -> Generator[None, Consumed, list[float]]:
+        """Take the steps of the warm-up, and return the time per step of its blocks."""
         plan, first = self._plan, self.steps
         times: list[float] = []
         with self._recorder.window(WARMUP) as window:
@@ -97,7 +112,11 @@ class Stages:
                 total = plan.warmup if plan.warmup is not None else plan.max_warmup
                 rows = yield from self._warmup_block(window, first, total)
                 times.append((rows[-1].end_ns - rows[0].start_ns) / len(rows))
-        asked = plan.warmup is not None
+        return times
+
+    def _judge(self, times: Sequence[float]) -> None:
+        """Record whether the loop has settled, judged by the times per step of its warm-up."""
+        plan, asked = self._plan, self._plan.warmup is not None
         self._recorder.update(
             settled=None if asked else steady.is_settled(times),
             settled_by=f"{plan.warmup} steps, as asked" if asked else steady.METHOD,
@@ -171,7 +190,7 @@ class Stages:
                 with nullcontext() if whole else suppress(Exception):  # the first error is the one to report
                     drained = self._take_off()
                 if whole:
-                    self._keep(window, rows, drained)
+                    self._keep(window, rows, drained, is_complete=self.steps - first == steps)
 
     def _start(self, window: str) -> None:
         """Begin the hook's window; a hook that fails halfway is taken off."""
@@ -192,14 +211,22 @@ class Stages:
             self._hook.stop()
         return self._hook.drain(self._recorder.recording.strings)
 
-    def _keep(self, window: Window, rows: Sequence[StepRow], drained: Drained) -> None:
+    def _keep(self, window: Window, rows: Sequence[StepRow], drained: Drained, *, is_complete: bool) -> None:
         missing = _of_sampled(drained.missing) if window.name == SAMPLED else drained.missing
+        is_whole = is_complete and len(drained.tables) > 0
+        if is_whole and self._early and window.name in EARLY:
+            self._recorder.recording.missing.pop(ReasonFor(window.name), None)  # why the early one lacked it
         self._recorder.recording.missing.update({key: visible(reason) for key, reason in missing.items()})
         tables = self._step_tables(rows)
         steps = tables["step"]
         known = min(len(steps), len(drained.marks))  # 0 if another profiler took the window's events
         steps["last_sequence"][:known] = drained.marks[:known]
-        self._recorder.append(window, {**tables, **drained.tables})
+        self._recorder.append(
+            window, {**tables, **drained.tables}, instead_of=self._replaced(window) if is_whole else []
+        )
+
+    def _replaced(self, later: Window) -> list[Window]:
+        return [window for window in self._early if window.name == later.name != WARMUP and window.tables]
 
     def _let_pause(self) -> None:
         with self._loops_own():
@@ -241,7 +268,7 @@ class Stages:
         tables = self._step_tables(rows)
         tables["step"]["end_ns"][-1] = self._clock()
         self._block += 1
-        self._recorder.append(window, tables)
+        self._recorder.append(window, tables, instead_of=self._replaced(window))
 
     def _step_tables(self, rows: Sequence[StepRow]) -> Tables:
         """Return steps with their counts; the counts of dropped steps are dropped, too."""

@@ -97,6 +97,7 @@ def _run(summary: Summary) -> Json:
         "settled_by": run.settled_by,
         "drifted": None if summary.throughput is None else summary.throughput.drifted,
         "steps": steps,
+        "early_steps": summary.early_steps,
         "complete": run.complete,
         "ended_by": run.ended_by,
         "lost_windows": summary.lost_windows,

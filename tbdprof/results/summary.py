@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from tbdprof.facts.recording import STILL_RUNNING, Recording
+from tbdprof.facts.windows import WARMUP
 from tbdprof.results.device import Device, Energy, Traced
 from tbdprof.results.kernels import Counted, Group, LayerTime, LowUtilization, Utilization
 from tbdprof.results.levels import Levels, PipeUse
@@ -64,6 +65,12 @@ class Summary:
     def missing_now(self) -> dict[str, str]:
         """Return what is missing from this run but could have been measured."""
         return {name: reason for name, reason in self.missing.items() if reason not in QUIET}
+
+    @property
+    def early_steps(self) -> dict[str, int]:
+        """Return the steps of the early windows that stand for windows that the loop did not reach, by name."""
+        windows = [window for window in self.recording.early if window.name != WARMUP]
+        return {window.name: len(window.table("step")) for window in windows if len(window.table("step"))}
 
     @property
     def lost_windows(self) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -167,6 +168,27 @@ def test_a_framework_is_joined_when_the_loop_begins_and_not_before(monkeypatch: 
     assert hook.calls == []
     with prof:
         assert hook.calls[:2] == ["attach", "watch"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ({}, ["warmup", "memory", "clean", "kernels", "warmup"]),
+        ({"warmup": 4}, ["warmup", "clean"]),
+        ({"max_warmup": 4}, ["warmup", "clean"]),
+        ({"warmup": 1, "steps": 2}, ["warmup", "clean", "memory", "clean", "kernels"]),
+    ],
+)
+def test_without_a_stated_plan_a_loop_of_12_steps_has_memory_clean_and_kernels_windows(
+    monkeypatch: pytest.MonkeyPatch, stated: dict[str, Any], expected: list[str]
+):
+    monkeypatch.setattr(own_loop, "load", lambda framework: FakeHook())
+
+    with tbdprof.profile(OwnModel(), **stated) as prof:
+        for _ in range(12):
+            prof.step(1)
+
+    assert [window.name for window in prof.recording.windows] == expected
 
 
 @pytest.mark.parametrize("fails", ["attach", "watch", "facts", "synchronize"])

@@ -50,9 +50,11 @@ class Writer:
         with self._transaction():
             self._put_state()
 
-    def append(self, window: Window, tables: Tables) -> None:
-        """Commit new records of a window."""
+    def append(self, window: Window, tables: Tables, instead_of: Sequence[Window] = ()) -> None:
+        """Commit new records of a window, in the place of all records of others."""
         with self._transaction():
+            for old in instead_of:
+                self._delete_rows(old.ordinal)
             for kind, rows in tables.items():
                 self._put_rows(window.ordinal, kind, rows)
             self._put_state()
@@ -119,6 +121,10 @@ class Writer:
             marks = ", ".join("CAST(? AS TEXT)" if isinstance(value, str) else "?" for value in row)
             values = (value.encode(errors="surrogatepass") if isinstance(value, str) else value for value in row)
             self._connection.execute(f"INSERT INTO {table} VALUES ({marks})", tuple(values))
+
+    def _delete_rows(self, ordinal: int) -> None:
+        self._connection.execute("DELETE FROM column_block WHERE window = ?", (ordinal,))
+        del self._written.blocks[ordinal], self._written.block_crcs[ordinal]
 
     def _put_rows(self, ordinal: int, kind: str, rows: Table) -> None:
         (part,) = self._connection.execute(

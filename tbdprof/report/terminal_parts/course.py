@@ -34,9 +34,12 @@ def notes(summary: Summary) -> list[RenderableType]:
 
 def _rows(summary: Summary) -> Iterator[tuple[str, str]]:
     run = summary.recording.run
-    warmup = sum(len(window.table("step")) for window in summary.recording.windows if window.name == WARMUP)
+    warmups = [window.table("step") for window in summary.recording.windows if window.name == WARMUP]
+    steps = sum(map(len, warmups))
+    if run.settled is not None and len(warmups[-1]):
+        steps = int(warmups[-1]["index"][-1]) + 1  # those of early windows, too
     method = "" if run.settled is None else f" ({run.settled_by})"
-    yield "warm-up", f"{SETTLED[run.settled]} {warmup} steps{method}"
+    yield "warm-up", f"{SETTLED[run.settled]} {steps} step{'s' * (steps != 1)}{method}"
     drifted = bool(summary.throughput and summary.throughput.drifted)
     if summary.memory_overhead is not None:
         yield "memory window", _cost(summary.memory_overhead, drifted=drifted)

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from tbdprof.facts.records import Run
 from tbdprof.facts.units import bytes_text, decimal_text, percent_text, seconds_text, singular, times_text
+from tbdprof.facts.windows import CLEAN, KERNELS
 from tbdprof.report.terminal_parts import sampled_text
 from tbdprof.report.terminal_parts.tables import ABOVE, LEAST_SHOWN, MARK, sheet
 from tbdprof.results.kernels import ANALYTIC, AtClock, Flop, Utilization
@@ -94,8 +95,7 @@ def _verdict(verdict: Verdict, *, full: bool) -> RenderableType:
 def _figures(summary: Summary) -> Iterator[tuple[str, Text]]:
     if summary.throughput is not None:
         yield from _throughput(summary.throughput)
-    if summary.recording.run.settled is False:
-        yield "warm-up", Text("NEVER SETTLED: the figures are those of a run that still changed", style="red")
+    yield from _unsteady(summary)
     if summary.cpu is not None:
         yield "CPU utilization", Text(_cpu(summary.cpu))
     if summary.utilization is not None:
@@ -110,6 +110,18 @@ def _figures(summary: Summary) -> Iterator[tuple[str, Text]]:
         yield "loading", Text(f"the loop waited for batches {percent_text(summary.data_wait)} of a clean step")
     if summary.memory is not None:
         yield "memory", Text(_memory(summary.memory))
+
+
+def _unsteady(summary: Summary) -> Iterator[tuple[str, Text]]:
+    """Return which figures are of few early steps, which do memory no harm, and whether the loop never settled."""
+    results = {"throughput": (CLEAN, summary.throughput), "kernels": (KERNELS, summary.step_time)}
+    early = summary.early_steps
+    of = [f"{what} of {early[name]} steps" for what, (name, found) in results.items() if found and name in early]
+    if of:
+        said = f"{', '.join(of)}, taken before the time per step was known to be steady"
+        yield "rough", Text(said, style="yellow")
+    if summary.recording.run.settled is False:
+        yield "warm-up", Text("NEVER SETTLED: the figures are those of a run that still changed", style="red")
 
 
 def _throughput(throughput: Throughput) -> Iterator[tuple[str, Text]]:

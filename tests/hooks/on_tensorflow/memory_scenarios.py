@@ -238,7 +238,7 @@ def raised() -> Json:
     active += [goes_on(first), goes_on(second)]
     profilers = [each.profiler for each in (first, second) if each.profiler is not None]
     ends = [each.recording.run.ended_by for each in profilers]
-    steps = [len(each.recording.windows[0].table("step")) for each in profilers]
+    steps = [sum(len(window.table("step")) for window in each.recording.windows) for each in profilers]
     return {"raised": repr(kept), "active": active, "ended_by": ends, "steps": steps, "restored": is_as_it_was()}
 
 
