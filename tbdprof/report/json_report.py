@@ -93,6 +93,7 @@ def _run(summary: Summary) -> Json:
         "whole_parameters": run.whole_parameters or summary.parameter_count,
         "flops_per_sample": None if summary.utilization is None else summary.utilization.flops_per_sample,
         "flops_per_unit": None if summary.utilization is None else dict(summary.utilization.flops_per_unit),
+        "update_flops_per_step": None if summary.utilization is None else summary.utilization.update_flops_per_step,
         "settled": run.settled,
         "settled_by": run.settled_by,
         "drifted": None if summary.throughput is None else summary.throughput.drifted,

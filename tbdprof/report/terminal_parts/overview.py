@@ -58,12 +58,14 @@ def unmeasured(summary: Summary) -> Mapping[str, list[str]]:
 def _head(summary: Summary) -> RenderableType:
     run, count = summary.recording.run, summary.parameter_count
     flops = None if summary.utilization is None else summary.utilization.flops_per_sample
+    of_update = None if summary.utilization is None else summary.utilization.update_flops_per_step
     model = [
         f"{count:,}{'' if run.whole_parameters is None else f' of {run.whole_parameters:,}'} parameters"
         if count
         else None,
         f"{decimal_text(flops, 'FLOP')} a sample" if flops else None,
         *_flops_of_other_units(summary),
+        f"{decimal_text(of_update, 'FLOP')} a step in the update" if of_update else None,
     ]
     environment = [
         f"{run.framework} {run.framework_version}".strip(),

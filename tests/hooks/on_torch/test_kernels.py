@@ -249,6 +249,37 @@ def test_under_vmap_products_count_all_samples() -> None:
     assert kernels.model_flops(Phase.BACKWARD) == products[0] + 2 * products[1]  # the images have no gradient
 
 
+class Orthogonalized(torch.optim.Optimizer):
+    """Newton and Schulz's iteration, as people write Muon themselves."""
+
+    def __init__(self, parameters: Iterator[nn.Parameter]) -> None:
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        for weight in self.param_groups[0]["params"]:
+            near = weight.grad / weight.grad.norm()
+            for _ in range(5):
+                square = near @ near.T
+                near = 3.4445 * near + (-4.775 * square + 2.0315 * square @ square) @ near
+            weight.sub_(near, alpha=0.02)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Muon, Orthogonalized])
+def test_products_of_an_update_are_those_of_its_iteration(optimizer: type[torch.optim.Optimizer]) -> None:
+    model, batch = nn.Linear(32, 16, bias=False), torch.randn(8, 32)
+    made = optimizer(model.parameters())
+
+    def step() -> None:
+        model(batch).sum().backward()
+        made.step()
+        made.zero_grad()
+
+    kernels = record(model, made, step)
+    assert kernels.model_flops(Phase.UPDATE) == 5 * 2 * (16 * 32 * 16 + 16 * 16 * 16 + 16 * 16 * 32)
+    assert kernels.model_flops(Phase.FORWARD, Phase.BACKWARD) == 2 * (2 * 8 * 32 * 16)
+
+
 def test_an_lstm_of_two_layers_in_two_directions_is_right_by_hand() -> None:
     kernels, _ = trained(nn.LSTM(5, 6, num_layers=2, bidirectional=True), torch.randn(3, 2, 5))
     gates, steps = 4 * 6, 3 * 2
