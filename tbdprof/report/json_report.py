@@ -132,6 +132,7 @@ def _memory(summary: Summary, memory: Memory) -> Json:
         "independent_peak_bytes": memory.independent_peak_bytes,
         "whole_run_peak_bytes": summary.recording.run.whole_run_peak_bytes,
         "outside_allocator_bytes": memory.outside_allocator_bytes,
+        "outside_allocator_max": {role.name.lower(): size for role, size in memory.outside_allocator_max.items()},
         "events": memory.events,
         "mismatches": memory.mismatches,
         "violations": list(memory.violations),

@@ -7,6 +7,7 @@ from report.test_reporters import FULL, profiled
 from report_results import FLOP, TIME, VERDICT, measured
 
 from tbdprof.analysis.summary import summarize
+from tbdprof.facts.records import Role
 from tbdprof.report import terminal
 from tbdprof.report.terminal_parts.tables import ABOVE
 from tbdprof.results.kernels import Utilization
@@ -111,6 +112,15 @@ def test_a_bar_is_as_long_as_the_phases_share_and_filled_as_far_as_it_is_busy():
 
 def test_memory_is_one_line_largest_first():
     assert row("memory").startswith("240 B at the peak: weights 41.7 %, weight gradients 41.7 %, feature maps 16.7 %")
+
+
+def test_weights_that_several_processes_share_are_on_the_first_screen():
+    memory = full_summary().memory
+    assert memory is not None
+    shared = replace(memory, outside_allocator_max={Role.WEIGHT: 2048})
+
+    assert row("elsewhere", memory=shared).startswith("weight 2.00 KiB outside the allocator: shared with other")
+    assert "elsewhere" not in screen()
 
 
 def test_a_sample_s_flops_stand_beside_the_parameters():

@@ -9,7 +9,7 @@ from rich.text import Text
 from tbdprof.facts.records import Run
 from tbdprof.facts.units import bytes_text, decimal_text, percent_text, seconds_text, singular, times_text
 from tbdprof.report.terminal_parts import sampled_text
-from tbdprof.report.terminal_parts.tables import ABOVE, LEAST_SHOWN, MARK, sheet
+from tbdprof.report.terminal_parts.tables import ABOVE, LEAST_SHOWN, MARK, outside_text, sheet
 from tbdprof.results.kernels import ANALYTIC, AtClock, Flop, Utilization
 from tbdprof.results.memory import CATEGORIES, Memory
 from tbdprof.results.summary import Summary
@@ -111,7 +111,7 @@ def _figures(summary: Summary) -> Iterator[tuple[str, Text]]:
     if summary.data_wait is not None and summary.data_wait >= LEAST_SHOWN:
         yield "loading", Text(f"the loop waited for batches {percent_text(summary.data_wait)} of a clean step")
     if summary.memory is not None:
-        yield "memory", Text(_memory(summary.memory))
+        yield from _memory(summary.memory)
 
 
 def _throughput(throughput: Throughput) -> Iterator[tuple[str, Text]]:
@@ -200,14 +200,16 @@ def _communication(found: Communication) -> str:
     return f"{sent}{exposed} of the step waits for it, {hidden} is hidden behind other work"
 
 
-def _memory(memory: Memory) -> str:
+def _memory(memory: Memory) -> Iterator[tuple[str, Text]]:
     sizes = sorted(((memory.category_at_peak(name), name) for name in CATEGORIES), reverse=True)
     parts = [
         f"{name.replace('_', ' ')} {percent_text(size / memory.peak_bytes)}"
         for size, name in sizes
         if size > LEAST_SHOWN * memory.peak_bytes
     ]
-    return f"{bytes_text(memory.peak_bytes)} at the peak" + (f": {', '.join(parts)}" if parts else "")
+    yield "memory", Text(f"{bytes_text(memory.peak_bytes)} at the peak" + (f": {', '.join(parts)}" if parts else ""))
+    if outside := outside_text(memory):
+        yield "elsewhere", Text(outside)
 
 
 def _unmeasured(summary: Summary) -> RenderableType:
