@@ -17,7 +17,7 @@ from tbdprof.hooks.on_torch import devices
 from tbdprof.hooks.on_torch.memory import cuda_allocator, existing
 from tbdprof.hooks.on_torch.memory.table import build
 from tbdprof.hooks.on_torch.session.arguments import tensors_of
-from tbdprof.hooks.on_torch.session.events import Mark, Marked, Point, Region, SeenTensor, Trace
+from tbdprof.hooks.on_torch.session.events import Mark, Marked, Point, Region, SeenTensor, Trace, Weight
 from tbdprof.hooks.on_torch.session.reading import read
 from tbdprof.hooks.on_torch.session.session import Session
 from tbdprof.hooks.on_torch.watch import owners
@@ -39,6 +39,7 @@ class MemoryWindow:
         self._left: Sequence[SeenTensor] = ()
         self._trace: Trace | None = None
         self._missing: dict[str, str] = {}
+        self._weights: dict[int, Weight] = {}
         self._device = watch.watched.device()
         self._levels: list[tuple[int, Levels]] = []
         self._read_levels()  # includes the workspaces that are released next; operators then allocate them again
@@ -48,6 +49,7 @@ class MemoryWindow:
         self._missing.update(self._members.missing)
         self._is_open = True
         try:
+            self._weights = owners.weights(watch.watched)
             watch.open_window(reads_owners=True)
             # The event of an allocation carries torch's running total.
             watch.markers.place(Mark(Point.BEGIN), inside=lambda: torch.empty(1, device="cpu"))
@@ -109,7 +111,7 @@ class MemoryWindow:
         self._is_open = False
         marks = self._watch.close_window()
         try:
-            self._trace = read(self._session.end(), marks, _tensors)
+            self._trace = read(self._session.end(), marks, _tensors, self._weights)
         except UnavailableError as error:
             self._missing[ReasonFor.MEMORY] = str(error)
 

@@ -1,5 +1,6 @@
 """What runs in a kernels window, where, and what it computes: against hand figures and torch's own counter."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -234,6 +235,26 @@ def test_a_product_reported_without_one_of_its_factors_is_noticed(monkeypatch: p
     kernels, counted = trained(nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1), torch.randn(7, 2, 16))
     works.kind_and_text.cache_clear()
     assert kernels.model_flops() != counted
+
+
+def test_products_of_a_compiled_model_are_in_their_layers() -> None:
+    model, batch = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)), torch.randn(3, 8)
+    compiled = torch.compile(model, backend="aot_eager")
+
+    def step() -> None:
+        compiled(batch).sum().backward()
+
+    kernels = record(model, torch.optim.SGD(model.parameters(), 0.1), step)
+    found: dict[tuple[str | None, Phase], int] = defaultdict(int)
+    for row, _, flops in kernels.products():
+        found[kernels.layer(row), Phase(row["phase"])] += flops
+    first, last = 2 * 3 * 8 * 16, 2 * 3 * 16 * 4  # the batch needs no gradient
+    assert found == {
+        ("0", Phase.FORWARD): first,
+        ("0", Phase.BACKWARD): first,
+        ("2", Phase.FORWARD): last,
+        ("2", Phase.BACKWARD): 2 * last,
+    }
 
 
 def test_under_vmap_products_count_all_samples() -> None:
