@@ -9,7 +9,7 @@ from torch._C._profiler import _ExtraFields_TorchOp, _ProfilerEvent
 
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.counters import ALLOCATOR_ALLOCATED
-from tbdprof.facts.keys import ReasonFor
+from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
@@ -24,6 +24,11 @@ from tbdprof.hooks.on_torch.watch import owners
 from tbdprof.hooks.on_torch.watch.thread_members import Members
 from tbdprof.hooks.on_torch.watch.watch import Watch
 from tbdprof.hooks.threads import are_others
+
+_TRANSFORMS = (
+    "while it records, torch's profiler keeps what functions of torch.func (grad, vmap) wrapped: what a step made "
+    "in them lives until the window ends, so the peak is above the program's own"
+)
 
 
 class MemoryWindow:
@@ -110,6 +115,8 @@ class MemoryWindow:
     def _end(self) -> None:
         self._is_open = False
         marks = self._watch.close_window()
+        if self._watch.sees_transforms:
+            self._missing[RemarkOn.TRANSFORMS] = _TRANSFORMS
         try:
             self._trace = read(self._session.end(), marks, _tensors, self._weights)
         except UnavailableError as error:
