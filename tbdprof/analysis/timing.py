@@ -22,6 +22,7 @@ from tbdprof.results.timing import Timing
 # Where the report has these results.
 PARTS = (
     *("time", "time_by_layer", "kernels", "low_utilization", "verdict", "run.flops_per_sample", "run.flops_per_unit"),
+    "run.update_flops_per_step",
     *("utilization.device_busy", "utilization.fp32_flop", "utilization.mfu"),
 )
 

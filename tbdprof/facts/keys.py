@@ -64,6 +64,7 @@ class RemarkOn(_Text):
     OPERATORS = "operators"
     TRACE = "trace"
     ALLOCATIONS = "allocations"
+    TRANSFORMS = "transforms"
     EXISTING_BLOCKS = "existing blocks"
     ALLOCATOR_CACHE = "allocator cache"
     PRIVATE_POOLS = "private pools"

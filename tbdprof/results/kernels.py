@@ -43,6 +43,7 @@ class Utilization:
     flops_per_step: float
     precision: str | None = None  # of most of the model's matmuls and convolutions; without any, the run's
     flops_per_unit: Mapping[str, float] = field(default_factory=dict)  # by each unit that was counted
+    update_flops_per_step: float = 0.0  # of the update's matmuls and convolutions, which are no part of the model's
 
 
 @dataclass(frozen=True, slots=True)

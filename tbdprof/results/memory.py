@@ -1,7 +1,7 @@
 """Results about memory. The categories are those of the TBD paper (Zhu et al., 2018, arXiv:1803.06905)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tbdprof.facts.arrays import Ints
 from tbdprof.facts.records import Role
@@ -74,6 +74,7 @@ class Memory:
     mismatches: int
     outside_allocator_bytes: int  # owned, but in memory the allocator never gave (numpy's); the most at a time
     by_device: tuple[OfDevice, ...] = ()  # none if there is only one
+    outside_allocator_max: Mapping[Role, int] = field(default_factory=dict)  # of that, the most of each role
 
     @property
     def peak_bytes(self) -> int:

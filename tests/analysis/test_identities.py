@@ -77,4 +77,8 @@ def test_memory_outside_the_allocator_is_the_most_that_was_held_at_a_time():
         story.sequence -= 1
         story.own(0xBEEF + size, Role.INPUT, "labels", size=4)
 
-    assert measured(story.recording()).outside_allocator_bytes == 84
+    story.own(0xABC, Role.WEIGHT, "shared", size=50)
+
+    memory = measured(story.recording())
+    assert memory.outside_allocator_bytes == 84
+    assert memory.outside_allocator_max == {Role.INPUT: 84, Role.WEIGHT: 50}

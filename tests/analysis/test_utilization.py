@@ -148,6 +148,7 @@ def test_products_beside_forward_and_backward_are_not_the_models(phase: Phase):
 
     assert utilization is not None
     assert utilization.flops_per_step == 7_000
+    assert utilization.update_flops_per_step == (5_000 if phase is Phase.UPDATE else 0)
 
 
 def test_without_a_forward_pass_what_ran_outside_is_the_models():

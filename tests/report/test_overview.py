@@ -7,6 +7,7 @@ from report.test_reporters import FULL, profiled
 from report_results import FLOP, TIME, VERDICT, measured
 
 from tbdprof.analysis.summary import summarize
+from tbdprof.facts.records import Role
 from tbdprof.report import terminal
 from tbdprof.report.terminal_parts.tables import ABOVE
 from tbdprof.results.kernels import Utilization
@@ -113,8 +114,22 @@ def test_memory_is_one_line_largest_first():
     assert row("memory").startswith("240 B at the peak: weights 41.7 %, weight gradients 41.7 %, feature maps 16.7 %")
 
 
+def test_weights_that_several_processes_share_are_on_the_first_screen():
+    memory = full_summary().memory
+    assert memory is not None
+    shared = replace(memory, outside_allocator_max={Role.WEIGHT: 2048})
+
+    assert row("elsewhere", memory=shared).startswith("weight 2.00 KiB outside the allocator: shared with other")
+    assert "elsewhere" not in screen()
+
+
 def test_a_sample_s_flops_stand_beside_the_parameters():
-    assert "25 parameters · 1.00 GFLOP a sample" in screen(160)
+    assert "25 parameters · 1.00 GFLOP a sample\n" in screen(160)
+
+
+def test_products_of_the_update_stand_beside_those_of_a_sample():
+    muon = Utilization(0.79, 0.8, FLOP, FLOP, 1e9, 8e9, update_flops_per_step=2e6)
+    assert "1.00 GFLOP a sample · 2.00 MFLOP a step in the update" in screen(160, utilization=muon)
 
 
 def test_clean_windows_that_disagree_are_reported_with_the_rate_of_each():

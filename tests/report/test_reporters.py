@@ -208,7 +208,9 @@ def test_what_the_blocks_leave_of_the_frameworks_total_is_said_and_never_called_
 
 
 def test_memory_outside_the_allocator_has_its_line():
-    assert "outside the allocator (the host's or a library's): 64 B" in shown({"outside_allocator_bytes": 64})
+    inside = {"outside_allocator_bytes": 64, "outside_allocator_max": {Role.WEIGHT: 40, Role.INPUT: 24}}
+    assert "\nweight 40 B, input 24 B outside the allocator: shared with other processes, mapped, or" in shown(inside)
+    assert "outside the allocator: 64 B" in shown({"outside_allocator_bytes": 64})
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from tbdprof.hooks.on_torch.kernels import gpu_activity
 from tbdprof.hooks.on_torch.kernels.gpu_activity import Activity
 from tbdprof.hooks.on_torch.kernels.operator_flops import describing
 from tbdprof.hooks.on_torch.kernels.table import build
-from tbdprof.hooks.on_torch.session.events import Mark, Point, Trace
+from tbdprof.hooks.on_torch.session.events import Mark, Point, Trace, Weight
 from tbdprof.hooks.on_torch.session.reading import read
 from tbdprof.hooks.on_torch.session.session import Session, reports_gpus
+from tbdprof.hooks.on_torch.watch import owners
 from tbdprof.hooks.on_torch.watch.watch import Watch
 
 _NO_CUPTI = "this build of torch cannot report what a GPU does: it was made without CUPTI"
@@ -29,9 +30,11 @@ class KernelsWindow:
         self._trace: Trace | None = None
         self._activity: Activity | None = None
         self._missing: dict[str, str] = {}
+        self._weights: dict[int, Weight] = {}
         self._session = Session("kernels", gpu=self._gpu)
         self._is_open = True
         try:
+            self._weights = owners.weights(watch.watched)
             watch.open_window(reads_owners=False)
             watch.markers.place(Mark(Point.BEGIN))
         except BaseException:
@@ -51,7 +54,7 @@ class KernelsWindow:
         try:
             recorded = self._session.end()
             events = recorded.result.events()
-            self._trace = read(recorded, marks, describing(events))
+            self._trace = read(recorded, marks, describing(events), self._weights)
             if self._gpu is not None:
                 self._activity = gpu_activity.read(events, self._gpu, recorded.offset_ns)
         except UnavailableError as error:

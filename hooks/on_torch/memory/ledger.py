@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tbdprof.facts.keys import RemarkOn
-from tbdprof.facts.records import AllocationKind, Strings
+from tbdprof.facts.records import AllocationKind, Role, Strings
 from tbdprof.facts.rows import AllocationRow
 from tbdprof.hooks import disagreements
 from tbdprof.hooks.on_torch.session.events import Existing, MemoryEvent, Owned, SeenTensor
 
 _ROUNDED_TO_BYTES = 512  # rounding of CUDA's caching allocator
 _UNSPLIT_BYTES = 1 << 20  # largest rest that it does not split off a larger block
-_SHARED = "up to {} bytes at once were shared with other processes (batches of data loaders' workers): not counted"
+_SHARED = (
+    "up to {} bytes at once were shared with other processes, outside of data loaders: not counted, and what they hold "
+    "is not known"
+)
 
 _FREED_AT_ONCE = 3
 _SENT = (
@@ -57,6 +60,7 @@ class Place:
     thread: int
     time_ns: int
     span: int
+    is_loading: bool = False  # inside a data loader that fetches a batch
 
 
 class Ledger:
@@ -70,7 +74,7 @@ class Ledger:
     nothing else reports.
 
     Memory shared with another process, such as a data loader's worker, is not an allocation of torch's. Its events
-    carry no total and are left out.
+    carry no total and are left out. `batches` gives what of it a data loader received.
     """
 
     def __init__(self, order: Iterator[int], cpu_bytes_at_begin: int, counted_from_start: bool) -> None:
@@ -83,6 +87,7 @@ class Ledger:
         if not counted_from_start:
             self._shift["cpu"] = -cpu_bytes_at_begin
         self._shared: dict[int, int] = {}
+        self._batches: dict[int, int] = {}  # the part of it that data loaders received
         self._shared_peak_bytes = 0
         self._changed: dict[tuple[str, int], int] = {}  # when a block was last allocated or freed at an address
         self._live_bytes: defaultdict[str, int] = defaultdict(int)  # by device
@@ -108,7 +113,7 @@ class Ledger:
     def happened(self, event: MemoryEvent, place: Place) -> None:
         """Enter an allocation or a free."""
         if self._is_shared(event):
-            self._share(event)
+            self._share(event, place)
             return
         self._freed_unseen(event, place)
         key = (event.device, event.address)
@@ -168,6 +173,10 @@ class Ledger:
             if block is not None and block.requested_bytes < 0 and _is_whole(owner.bytes, block):
                 block.requested_bytes = owner.bytes
 
+    def batches(self) -> list[Owned]:
+        """Return the live memory that data loaders received from their workers."""
+        return [Owned("cpu", address, size, Role.INPUT, "batch", ()) for address, size in self._batches.items()]
+
     def rows(self, strings: Strings) -> list[AllocationRow]:
         """Return the rows of what was entered."""
         return [_allocation(row, strings) for row in self._rows]
@@ -215,12 +224,16 @@ class Ledger:
             return True
         return ("cpu", event.address) not in self._live and self._total["cpu"] + event.bytes != 0
 
-    def _share(self, event: MemoryEvent) -> None:
+    def _share(self, event: MemoryEvent, place: Place) -> None:
         if event.bytes < 0:
             self._shared.pop(event.address, None)
+            self._batches.pop(event.address, None)
             return
         self._shared[event.address] = event.bytes
-        self._shared_peak_bytes = max(self._shared_peak_bytes, sum(self._shared.values()))
+        if place.is_loading:
+            self._batches[event.address] = event.bytes
+        others_bytes = sum(self._shared.values()) - sum(self._batches.values())
+        self._shared_peak_bytes = max(self._shared_peak_bytes, others_bytes)
 
     def _enter(self, kind: AllocationKind, block: _Block, place: Place) -> None:
         total = self._total[block.device] + self._shift[block.device]

@@ -46,9 +46,10 @@ class _Readings:
 
 
 class _Exchanged:
-    """Finds what is exchanged with other processes: buffers that are sent, and weights gathered from all shares."""
+    """Finds what is exchanged with other processes: sent buffers, gathered weights, batches of workers."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._open: defaultdict[int, list[Region]] = defaultdict(list)  # on each thread, the innermost last
 
     def owners(self, event: Event) -> list[Owned]:
@@ -58,10 +59,15 @@ class _Exchanged:
             return _sent(event.region) if event.region.is_communication else []
         if isinstance(event, Leave):
             self._open[event.region.thread].remove(event.region)
-        elif isinstance(event, MemoryEvent) and event.bytes > 0 and self._open[event.thread]:
+            return self._ledger.batches() if event.region.is_loading else []
+        if isinstance(event, MemoryEvent) and event.bytes > 0 and self._open[event.thread]:
             around = self._open[event.thread][-1]
             return [_gathered(event, around)] if around.gathers else []
         return []
+
+    def is_loading(self, thread: int) -> bool:
+        """Return whether a data loader fetches a batch on this thread."""
+        return any(region.is_loading for region in self._open[thread])
 
 
 def _sent(region: Region) -> list[Owned]:
@@ -154,7 +160,7 @@ def _replay(
     """Enter all events in their order; return the owners, and the sequence number at the end of each step."""
     owners: list[OwnerRow] = []
     marks: list[int] = []
-    counted, readings, exchanged = _counted_deaths(trace), _Readings(ledger), _Exchanged()
+    counted, readings, exchanged = _counted_deaths(trace), _Readings(ledger), _Exchanged(ledger)
     for time_ns, event in trace.events:
         found = exchanged.owners(event)
         if isinstance(event, Enter):
@@ -164,7 +170,8 @@ def _replay(
         elif isinstance(event, Leave):
             spans.leave(event.region)
         elif isinstance(event, MemoryEvent):
-            ledger.happened(event, Place(event.thread, time_ns, spans.innermost(event.thread)))
+            inside = exchanged.is_loading(event.thread)
+            ledger.happened(event, Place(event.thread, time_ns, spans.innermost(event.thread), inside))
         elif event.mark.point is not Point.GONE:
             spans.mark(event.mark, event.thread, time_ns)
             mark = readings.sound(event, next(order))
@@ -175,7 +182,8 @@ def _replay(
             place = Place(event.thread, time_ns, spans.innermost(event.thread))
             ledger.gone(event.mark.device, event.mark.address, place)
         ledger.lent(found)
-        owners += [_owner(next(order), each, strings) for each in found]
+        sequence = next(order) if found else 0
+        owners += [_owner(sequence, each, strings) for each in found]
     return owners, marks
 
 

@@ -9,7 +9,7 @@ from torch._C._profiler import _ExtraFields_TorchOp, _ProfilerEvent
 
 from tbdprof.errors import UnavailableError
 from tbdprof.facts.counters import ALLOCATOR_ALLOCATED
-from tbdprof.facts.keys import ReasonFor
+from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
@@ -17,13 +17,18 @@ from tbdprof.hooks.on_torch import devices
 from tbdprof.hooks.on_torch.memory import cuda_allocator, existing
 from tbdprof.hooks.on_torch.memory.table import build
 from tbdprof.hooks.on_torch.session.arguments import tensors_of
-from tbdprof.hooks.on_torch.session.events import Mark, Marked, Point, Region, SeenTensor, Trace
+from tbdprof.hooks.on_torch.session.events import Mark, Marked, Point, Region, SeenTensor, Trace, Weight
 from tbdprof.hooks.on_torch.session.reading import read
 from tbdprof.hooks.on_torch.session.session import Session
 from tbdprof.hooks.on_torch.watch import owners
 from tbdprof.hooks.on_torch.watch.thread_members import Members
 from tbdprof.hooks.on_torch.watch.watch import Watch
 from tbdprof.hooks.threads import are_others
+
+_TRANSFORMS = (
+    "while it records, torch's profiler keeps what functions of torch.func (grad, vmap) wrapped: what a step made "
+    "in them lives until the window ends, so the peak is above the program's own"
+)
 
 
 class MemoryWindow:
@@ -39,6 +44,7 @@ class MemoryWindow:
         self._left: Sequence[SeenTensor] = ()
         self._trace: Trace | None = None
         self._missing: dict[str, str] = {}
+        self._weights: dict[int, Weight] = {}
         self._device = watch.watched.device()
         self._levels: list[tuple[int, Levels]] = []
         self._read_levels()  # includes the workspaces that are released next; operators then allocate them again
@@ -48,6 +54,7 @@ class MemoryWindow:
         self._missing.update(self._members.missing)
         self._is_open = True
         try:
+            self._weights = owners.weights(watch.watched)
             watch.open_window(reads_owners=True)
             # The event of an allocation carries torch's running total.
             watch.markers.place(Mark(Point.BEGIN), inside=lambda: torch.empty(1, device="cpu"))
@@ -108,8 +115,10 @@ class MemoryWindow:
     def _end(self) -> None:
         self._is_open = False
         marks = self._watch.close_window()
+        if self._watch.sees_transforms:
+            self._missing[RemarkOn.TRANSFORMS] = _TRANSFORMS
         try:
-            self._trace = read(self._session.end(), marks, _tensors)
+            self._trace = read(self._session.end(), marks, _tensors, self._weights)
         except UnavailableError as error:
             self._missing[ReasonFor.MEMORY] = str(error)
 

@@ -18,7 +18,8 @@ _GATHERING = (
     "FullyShardedDataParallel._pre_forward",
     "FullyShardedDataParallel._pre_backward_hook",
 )
-_COMPILED = ("CompiledFunction", "Torch-Compiled Region", "## Call CompiledFxGraph")
+_FUSED = "## Call CompiledFxGraph"
+_COMPILED = ("CompiledFunction", "Torch-Compiled Region", _FUSED)
 
 
 class Scope(IntEnum):
@@ -66,6 +67,14 @@ class Existing:
     bytes: int
     shape: tuple[int, ...] | None = None  # None if no tensor was seen in it
     requested_bytes: int = -1  # -1 if not reported, where `bytes` is the rounded size
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A weight's layer and size."""
+
+    layer: str
+    elements: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +131,9 @@ class Region:
     begins_forward: bool = False  # compiled regions only: the backward pass goes through it
     begins_update: bool = False  # compiled regions only: it takes the optimizer's step
     holds_numbered: bool = False  # backward nodes only
+    addresses: Sequence[int] = ()  # of its tensors' storages, in compiled regions only
+    layer: str | None = None  # in compiled regions only: the layer that it belongs to
+    fused: Sequence[str] = ()  # compiled regions only: the kernels that the compiler made of several operators
 
     @property
     def innermost_run(self) -> BackwardRun | None:
@@ -158,6 +170,16 @@ class Region:
     def is_compiled(self) -> bool:
         """Whether a compiler generated what runs inside."""
         return self.name.startswith(_COMPILED)
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether it is a graph in which a compiler makes one kernel of several operators."""
+        return self.name.startswith(_FUSED)
+
+    @property
+    def shown_name(self) -> str:
+        """The name that reports show: a compiled graph is called by the kernels in it."""
+        return ", ".join(self.fused) or self.name
 
     @property
     def is_communication(self) -> bool:

@@ -1,12 +1,13 @@
 """Read the event tree that a session of torch's profiler recorded into a `Trace`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from torch._C._profiler import RecordScope, _ExtraFields_Allocation, _ExtraFields_TorchOp, _ProfilerEvent
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks.on_torch.devices import device_text
-from tbdprof.hooks.on_torch.session.arguments import shapes_of
+from tbdprof.hooks.on_torch.session import compiled
+from tbdprof.hooks.on_torch.session.arguments import metadata, shapes_of
 from tbdprof.hooks.on_torch.session.backward_runs import mark_compiled_updates, mark_last_runs, relate
 from tbdprof.hooks.on_torch.session.events import (
     Enter,
@@ -19,6 +20,7 @@ from tbdprof.hooks.on_torch.session.events import (
     Region,
     Scope,
     Trace,
+    Weight,
 )
 from tbdprof.hooks.on_torch.session.markers import MARKER, WHOLE
 from tbdprof.hooks.on_torch.session.session import TAKEN, Recorded
@@ -30,9 +32,14 @@ _SCOPES = {RecordScope.BACKWARD_FUNCTION: Scope.BACKWARD, RecordScope.USER_SCOPE
 Describe = Callable[[Region, _ProfilerEvent, _ExtraFields_TorchOp], None]
 
 
-def read(recorded: Recorded, marks: dict[int, Mark], describe: Describe) -> Trace:
-    """Return what a session recorded; raise UnavailableError if another profiler took it over."""
-    reader = _Reader(recorded, marks, describe)
+def read(
+    recorded: Recorded, marks: dict[int, Mark], describe: Describe, weights: Mapping[int, Weight] | None = None
+) -> Trace:
+    """Return what a session recorded; raise UnavailableError if another profiler took it over.
+
+    `weights` are the model's by address.
+    """
+    reader = _Reader(recorded, marks, describe, weights or {})
     for root in recorded.result.experimental_event_tree():
         reader.read(root)
     trace = reader.trace()
@@ -44,11 +51,14 @@ def read(recorded: Recorded, marks: dict[int, Mark], describe: Describe) -> Trac
 class _Reader:
     """Walks the event tree; events with equal times keep the tree's order."""
 
-    def __init__(self, recorded: Recorded, marks: dict[int, Mark], describe: Describe) -> None:
+    def __init__(
+        self, recorded: Recorded, marks: dict[int, Mark], describe: Describe, weights: Mapping[int, Weight]
+    ) -> None:
         self._offset_ns = recorded.offset_ns
         self._ended_ns = recorded.ended_ns
         self._marks = marks
         self._describe = describe
+        self._weights = weights
         self._trace = Trace()
         self._regions: list[Region] = []
         self._probe: list[MemoryEvent] = []  # what the first marker allocates and frees inside it
@@ -79,7 +89,9 @@ class _Reader:
     def trace(self) -> Trace:
         self._trace.events.sort(key=lambda event: event[0])
         self._trace.events = self._within_window(in_order(self._trace.events))
-        relate(sorted(self._regions, key=lambda region: region.start_ns))
+        regions = sorted(self._regions, key=lambda region: region.start_ns)
+        relate(regions)
+        compiled.describe(regions, self._weights)
         events = [event for _, event in self._trace.events]
         mark_last_runs(events)
         mark_compiled_updates(events)
@@ -109,6 +121,8 @@ class _Reader:
             correlation=node.correlation_id,
             shapes=[shapes_of(value) for value in fields.inputs],
         )
+        if parent is not None and parent.is_compiled:
+            region.addresses = [each.storage_data_ptr or 0 for each in metadata(fields.inputs)]
         self._describe(region, node, fields)
         self._regions.append(region)
         self._add(node, Enter(region))

@@ -24,7 +24,15 @@ _CASTS = ("aten::to", "aten::_to_copy")
 _THREAD_BITS = 40  # a thread's number stands above these bits, an operator's number below
 _INSIDE_BACKWARD = (Phase.BACKWARD, Phase.RECOMPUTE)
 
-Origin = Region | BackwardRun | str
+
+@dataclass(frozen=True, slots=True)
+class _LayerOf:
+    """The layer of an operator in a compiled region, which no module's call stands for."""
+
+    region: Region
+
+
+Origin = Region | BackwardRun | _LayerOf | str
 
 
 @dataclass(eq=False, slots=True)
@@ -87,11 +95,15 @@ class Spans:
             self._push(_UPDATE, region.thread, region.start_ns)
         elif region.begins_forward and self._phase_on(region.thread) is Phase.OUTSIDE:
             self._begin_forward(_FORWARD, region.thread, region.start_ns)
+        if region.layer is not None:
+            self._push(_LayerOf(region), region.thread, region.start_ns)
         self._push(region, region.thread, region.start_ns)
 
     def leave(self, region: Region) -> None:
         """Close a region's span; if a backward phase ends with it, close that phase after it."""
         self._close_through(region, region.thread, region.end_ns)
+        if region.layer is not None:
+            self._close_through(_LayerOf(region), region.thread, region.end_ns)
         if region.run is not None and region.run.last is region:
             self._close_through(region.run, region.thread, region.end_ns)
         elif region.begins_update:
@@ -201,7 +213,9 @@ class Spans:
 
     def _name(self, origin: Origin, thread: int) -> str:
         if isinstance(origin, Region):
-            return origin.name
+            return origin.shown_name
+        if isinstance(origin, _LayerOf):
+            return origin.region.layer or ""
         if isinstance(origin, BackwardRun):
             return "backward"
         return self._forward[thread] if origin == _FORWARD else origin.removeprefix(_layer(""))  # or _UPDATE
@@ -248,6 +262,8 @@ def _may_be_cut(span: _Open) -> bool:
 def _kind(origin: Origin) -> SpanKind:
     if isinstance(origin, str):
         return SpanKind.PHASE if origin in (_FORWARD, _UPDATE) else SpanKind.LAYER
+    if isinstance(origin, _LayerOf):
+        return SpanKind.LAYER
     if isinstance(origin, BackwardRun) or origin.is_engine_node or origin.is_range:
         return SpanKind.PHASE
     # A region that runs whole parts of the graph inside itself (checkpointing) is a phase, not an operator.
@@ -262,6 +278,8 @@ def _phase(origin: Origin, around: Phase) -> Phase:
         return Phase.BACKWARD
     if isinstance(origin, str):
         return _phase_of_call(origin, around)
+    if isinstance(origin, _LayerOf):
+        return around
     if origin.is_engine_node or origin.scope is Scope.BACKWARD:
         return Phase.BACKWARD
     if origin.is_update:

@@ -1,5 +1,6 @@
 """The storages that torch's models and optimizers own."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 
 import torch
@@ -8,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 from tbdprof.facts.records import Role
 from tbdprof.hooks.on_torch.devices import device_text
-from tbdprof.hooks.on_torch.session.events import Owned
+from tbdprof.hooks.on_torch.session.events import Owned, Weight
 from tbdprof.hooks.on_torch.watch.watched import Named, Watched, all_parameters
 
 _PARTS = ("_values", "_indices")
@@ -29,14 +30,18 @@ def everything(watched: Watched) -> list[Owned]:
 def owned(role: Role, named: Iterable[tuple[str, torch.Tensor]]) -> list[Owned]:
     """Return the tensors' storages, each once, under the first name found."""
     rows: dict[tuple[str, int], Owned] = {}
+    for row in _each(role, named):
+        rows.setdefault((row.device, row.address), row)
+    return list(rows.values())
+
+
+def _each(role: Role, named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[Owned]:
     with DisableTorchFunctionSubclass():
         for name, tensor in _dense(named):
             local = local_part(tensor)
             place = storage_of(local)
             if place is not None:
-                row = Owned(*place, role=role, name=name, shape=tuple(local.shape))
-                rows.setdefault((row.device, row.address), row)
-    return list(rows.values())
+                yield Owned(*place, role=role, name=name, shape=tuple(local.shape))
 
 
 def _dense(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
@@ -46,6 +51,17 @@ def _dense(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, tor
             yield from ((f"{name}/{part.strip('_')}", getattr(tensor, part)()) for part in _PARTS)
         else:
             yield name, tensor
+
+
+def weights(watched: Watched) -> dict[int, Weight]:
+    """Return the models' weights by the address of their storage, without those that several layers share."""
+    found: dict[int, Weight | None] = {}
+    for row in _each(Role.WEIGHT, watched.parameters()):
+        layer = row.name.rpartition(".")[0]
+        known = found.get(row.address)
+        is_shared = row.address in found and (known is None or known.layer != layer)
+        found[row.address] = None if is_shared or not layer else Weight(layer, math.prod(row.shape))
+    return {address: weight for address, weight in found.items() if weight is not None}
 
 
 def gradients(parameters: Named) -> list[Owned]:

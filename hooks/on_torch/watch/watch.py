@@ -52,6 +52,7 @@ class Watch:
                 register_optimizer_step_post_hook(self._step_ends),
             ]
         self._reads_owners = False
+        self.sees_transforms = False  # a module was called within a function of `torch.func`, in this window
         self._finds_models = self._finds_optimizers = False
         self._finding_models: list[Handle] = []
         self._finding_optimizers: list[Handle] = []
@@ -97,7 +98,7 @@ class Watch:
 
     def open_window(self, *, reads_owners: bool) -> None:
         """Turn markers on, with hooks on everything watched that place them; `reads_owners` lets them read owners."""
-        self.markers.on, self._reads_owners = True, reads_owners
+        self.markers.on, self._reads_owners, self.sees_transforms = True, reads_owners, False
         self._local = threading.local()
         self._name_modules()
         self._report_calls()
@@ -148,6 +149,7 @@ class Watch:
         named = self._name(module)
         if named is None:
             return
+        self.sees_transforms |= _in_transform()
         # A model may not be called itself: a method of its own may call its parts.
         if self._enter() == 0 and not _in_backward():
             self.markers.place(Mark(Point.FORWARD, f"forward {named.name}".rstrip(), self._inputs(named, args)))
@@ -281,6 +283,12 @@ class _Late:
         remove(self._handles)
         for function in waiting:
             function()
+
+
+def _in_transform() -> bool:
+    """Return whether a function of `torch.func` runs."""
+    innermost = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)  # noqa: SLF001
+    return innermost() is not None
 
 
 def _in_backward() -> bool:

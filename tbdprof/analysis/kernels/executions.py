@@ -38,7 +38,7 @@ class _Shares:
     """Each kernel's share of the `Work` that it is part of."""
 
     flops: Floats
-    model_flops: Floats
+    product_flops: Floats  # of matmuls and convolutions, in whatever phase
     moved_bytes: Floats
     precision: Texts
     of_product: Bools
@@ -73,7 +73,6 @@ def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | 
     shares = _shared(places, tree, strings)
     span, phase = places.span, tree.phase(places.span)
     data, waits = tree.rows[tree.rows["phase"] == Phase.DATA], recording.samples(window, SYNCHRONIZING)
-    shares.model_flops[np.isin(phase, _beside_the_model(phase))] = 0.0
     return Kernels(
         strings=strings,
         device=recording.run.device,
@@ -91,7 +90,8 @@ def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | 
         step=places.step,
         crosses=_crosses(places, strings) & (shares.operation == Operation.COPY),
         flops=shares.flops,
-        model_flops=shares.model_flops,
+        model_flops=np.where(np.isin(phase, _beside_the_model(phase)), 0.0, shares.product_flops),
+        update_flops=np.where(phase == Phase.UPDATE, shares.product_flops, 0.0),
         moved_bytes=shares.moved_bytes,
         precision=shares.precision,
         of_product=shares.of_product,
@@ -142,11 +142,11 @@ def _shared(places: Places, tree: SpanTree, strings: Strings) -> _Shares:
         share = np.where(own[work] > 0, places.own_ns / own[work], 1.0 / sharers[work])
     texts, text = np.unique(np.where(spans >= 0, tree.rows["work"][spans], -1), return_inverse=True)
     found = [_counted(int(each), strings) for each in texts]
-    flops, model, moved = (np.array([each[column] for each in found])[text][work] * share for column in range(3))
+    flops, products, moved = (np.array([each[column] for each in found])[text][work] * share for column in range(3))
     precision, operation = (np.array([each[column] for each in found], np.int32)[text][work] for column in (3, 4))
     return _Shares(
         flops=flops,
-        model_flops=model,
+        product_flops=products,
         moved_bytes=np.where(np.isfinite(places.moved_bytes), places.moved_bytes, moved),
         precision=precision,
         of_product=np.isin(operation, PRODUCTS),
@@ -170,7 +170,7 @@ def _crosses(places: Places, strings: Strings) -> Bools:
 
 
 def _counted(text: int, strings: Strings) -> tuple[float, float, float, int, int]:
-    """Return a `Work`'s FLOPs, the model's FLOPs among them, its bytes, the text of its precision and its operation."""
+    """Return a `Work`'s FLOPs, those of its products, its bytes, the text of its precision and its operation."""
     if text < 0:
         return np.nan, 0.0, np.nan, -1, int(Operation.OTHER)
     work = parse(strings[text])

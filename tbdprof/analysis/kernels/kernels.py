@@ -34,6 +34,7 @@ class Kernels:
     crosses: Bools  # copies that enter or leave the device, except communication
     flops: Floats  # share of its `Work`'s FLOPs, with element-wise arithmetic and recomputation; nan if no count
     model_flops: Floats  # share of forward's and backward's matmuls and convolutions without recomputation; otherwise 0
+    update_flops: Floats  # share of the update's matmuls and convolutions; otherwise 0
     moved_bytes: Floats  # nan if not reported
     precision: Texts  # text index, -1 if not reported
     of_product: Bools  # its `Work` is a matmul or convolution, which tensor cores can compute

@@ -76,6 +76,7 @@ def _together(measured: Sequence[Memory], chosen: Sequence[Memory]) -> Memory:
         violations=tuple(line for memory in measured for line in memory.violations),
         mismatches=sum(memory.mismatches for memory in measured),
         outside_allocator_bytes=max(memory.outside_allocator_bytes for memory in measured),
+        outside_allocator_max=_highest([memory.outside_allocator_max for memory in measured]),
     )
 
 
@@ -107,6 +108,7 @@ def _measure(recording: Recording, window: Window) -> Memory:
     # The rounding of allocations without both sizes is part of their category.
     has_rounding = bool(((sizes["requested_bytes"] >= 0) & (sizes["allocated_bytes"] >= 0)).any())
     live = holdings(worked, peak_row)
+    outside = _outside_allocator(worked)
     return Memory(
         device=" + ".join(devices(recording.run)),
         events=len(levels.sequence),
@@ -124,8 +126,9 @@ def _measure(recording: Recording, window: Window) -> Memory:
         timeline=Timeline(_steps(worked), levels.time_ns[kept], categories),
         violations=found.lines,
         mismatches=found.count,
-        outside_allocator_bytes=_outside_allocator(worked),
+        outside_allocator_bytes=max((sum(each.values()) for each in outside), default=0),
         by_device=_by_device(recording, worked, peak_row),
+        outside_allocator_max=_highest(outside),
     )
 
 
@@ -201,12 +204,26 @@ def _kept(counted: Bools, total: Ints) -> Ints:
     return np.array([stretch[np.argmax(total[stretch])] for stretch in stretches], np.int64)
 
 
-def _outside_allocator(worked: Account) -> int:
-    """Return the most bytes that owners held at one reading in memory without a block."""
+def _outside_allocator(worked: Account) -> list[dict[Role, int]]:
+    """Return the bytes by role that owners held in memory without a block, at each reading at which they held any."""
     owners = worked.window.table("owner")
     owners = owners[owners["sequence"] >= worked.seen_from]
     lost = owners[worked.blocks.find(owners["address"], owners["sequence"]) < 0]
-    readings: dict[int, dict[int, int]] = defaultdict(dict)
+    readings: dict[int, dict[int, tuple[Role, int]]] = defaultdict(dict)
     for row in lost:
-        readings[int(row["sequence"])][int(row["address"])] = int(row["bytes"])
-    return max((sum(sizes.values()) for sizes in readings.values()), default=0)
+        readings[int(row["sequence"])][int(row["address"])] = Role(row["role"]), int(row["bytes"])
+    found = []
+    for held in readings.values():
+        sizes: dict[Role, int] = defaultdict(int)
+        for role, size in held.values():
+            sizes[role] += size
+        found.append(dict(sizes))
+    return found
+
+
+def _highest(readings: Sequence[Mapping[Role, int]]) -> dict[Role, int]:
+    """Return the most bytes of each role."""
+    found: dict[Role, int] = {}
+    for each in readings:
+        found |= {role: max(size, found.get(role, 0)) for role, size in each.items()}
+    return found

@@ -2,9 +2,9 @@
 
 The definitions are equations 1 and 2 of the TBD paper (Zhu et al., IISWC 2018, arXiv:1803.06905). The FLOPs are
 analytic: the model's matmuls and convolutions, counted from the operators' inputs, without bias, element-wise
-arithmetic and recomputation. The time is that in which any kernel ran. A value above 1 is possible and is reported as
-it is: an algorithm may do fewer operations than the definition (Winograd's does), or the probe of the peak was
-disturbed.
+arithmetic, recomputation and the update, whose matmuls (Muon's) have a figure of their own. The time is that in which
+any kernel ran. A value above 1 is possible and is reported as it is: an algorithm may do fewer operations than the
+definition (Winograd's does), or the probe of the peak was disturbed.
 
 A GPU's peak holds at its highest clock. If the clock was sampled in the kernels windows, the report also gives the
 utilization of the peak at that clock, the speed at which the device really ran.
@@ -44,6 +44,7 @@ def utilization(
         fp32=flop if flop is not None and flop.precision == FP32 else None,
         flops_per_sample=total / samples if samples and total else None,
         flops_per_step=total / kernels.steps,
+        update_flops_per_step=float(round(kernels.update_flops.sum())) / kernels.steps,
         flops_per_unit=flops_per_unit(total, kernels, run),
         precision=precision_of(kernels, run),
     )

@@ -10,7 +10,16 @@ from rich.text import Text
 
 from tbdprof.facts.records import Role
 from tbdprof.facts.units import bytes_text, percent_text, seconds_text
-from tbdprof.report.terminal_parts.tables import Column, filled, layer_text, plain, rest_text, title_of
+from tbdprof.report.terminal_parts.tables import (
+    Column,
+    filled,
+    layer_text,
+    outside_text,
+    plain,
+    rest_text,
+    role_text,
+    title_of,
+)
 from tbdprof.results.memory import CATEGORIES, Holding, Memory, OfDevice
 from tbdprof.results.summary import Summary
 
@@ -88,12 +97,8 @@ def _roles(memory: Memory, category: str) -> str:
     """Return the roles of a category, with their sizes if there are several."""
     shown = [(role, memory.roles_at_peak[role]) for role in CATEGORIES[category] if memory.roles_at_peak[role]]
     if len(shown) == 1:
-        return _role(shown[0][0])
-    return ", ".join(f"{_role(role)} {bytes_text(size)}" for role, size in shown)
-
-
-def _role(role: Role) -> str:
-    return role.name.lower().replace("_", " ")
+        return role_text(shown[0][0])
+    return ", ".join(f"{role_text(role)} {bytes_text(size)}" for role, size in shown)
 
 
 def _total(memory: Memory) -> str:
@@ -130,8 +135,7 @@ def _beneath(summary: Summary, memory: Memory) -> Iterable[Text]:
     if update is not None:
         yield Text(f"gradients where the optimizer's step begins: {bytes_text(update[Role.GRADIENT])}")
     if memory.outside_allocator_bytes:
-        outside = bytes_text(memory.outside_allocator_bytes)
-        yield Text(f"outside the allocator (the host's or a library's): {outside}")
+        yield Text(outside_text(memory) or f"outside the allocator: {bytes_text(memory.outside_allocator_bytes)}")
 
 
 def _chart(memory: Memory) -> RenderableType:
@@ -161,7 +165,7 @@ def _bars(values: NDArray[np.int64], column: NDArray[np.int64], full: int) -> st
 def _holding(holding: Holding) -> tuple[str, ...]:
     place = holding.name if holding.name is not None else holding.layer
     shape = (holding.shape or "").strip("[]").replace(", ", "×")
-    return bytes_text(holding.size_bytes), _role(holding.role), place or "", holding.operator or "", shape
+    return bytes_text(holding.size_bytes), role_text(holding.role), place or "", holding.operator or "", shape
 
 
 def _of_device(each: OfDevice) -> tuple[str, ...]:

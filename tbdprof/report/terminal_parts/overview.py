@@ -10,7 +10,7 @@ from tbdprof.facts.records import Run
 from tbdprof.facts.units import bytes_text, decimal_text, percent_text, seconds_text, singular, times_text
 from tbdprof.facts.windows import CLEAN, KERNELS
 from tbdprof.report.terminal_parts import sampled_text
-from tbdprof.report.terminal_parts.tables import ABOVE, LEAST_SHOWN, MARK, sheet
+from tbdprof.report.terminal_parts.tables import ABOVE, LEAST_SHOWN, MARK, outside_text, sheet
 from tbdprof.results.kernels import ANALYTIC, AtClock, Flop, Utilization
 from tbdprof.results.memory import CATEGORIES, Memory
 from tbdprof.results.summary import Summary
@@ -59,12 +59,14 @@ def unmeasured(summary: Summary) -> Mapping[str, list[str]]:
 def _head(summary: Summary) -> RenderableType:
     run, count = summary.recording.run, summary.parameter_count
     flops = None if summary.utilization is None else summary.utilization.flops_per_sample
+    of_update = None if summary.utilization is None else summary.utilization.update_flops_per_step
     model = [
         f"{count:,}{'' if run.whole_parameters is None else f' of {run.whole_parameters:,}'} parameters"
         if count
         else None,
         f"{decimal_text(flops, 'FLOP')} a sample" if flops else None,
         *_flops_of_other_units(summary),
+        f"{decimal_text(of_update, 'FLOP')} a step in the update" if of_update else None,
     ]
     environment = [
         f"{run.framework} {run.framework_version}".strip(),
@@ -109,7 +111,7 @@ def _figures(summary: Summary) -> Iterator[tuple[str, Text]]:
     if summary.data_wait is not None and summary.data_wait >= LEAST_SHOWN:
         yield "loading", Text(f"the loop waited for batches {percent_text(summary.data_wait)} of a clean step")
     if summary.memory is not None:
-        yield "memory", Text(_memory(summary.memory))
+        yield from _memory(summary.memory)
 
 
 def _unsteady(summary: Summary) -> Iterator[tuple[str, Text]]:
@@ -210,14 +212,16 @@ def _communication(found: Communication) -> str:
     return f"{sent}{exposed} of the step waits for it, {hidden} is hidden behind other work"
 
 
-def _memory(memory: Memory) -> str:
+def _memory(memory: Memory) -> Iterator[tuple[str, Text]]:
     sizes = sorted(((memory.category_at_peak(name), name) for name in CATEGORIES), reverse=True)
     parts = [
         f"{name.replace('_', ' ')} {percent_text(size / memory.peak_bytes)}"
         for size, name in sizes
         if size > LEAST_SHOWN * memory.peak_bytes
     ]
-    return f"{bytes_text(memory.peak_bytes)} at the peak" + (f": {', '.join(parts)}" if parts else "")
+    yield "memory", Text(f"{bytes_text(memory.peak_bytes)} at the peak" + (f": {', '.join(parts)}" if parts else ""))
+    if outside := outside_text(memory):
+        yield "elsewhere", Text(outside)
 
 
 def _unmeasured(summary: Summary) -> RenderableType:

@@ -10,7 +10,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tbdprof.facts.units import percent_text
+from tbdprof.facts.records import Role
+from tbdprof.facts.units import bytes_text, percent_text
+from tbdprof.results.memory import Memory
 
 ABOVE = "! above 100 %: the library does fewer operations than the definition, or the peak was measured too low"
 MARK = " !"
@@ -52,6 +54,19 @@ def filled(
     table = plain([columns[place] for place in kept], [[row[place] for place in kept] for row in cells])
     marked = [ABOVE] if any(cell.endswith(MARK) for row in cells for cell in row) else []
     return Group(title_of(title), table, *(Text(line, style="dim") for line in (*below, *marked)))
+
+
+def role_text(role: Role) -> str:
+    """Return a role's name as people read it."""
+    return role.name.lower().replace("_", " ")
+
+
+def outside_text(memory: Memory) -> str:
+    """Return a line on what owners hold in memory that the allocator did not give, "" if they hold none."""
+    sizes = memory.outside_allocator_max.items()
+    parts = [f"{role_text(role)} {bytes_text(size)}" for role, size in sizes if role != Role.UNKNOWN]
+    where = "outside the allocator: shared with other processes, mapped, or a library's (numpy's)"
+    return f"{', '.join(parts)} {where}" if parts else ""
 
 
 def title_of(title: str) -> Text:

@@ -702,3 +702,37 @@ def test_what_the_driver_and_its_libraries_have_no_room_for_means_out_of_memory(
     attached: TorchHook, said: str, means: bool
 ) -> None:
     assert (attached.out_of_memory(RuntimeError(said)) is not None) == means
+
+
+def test_gradients_that_torchs_profiler_keeps_alive_in_a_memory_window_are_remarked_on(attached: TorchHook) -> None:
+    """Every step's gradients are there at the window's end, though nothing but the last step's is held."""
+    model = nn.Linear(30, 20, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    attached.watch([model], [optimizer])
+    batch = torch.randn(4, 30)
+
+    def loss(weights: dict[str, torch.Tensor]) -> torch.Tensor:
+        return torch.func.functional_call(model, weights, (batch,)).square().mean()
+
+    def plain() -> None:
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+    def transformed() -> None:
+        optimizer.zero_grad()
+        model.weight.grad = torch.func.grad(loss)({"weight": model.weight.detach()})["weight"]
+        optimizer.step()
+
+    kept = {step: record(attached, step, steps=4) for step in (plain, transformed)}
+    assert [generations(kept[step]) for step in (plain, transformed)] == [1, 4]
+    assert ["transforms" in kept[step].missing for step in (plain, transformed)] == [False, True]
+
+
+def generations(window: Window) -> int:
+    """How many blocks as large as the weight's gradient are live at the window's end, of those made in it."""
+    rows = window.allocations[window.allocations["allocated_bytes"] == 30 * 20 * 4]
+    kinds = rows["kind"].tolist()
+    made = set(rows["address"][rows["kind"] == AllocationKind.ALLOCATED].tolist())
+    freed = [row for row in rows if row["kind"] == AllocationKind.FREED and int(row["address"]) in made]
+    return int(kinds.count(AllocationKind.ALLOCATED)) - len(freed)

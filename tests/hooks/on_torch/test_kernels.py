@@ -1,5 +1,6 @@
 """What runs in a kernels window, where, and what it computes: against hand figures and torch's own counter."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -236,6 +237,26 @@ def test_a_product_reported_without_one_of_its_factors_is_noticed(monkeypatch: p
     assert kernels.model_flops() != counted
 
 
+def test_products_of_a_compiled_model_are_in_their_layers() -> None:
+    model, batch = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)), torch.randn(3, 8)
+    compiled = torch.compile(model, backend="aot_eager")
+
+    def step() -> None:
+        compiled(batch).sum().backward()
+
+    kernels = record(model, torch.optim.SGD(model.parameters(), 0.1), step)
+    found: dict[tuple[str | None, Phase], int] = defaultdict(int)
+    for row, _, flops in kernels.products():
+        found[kernels.layer(row), Phase(row["phase"])] += flops
+    first, last = 2 * 3 * 8 * 16, 2 * 3 * 16 * 4  # the batch needs no gradient
+    assert found == {
+        ("0", Phase.FORWARD): first,
+        ("0", Phase.BACKWARD): first,
+        ("2", Phase.FORWARD): last,
+        ("2", Phase.BACKWARD): 2 * last,
+    }
+
+
 def test_under_vmap_products_count_all_samples() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 5))
     images, samples = torch.randn(7, 1, 3, 8, 8), 7
@@ -247,6 +268,37 @@ def test_under_vmap_products_count_all_samples() -> None:
     products = 2 * samples * 36 * 4 * 27, 2 * samples * 4 * 36 * 5
     assert kernels.model_flops(Phase.FORWARD) == sum(products)
     assert kernels.model_flops(Phase.BACKWARD) == products[0] + 2 * products[1]  # the images have no gradient
+
+
+class Orthogonalized(torch.optim.Optimizer):
+    """Newton and Schulz's iteration, as people write Muon themselves."""
+
+    def __init__(self, parameters: Iterator[nn.Parameter]) -> None:
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        for weight in self.param_groups[0]["params"]:
+            near = weight.grad / weight.grad.norm()
+            for _ in range(5):
+                square = near @ near.T
+                near = 3.4445 * near + (-4.775 * square + 2.0315 * square @ square) @ near
+            weight.sub_(near, alpha=0.02)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Muon, Orthogonalized])
+def test_products_of_an_update_are_those_of_its_iteration(optimizer: type[torch.optim.Optimizer]) -> None:
+    model, batch = nn.Linear(32, 16, bias=False), torch.randn(8, 32)
+    made = optimizer(model.parameters())
+
+    def step() -> None:
+        model(batch).sum().backward()
+        made.step()
+        made.zero_grad()
+
+    kernels = record(model, made, step)
+    assert kernels.model_flops(Phase.UPDATE) == 5 * 2 * (16 * 32 * 16 + 16 * 16 * 16 + 16 * 16 * 32)
+    assert kernels.model_flops(Phase.FORWARD, Phase.BACKWARD) == 2 * (2 * 8 * 32 * 16)
 
 
 def test_an_lstm_of_two_layers_in_two_directions_is_right_by_hand() -> None:

@@ -1,5 +1,7 @@
 import itertools
 
+import numpy as np
+
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import AllocationKind, Operation, Phase, Role, SpanKind, Strings
 from tbdprof.facts.rows import Table
@@ -242,9 +244,24 @@ def test_shared_mappings_carry_no_total_and_are_left_out_with_their_frees() -> N
         (AllocationKind.FREED, 1, 10, 0),
     ]
     assert missing == {
-        "shared_memory": "up to 500 bytes at once were shared with other processes "
-        "(batches of data loaders' workers): not counted"
+        "shared_memory": "up to 500 bytes at once were shared with other processes, outside of data loaders: "
+        "not counted, and what they hold is not known"
     }
+
+
+def test_what_a_loader_receives_of_its_workers_is_input_as_long_as_it_is_there() -> None:
+    first, second = (region("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", Scope.USER) for _ in "12")
+    received = [Enter(first), memory(90, 300, 0), memory(91, 20, 0), Leave(first)]
+    again = [Enter(second), memory(92, 300, 0), Leave(second), memory(90, -300, 0), Enter(second), Leave(second)]
+    tables, _, missing = build(trace(*received, *again), [], True, Strings())
+    owners = tables["owner"]
+    assert [owners["address"][owners["sequence"] == each].tolist() for each in np.unique(owners["sequence"])] == [
+        [90, 91],
+        [90, 91, 92],
+        [91, 92],
+    ]
+    assert set(owners["role"].tolist()) == {Role.INPUT}
+    assert (len(tables["allocation"]), missing) == (0, {})
 
 
 def test_a_free_that_leaves_nothing_is_torchs_own() -> None:
