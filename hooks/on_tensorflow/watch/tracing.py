@@ -18,7 +18,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import backprop
 
 from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_tensorflow.watch.layers import Layers, replica_ending, variable_name
+from tbdprof.hooks.on_tensorflow.watch.layers import Layers, in_order, replica_ending, variable_name
 from tbdprof.hooks.on_tensorflow.watch.notes import Interval, Notes
 from tbdprof.hooks.waiting import waits
 
@@ -238,20 +238,13 @@ class Tracing:
     @waits
     def _note_results(self, sources: Any, result: Any) -> None:
         notes = self._of(tf.compat.v1.get_default_graph())
-        pairs = zip(tf.nest.flatten(sources), _flat(result, len(tf.nest.flatten(sources))), strict=False)
+        pairs = zip(tf.nest.flatten(sources), in_order(result), strict=False)
         named = [(value, variable_name(source)) for source, value in pairs if isinstance(value, tf.Tensor)]
         notes.results += [(value, name + replica_ending(_replica())) for value, name in named if name is not None]
 
     def _of(self, graph: Any) -> Notes:
         found: Notes = self._notes.setdefault(graph, Notes())
         return found
-
-
-def _flat(result: Any, count: int) -> list[Any]:
-    """Return the gradients in the order of their sources; gradients of lookups stay whole."""
-    if count == 1 and not isinstance(result, list | tuple | dict):
-        return [result]
-    return list(tf.nest.flatten(result, expand_composites=False))
 
 
 @waits

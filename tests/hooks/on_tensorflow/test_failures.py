@@ -1,4 +1,4 @@
-"""Where tbdprof fails within TensorFlow's calls, the window is given up, and each weight ends bit for bit as without it."""
+"""Where tbdprof fails within TensorFlow's calls, the window is given up, and no bit of the training changes."""
 
 import importlib.util
 import re
