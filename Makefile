@@ -11,6 +11,12 @@ GPU_ARGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
 DECLARED := setup.py pyproject.toml constraints.txt
+# What MXNet asks for has no wheel from Python 3.13 on (docs/environments.md).
+MXNET_ALONE = if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 13))'; then \
+	$(PIP) --no-deps mxnet==1.9.1 >&2; fi
+# With numpy 2, a script has to give numpy some older names before it imports MXNet: here all of the tests' programs do.
+NAMES_OF_NUMPY_1 = $(BIN)/python -c "import numpy, pathlib, sysconfig; numpy.__version__ < '2' or pathlib.Path( \
+	sysconfig.get_path('purelib'), 'mxnet_names.pth').write_text('$(CURDIR)/tests/support/numpy_2\nimport mxnet_names\n')"
 LIBRARIES := libgomp.so.1 libquadmath.so.0
 
 .DEFAULT_GOAL := run
@@ -86,9 +92,11 @@ clean:
 .venv/run.stamp: .venv/made.stamp $(DECLARED)
 	@echo "tbdprof: installing tbdprof and MXNet (some 70 MB to download)" >&2
 	$(PIP) --editable '.[mxnet]' >&2
+	$(MXNET_ALONE)
 	@touch $@
 
 .venv/test.stamp: .venv/run.stamp
 	@echo "tbdprof: installing what the tests need (PyTorch and TensorFlow: some 800 MB to download, more where CUDA comes along)" >&2
 	$(PIP) --editable '.[torch,mxnet,tensorflow,dev]' >&2
+	$(NAMES_OF_NUMPY_1)
 	@touch $@

@@ -35,5 +35,11 @@ class About:
     failure_text: FailureText = FailureText()
     context: str | None = None  # the module whose `main` measures how much GPU memory the framework's libraries take
     libraries: Mapping[str, str] = field(default_factory=dict)  # system libraries: name -> Debian package
-    numpy_below: int | None = None  # major version
+    without_dependencies: str | None = None  # what pip has to install without what it asks for
     imported_by: tuple[str, ...] = ()  # packages that import the framework themselves
+
+    def install(self, name: str) -> str:
+        """Return what to type to install the framework of this name."""
+        command = f"pip install 'tbdprof[{name}]'"
+        apart = self.without_dependencies
+        return command if apart is None else f"{command} && pip install --no-deps {apart}"

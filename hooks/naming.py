@@ -1,6 +1,7 @@
-"""Prefixes of parameter names when a run has several models, the same in every framework."""
+"""Names of models and layers that are made in the same way in every framework."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TypeVar
 
 Model = TypeVar("Model")
@@ -16,3 +17,11 @@ def prefixes(models: Sequence[Model]) -> list[tuple[str, Model]]:
         (f"{name}{number}." if classes.count(name) > 1 else f"{name}.", model)
         for name, number, model in zip(classes, numbers, models, strict=True)
     ]
+
+
+def around(paths: Sequence[str]) -> str | None:
+    """Return the layer that contains all of these layers, or None if there are none."""
+    if not paths:
+        return None
+    places = zip(*(path.split(".") for path in paths), strict=False)
+    return ".".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, places))

@@ -2,23 +2,28 @@
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
 
 Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 _waiting: list[Exception] = []
 
 
-def waits(callback: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """Return a callback whose failure does not reach the training: the first one waits for `raise_waiting`."""
+def waits(callback: Callable[Arguments, Result]) -> Callable[Arguments, Result | None]:
+    """Return a callback whose failure does not reach the training: the first one waits for `raise_waiting`.
+
+    Where it fails, the callback returns None.
+    """
 
     @functools.wraps(callback)
-    def quiet(*arguments: Arguments.args, **options: Arguments.kwargs) -> None:
+    def quiet(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result | None:
         try:
-            callback(*arguments, **options)
+            return callback(*arguments, **options)
         except Exception as error:  # noqa: BLE001 - no failure of tbdprof reaches the loop
             if not _waiting:
                 _waiting.append(error)
+            return None
 
     return quiet
 

@@ -1,5 +1,6 @@
 """MXNet: the facts that need no import of MXNet, and the hook."""
 
+import sys
 from typing import TYPE_CHECKING
 
 from tbdprof.hooks.about import About
@@ -10,15 +11,18 @@ if TYPE_CHECKING:
 
 ABOUT = About(
     title="MXNet",
-    # MXNet reads numpy.bool, which newer releases of numpy lack.
+    # MXNet reads numpy.bool, which later releases of numpy 1 lack.
     probe=(
-        "import numpy; vars(numpy).setdefault('bool', bool); import mxnet; "
+        "import numpy; vars(numpy).setdefault('bool', bool)\n"
+        "from tbdprof.hooks.on_mxnet.numpy_names import given_back\n"
+        "with given_back(): import mxnet\n"
         "print(mxnet.__version__, mxnet.context.num_gpus())"
     ),
     number_of_thread=hashed,
     context=f"{__name__}.context",
     libraries={"libgomp.so.1": "libgomp1", "libquadmath.so.0": "libquadmath0"},
-    numpy_below=2,
+    # It asks for numpy 1, of which there is no wheel from Python 3.13 on; it runs with numpy 2.
+    without_dependencies="mxnet==1.9.1" if sys.version_info >= (3, 13) else None,
 )
 
 

@@ -105,9 +105,6 @@ def availability(name: str) -> str | None:
         return f"not installed: {_install(name)}"
     if name not in FRAMEWORKS:
         return None
-    numpy_version, below = metadata.version("numpy"), about(name).numpy_below
-    if below is not None and int(numpy_version.partition(".")[0]) >= below:
-        return f"needs numpy below {below}, {numpy_version} is installed: {_older_numpy(below)}"
     missing = [library.name for library in libraries(about(name).libraries) if not library.present]
     return f"{' and '.join(missing)} missing: {_system_command()}" if missing else None
 
@@ -118,7 +115,7 @@ def framework(name: str, probe: str | None = None, limit_s: float = IMPORT_LIMIT
         return Framework(name, None, None, "not installed", _install(name))
     printed, reason = _run(probe or about(name).probe, limit_s)
     if reason is not None:
-        return Framework(name, _version(name), None, reason, _remedy(name, reason))
+        return Framework(name, _version(name), None, reason, _remedy(reason))
     version, gpus = printed.split()[-2:]
     return Framework(name, version, int(gpus))
 
@@ -184,15 +181,12 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _remedy(name: str, reason: str) -> str | None:
-    if any(library in reason for library in _packages()):
-        return _system_command()
-    below = about(name).numpy_below if name in FRAMEWORKS else None
-    return _older_numpy(below) if below is not None and "numpy" in reason else None
+def _remedy(reason: str) -> str | None:
+    return _system_command() if any(library in reason for library in _packages()) else None
 
 
 def _install(name: str) -> str:
-    return f"pip install 'tbdprof[{name}]'"
+    return about(name).install(name) if name in FRAMEWORKS else f"pip install 'tbdprof[{name}]'"
 
 
 def _system_command() -> str:
@@ -202,7 +196,3 @@ def _system_command() -> str:
 def _packages() -> dict[str, str]:
     """Return the system's libraries that any framework needs, each with its Debian package."""
     return {library: package for name in FRAMEWORKS for library, package in about(name).libraries.items()}
-
-
-def _older_numpy(below: int) -> str:
-    return f"pip install 'numpy<{below}'"

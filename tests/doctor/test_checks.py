@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,15 +82,12 @@ def test_availability_names_what_to_type() -> None:
     assert checks.availability("json") is None
 
 
-def test_availability_refuses_mxnet_beside_a_numpy_it_cannot_use(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(checks, "find_spec", lambda name: name)
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "2.4.6")
-
-    reason = checks.availability("mxnet")
-
-    assert reason == "needs numpy below 2, 2.4.6 is installed: pip install 'numpy<2'"
+def test_where_numpy_1_has_no_wheel_mxnet_is_installed_without_what_it_asks_for() -> None:
+    assert replace(about("mxnet"), without_dependencies=None).install("mxnet") == "pip install 'tbdprof[mxnet]'"
+    assert (
+        replace(about("mxnet"), without_dependencies="mxnet==1.9.1").install("mxnet")
+        == "pip install 'tbdprof[mxnet]' && pip install --no-deps mxnet==1.9.1"
+    )
 
 
 def test_availability_imports_nothing() -> None:

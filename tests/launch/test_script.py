@@ -33,7 +33,7 @@ def train(steps=1):
 GLUON = """
 import numpy
 
-numpy.bool = bool
+vars(numpy).setdefault("bool", bool)
 import mxnet as mx
 
 net = mx.gluon.nn.Dense(4, in_units=8)

@@ -13,6 +13,7 @@ from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.session.calls import NO_GRADIENT, Array, GraphCall, Invocation, Note
 from tbdprof.hooks.on_mxnet.session.executions import Executions
 from tbdprof.hooks.patches import Patches, Replaced
+from tbdprof.hooks.waiting import waits
 
 _NEEDED = "kernels"
 _DTYPES = {0: "float32", 1: "float64", 2: "float16", 3: "uint8", 4: "int32", 5: "int8", 6: "int64", 7: "bool"}
@@ -65,7 +66,9 @@ class Calls:
         # MXNet gives every operator input a node in the recorded graph, with or without a gradient.
         return self._wanted.get(node, True) if layout.is_made(node) else _has_gradient(handle)
 
-    def _made(self, handles: Sequence[int], inputs: Sequence[Array], operator: str = "") -> tuple[Array, ...]:
+    @waits
+    def _made(self, made: Any, outputs: Any, inputs: Sequence[Array], operator: str = "") -> tuple[Array, ...]:
+        handles = _handles(made, outputs)
         wanted = operator not in NO_GRADIENT and any(array.wanted for array in inputs)
         self._wanted.update((node, wanted) for handle in handles if (node := layout.recorded_node(handle)))
         return tuple(_array(handle, wanted=wanted) for handle in handles)
@@ -103,29 +106,36 @@ class Calls:
             block = self._here.graph
             if block is None:  # a graph that the script created itself
                 return original(handle, count, inputs, made, outputs, *more)
-            symbol = block._cached_graph[1]  # noqa: SLF001
-            given = inputs[: count.value]
-            asked = GraphCall(block, symbol, self._given(given), tuple(map(layout.variable, given)))
+            asked = self._graph_call(block, count, inputs)
             code = self._asking(asked, lambda: original(handle, count, inputs, made, outputs, *more))
-            if code == 0:
-                self._made(_handles(made, outputs), asked.inputs)
+            if code == 0 and asked is not None:
+                self._made(made, outputs, asked.inputs)
             return code
 
         return invoke
 
     def _around_operator(self, original: Replaced) -> Replaced:
         def invoke(creator: Any, count: Any, inputs: Any, made: Any, outputs: Any, *more: Any) -> Any:
-            settings, keys, values = more[:3]
-            attributes = {keys[i].decode(): values[i].decode() for i in range(settings.value)}
-            asked = Invocation(self._name(creator.value), attributes, self._given(inputs[: count.value]))
+            asked = self._invocation(creator, count, inputs, *more[:3])
             code = self._asking(asked, lambda: original(creator, count, inputs, made, outputs, *more))
-            if code == 0:
-                asked.outputs = self._made(_handles(made, outputs), asked.inputs, asked.operator)
+            if code == 0 and asked is not None:
+                asked.outputs = self._made(made, outputs, asked.inputs, asked.operator) or ()
             return code
 
         return invoke
 
-    def _asking(self, asked: Invocation | GraphCall, original: Any) -> Any:
+    @waits
+    def _graph_call(self, block: HybridBlock, count: Any, inputs: Any) -> GraphCall:
+        given = inputs[: count.value]
+        symbol = block._cached_graph[1]  # noqa: SLF001
+        return GraphCall(block, symbol, self._given(given), tuple(map(layout.variable, given)))
+
+    @waits
+    def _invocation(self, creator: Any, count: Any, inputs: Any, settings: Any, keys: Any, values: Any) -> Invocation:
+        attributes = {keys[i].decode(): values[i].decode() for i in range(settings.value)}
+        return Invocation(self._name(creator.value), attributes, self._given(inputs[: count.value]))
+
+    def _asking(self, asked: Invocation | GraphCall | None, original: Any) -> Any:
         self._here.asked, outer = asked, self._here.asked
         try:
             return original()

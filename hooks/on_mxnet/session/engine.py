@@ -25,6 +25,7 @@ from tbdprof.errors import UnavailableError
 from tbdprof.hooks.interrupts import Signals, guarded
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.session.forks import follow_forks
+from tbdprof.hooks.waiting import waits
 
 SEPARATOR = "#"
 _GET = "_ZN5mxnet6Engine3GetEv"
@@ -170,7 +171,7 @@ class Engine:
             listener = myself()
             try:
                 if listener is not None:
-                    name = listener._note((name or b"").decode(), reads, writes)  # noqa: SLF001
+                    name = listener._note(name or b"", reads, writes) or name  # noqa: SLF001
                     listener._here.inside = True  # noqa: SLF001
             finally:  # a lost request would be waited for without end
                 original(engine, run, context, reads, writes, kind, priority, name, wait)
@@ -193,6 +194,7 @@ class Engine:
 
         return _PushMade(push)
 
+    @waits
     def _note_made(self, operator: int) -> None:
         """Note a request of an operator that was made before; number the operator at its first request."""
         number = next(self._numbers)
@@ -204,9 +206,10 @@ class Engine:
         variables = _vector(operator + 8 * _READS), _vector(operator + 8 * _WRITES)
         self.pushes.append(Push(number, made.name, threading.get_ident(), *variables, self._listen(made.name)))
 
-    def _note(self, name: str, reads: int, writes: int) -> bytes:
+    @waits
+    def _note(self, given: bytes, reads: int, writes: int) -> bytes:
         """Note a request; return its name with its number."""
-        number = next(self._numbers)
+        name, number = given.decode(), next(self._numbers)
         variables = _vector(reads), _vector(writes)
         self.pushes.append(Push(number, name, threading.get_ident(), *variables, self._listen(name)))
         return f"{name}{SEPARATOR}{number}".encode()

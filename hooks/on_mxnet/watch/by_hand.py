@@ -46,11 +46,13 @@ class ByHand:
             arrays = (array for _, each in self._watched.parameters() for array in (*each.arrays, *each.gradients))
             self._touched = frozenset(storage[1] for array in arrays for storage in layout.storages(array))
 
+    @waits
     def step_ended(self) -> bool:
         """Return whether a step without a trainer ends where a forward pass begins now."""
         pending, self.is_pending = self.is_pending, False
         return pending and not self.has_trainer()
 
+    @waits
     def touches(self, given: Iterable[int], made: Iterable[int]) -> bool:
         """Return whether an operator's arguments or results, given by their handles, are weights or gradients."""
         return any(_address(handle) in self._touched for handle in (*given, *made))

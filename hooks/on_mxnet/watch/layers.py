@@ -1,10 +1,10 @@
 """Names of layers: a block's path in its model, with which its parameters' names begin ("layer1.0.conv1")."""
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 
 from mxnet.gluon import Block
 
+from tbdprof.hooks.naming import around
 from tbdprof.hooks.on_mxnet.session.graphs import Node
 from tbdprof.hooks.on_mxnet.watch.owners import Watched
 
@@ -30,7 +30,7 @@ class Layers:
         """Return the layer around some operators in a block's graph, or None if one of them is in no layer."""
         paths = [self.of_node(block, node) for node in nodes]
         known = [path for path in paths if path is not None]
-        return _around(known) if len(known) == len(paths) else None
+        return around(known) if len(known) == len(paths) else None
 
     def of_node(self, block: Block, node: Node) -> str | None:
         """Return the layer of an operator in a block's graph: the block whose name scope holds the operator's name.
@@ -46,7 +46,7 @@ class Layers:
         if len(paths) == 1:
             return paths[0]
         owners = [self._parameters[name] for name in node.parameters if name in self._parameters]
-        return _around(owners or paths)
+        return around(owners or paths)
 
     def _scopes(self, block: Block) -> list[tuple[str, str]]:
         if id(block) not in self._inside:
@@ -61,11 +61,3 @@ def _walk(path: str, block: Block) -> Iterator[tuple[str, Block]]:
     yield path, block
     for name, child in block._children.items():  # noqa: SLF001 - there is no public walk
         yield from _walk(f"{path}.{name}" if path else name, child)
-
-
-def _around(paths: Sequence[str]) -> str | None:
-    """Return the layer that contains all of these layers."""
-    if not paths:
-        return None
-    places = zip(*(path.split(".") for path in paths), strict=False)
-    return ".".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, places))

@@ -18,6 +18,7 @@ from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 from tbdprof.hooks.on_mxnet.memory.blocks import EXECUTOR, PLANNER, Maker
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.patches import Patches, Replaced
+from tbdprof.hooks.waiting import waits
 
 _NEEDED = "memory"
 _BIND = ("MXExecutorSimpleBindEx", "MXExecutorSimpleBindEx64", "MXExecutorBindEX", "MXExecutorReshapeEx")
@@ -71,13 +72,10 @@ class Makers:
     def _around_run(self, name: str) -> Any:
         def around(original: Replaced) -> Replaced:
             def run(executor: Executor, /, *arguments: Any, **named: Any) -> Any:
-                before = self._run.setdefault(executor, set())
                 # A backward pass runs in one way; its arguments are gradients.
-                way = name, name == "forward" and str(named.get("is_train", arguments[:1]))
-                if way in before:
-                    return original(executor, *arguments, **named)
-                before.add(way)
-                return self._making(EXECUTOR, lambda: original(executor, *arguments, **named))
+                how = named.get("is_train", arguments[:1]) if name == "forward" else ()
+                maker = self._first_run(executor, name, how)
+                return self._making(maker, lambda: original(executor, *arguments, **named))
 
             return run
 
@@ -86,20 +84,35 @@ class Makers:
     def _around_store(self, name: str, is_weight: bool) -> Any:
         def around(original: Replaced) -> Replaced:
             def call(store: KVStore, key: Any, *arguments: Any, **named: Any) -> Any:
-                keys = [str(each) for each in key] if isinstance(key, list | tuple) else [str(key)]
-                known = self._known.setdefault(store, set())
-                if os.getpid() != self._pid or all((name, each) in known for each in keys):
-                    return original(store, key, *arguments, **named)
-                known.update((name, each) for each in keys)
-                maker = Maker(_STORE, id(store), keys[0], is_weight)
+                maker = self._first_use(store, key, name, is_weight)
                 return self._making(maker, lambda: original(store, key, *arguments, **named))
 
             return call
 
         return around
 
-    def _making(self, maker: Maker, original: Any) -> Any:
-        if os.getpid() != self._pid or self._allocator.maker not in (None, PLANNER):  # within such a call
+    @waits
+    def _first_run(self, executor: Executor, name: str, how: object) -> Maker | None:
+        """Return the maker of what an executor allocates, or None if it ran in this way before."""
+        before, way = self._run.setdefault(executor, set()), (name, str(how))
+        if way in before:
+            return None
+        before.add(way)
+        return EXECUTOR
+
+    @waits
+    def _first_use(self, store: KVStore, key: Any, name: str, is_weight: bool) -> Maker | None:
+        """Return the maker of what a store allocates, or None if it was called with these keys before."""
+        keys = [str(each) for each in key] if isinstance(key, list | tuple) else [str(key)]
+        known = self._known.setdefault(store, set())
+        if os.getpid() != self._pid or all((name, each) in known for each in keys):
+            return None
+        known.update((name, each) for each in keys)
+        return Maker(_STORE, id(store), keys[0], is_weight)
+
+    def _making(self, maker: Maker | None, original: Any) -> Any:
+        is_within = self._allocator.maker not in (None, PLANNER)  # such a call
+        if maker is None or os.getpid() != self._pid or is_within:
             return original()
         mx.nd.waitall()
         self._allocator.maker, before = maker, self._allocator.maker

@@ -14,6 +14,7 @@ import mxnet as mx
 
 from tbdprof.facts.records import Operation, Phase, SpanKind, Strings
 from tbdprof.facts.rows import SpanRow
+from tbdprof.hooks import waiting
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 
 _PATIENCE_S = 2.0  # limit for waiting on another thread's phase: after it, threads may be waiting for each other
@@ -47,9 +48,13 @@ class Phases:
     _lock: threading.Condition = field(default_factory=lambda: threading.Condition(threading.RLock()))
 
     def begin(self, phase: Phase) -> Interval:
-        """Wait for all requested work, then begin a phase."""
+        """Wait for all requested work, then begin a phase; return one that has ended if tbdprof fails."""
         if self.waits:
             mx.nd.waitall()
+        return self._begun(phase) or Interval(-1, -1, phase, "", 0, 0, 0, last_sequence=0)
+
+    @waiting.waits
+    def _begun(self, phase: Phase) -> Interval:
         thread = threading.get_ident()
         with self._lock:
             self._take_turn(thread)
@@ -101,6 +106,7 @@ class Phases:
         for interval in reversed(self._open[:]):
             self._close(interval)
 
+    @waiting.waits
     def _close(self, interval: Interval) -> None:
         with self._lock:
             interval.last_sequence = self.allocator.tick()

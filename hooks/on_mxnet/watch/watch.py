@@ -201,9 +201,7 @@ class Watch:
 
     def _around_module(self, original: Replaced) -> Replaced:
         def forward(module: BaseModule, /, *arguments: Any, **named: Any) -> Any:
-            batch = arguments[0] if arguments else named.get("data_batch")
-            batches = batch if isinstance(batch, list) else [batch]
-            given = [[getattr(each, "data", None), getattr(each, "label", None)] for each in batches]
+            given = _in_batches(arguments[0] if arguments else named.get("data_batch"))
             self._call_begins()
             return self._call(given, lambda: original(module, *arguments, **named))
 
@@ -211,8 +209,8 @@ class Watch:
 
     def _around_execution(self, original: Replaced) -> Replaced:
         def forward(executor: Executor, /, *arguments: Any, **named: Any) -> Any:
-            if self._call_begins() and self._finds_models and os.getpid() == self._pid and symbols.held(executor):
-                self.watched.add_model(executor)
+            if self._call_begins():
+                self._found_executor(executor)
             return self._call(named, lambda: original(executor, *arguments, **named))
 
         return forward
@@ -386,6 +384,11 @@ class Watch:
         if self._finds_models and os.getpid() == self._pid and list(block.collect_params().keys()):
             self.watched.add_model(block)
 
+    @waits
+    def _found_executor(self, executor: Executor) -> None:
+        if self._finds_models and os.getpid() == self._pid and symbols.held(executor):
+            self.watched.add_model(executor)
+
     def _read_workspaces(self, phases: Phases) -> None:
         if phases.waits:
             self._read_quietly(self._workspaces)
@@ -398,3 +401,10 @@ class Watch:
     def _read_quietly(self, read: Callable[[], list[owners.Owned]]) -> None:
         """Read owners within the script's own call, which no failure of the reading reaches."""
         self.read(read())
+
+
+@waits
+def _in_batches(batch: Any) -> list[list[Any]]:
+    """Return the data and the labels of a batch, or of a list of batches."""
+    batches = batch if isinstance(batch, list) else [batch]
+    return [[getattr(each, "data", None), getattr(each, "label", None)] for each in batches]

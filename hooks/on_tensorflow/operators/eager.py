@@ -13,10 +13,10 @@ from tensorflow.python.framework import op_callbacks
 
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Operation, Phase
+from tbdprof.hooks.naming import around
 from tbdprof.hooks.on_tensorflow.operators.kinds import kind, operation
 from tbdprof.hooks.on_tensorflow.operators.node import UNKNOWN, Node
 from tbdprof.hooks.on_tensorflow.session.events import OpEvent, Trace
-from tbdprof.hooks.on_tensorflow.watch.layers import around
 from tbdprof.hooks.on_tensorflow.watch.tracing import Tracing
 from tbdprof.hooks.waiting import waits
 

@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_tensorflow.watch.layers import Layers, around, found_in, scopes
+from tbdprof.hooks.naming import around
+from tbdprof.hooks.on_tensorflow.watch.layers import Layers, found_in, scopes
 from tbdprof.hooks.on_tensorflow.watch.notes import Interval, Notes
 
 CALLS: Mapping[str, Mapping[str, str]] = {  # operators that run functions: part of a name -> attribute

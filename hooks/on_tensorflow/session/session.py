@@ -9,7 +9,6 @@ trace = session.stop()   # everything, on one clock
 import ctypes
 import shutil
 import tempfile
-import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from tbdprof.errors import UnavailableError
 from tbdprof.hooks.clock import wall_offset_ns
 from tbdprof.hooks.on_tensorflow.session import xplane
 from tbdprof.hooks.on_tensorflow.session.events import MARK, Trace
+from tbdprof.hooks.waiting import waits
 
 _SHARED_MEMORY = Path("/dev/shm")
 _LIBRARY = "libtensorflow_framework.so.2"
@@ -51,10 +51,10 @@ class Session:
         self._leaves_out = not _trace_cheap_operators()
         self._folder, self._offset_ns = folder, wall_offset_ns()
 
-    def mark(self, name: str) -> int:
-        """Put a marker into the trace, after everything this thread did before; return the time."""
+    @waits
+    def mark(self, name: str) -> None:
+        """Put a marker into the trace, after everything this thread did before."""
         _pywrap_traceme.TraceMe(MARK + name).Stop()
-        return time.monotonic_ns()
 
     def stop(self, *, of_memory_alone: bool = False) -> Trace:
         """End; return all events, or only those of memory; raise UnavailableError if the trace cannot be read."""

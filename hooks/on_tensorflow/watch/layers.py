@@ -6,8 +6,7 @@ nothing was noted while the graph was created.
 
 import re
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -97,6 +96,11 @@ def variable_name(variable: Any) -> str | None:
     return str(variable.name).partition(":")[0] if isinstance(variable, tf.Variable) else None
 
 
+def in_order(gradients: Any) -> list[Any]:
+    """Return gradients in the order of their sources; None and gradients of lookups stay as they are."""
+    return list(tf.nest.flatten(gradients, expand_composites=False))
+
+
 def replica_ending(number: int) -> str:
     """Return what TensorFlow appends to the name of the copy that a replica has of a variable: "" for the first."""
     return f"/replica_{number}" if number else ""
@@ -123,14 +127,6 @@ def scopes(name: str) -> Iterator[str]:
 def found_in(name: str, known: Mapping[str, str]) -> str | None:
     """Return what is known of the longest scope of a name."""
     return next((known[scope] for scope in scopes(name) if scope in known), None)
-
-
-def around(paths: Sequence[str]) -> str | None:
-    """Return the layer that contains all of these layers, or None if there are none."""
-    if not paths:
-        return None
-    places = zip(*(path.split(".") for path in paths), strict=False)
-    return ".".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, places))
 
 
 def _walk(path: str, layer: Any, above: set[int]) -> Iterator[tuple[str, Any]]:

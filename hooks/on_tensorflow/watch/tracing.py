@@ -18,7 +18,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import backprop
 
 from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_tensorflow.watch.layers import Layers, replica_ending, variable_name
+from tbdprof.hooks.on_tensorflow.watch.layers import Layers, in_order, replica_ending, variable_name
 from tbdprof.hooks.on_tensorflow.watch.notes import Interval, Notes
 from tbdprof.hooks.waiting import waits
 
@@ -149,7 +149,7 @@ class Tracing:
         if tf.executing_eagerly():
             return self._call_eagerly(original, layer)
         # The layer itself is noted: its model may be found only after the function was traced.
-        with self._noted("layers", weakref.ref(layer)), self._again():
+        with self._noted("layers", _held(layer)), self._again():
             return original()
 
     def _call_eagerly(self, original: Callable[[], Any], layer: Any) -> Any:
@@ -178,6 +178,7 @@ class Tracing:
         with self._during(Phase.RECOMPUTE):
             yield
 
+    @waits
     def _path(self, layer: Any) -> str | None:
         path = self._layers.path(layer)
         if path is None and self._layers.roots():
@@ -204,12 +205,16 @@ class Tracing:
         here = self.here
         before = here.layer
         if self.on_gradient is not None:
-            found = self.on_gradient(op_name, inputs or (), outputs or ())
-            here.layer = self._layers.of_scope(scope, numbered=False, of_parts=True) if found is None else found
+            here.layer = self._layer_of_gradient(op_name, inputs or (), outputs or (), scope)
         try:
             yield
         finally:
             here.layer = before
+
+    @waits
+    def _layer_of_gradient(self, op_name: str, inputs: Sequence[Any], outputs: Sequence[Any], scope: str) -> str | None:
+        found = None if self.on_gradient is None else self.on_gradient(op_name, inputs, outputs)
+        return self._layers.of_scope(scope, numbered=False, of_parts=True) if found is None else found
 
     @contextmanager
     def _noted(self, kind: str, value: Any) -> Iterator[None]:
@@ -222,14 +227,18 @@ class Tracing:
         try:
             yield
         finally:
-            last = _size(graph)
-            if last > first:
-                getattr(self._of(graph), kind).append(Interval(first, last, value, _replica()))
+            self._note(graph, kind, first, value)
+
+    @waits
+    def _note(self, graph: Any, kind: str, first: int, value: Any) -> None:
+        last = _size(graph)
+        if last > first:
+            getattr(self._of(graph), kind).append(Interval(first, last, value, _replica()))
 
     @waits
     def _note_results(self, sources: Any, result: Any) -> None:
         notes = self._of(tf.compat.v1.get_default_graph())
-        pairs = zip(tf.nest.flatten(sources), _flat(result, len(tf.nest.flatten(sources))), strict=False)
+        pairs = zip(tf.nest.flatten(sources), in_order(result), strict=False)
         named = [(value, variable_name(source)) for source, value in pairs if isinstance(value, tf.Tensor)]
         notes.results += [(value, name + replica_ending(_replica())) for value, name in named if name is not None]
 
@@ -238,13 +247,12 @@ class Tracing:
         return found
 
 
-def _flat(result: Any, count: int) -> list[Any]:
-    """Return the gradients in the order of their sources; gradients of lookups stay whole."""
-    if count == 1 and not isinstance(result, list | tuple | dict):
-        return [result]
-    return list(tf.nest.flatten(result, expand_composites=False))
+@waits
+def _held(layer: Any) -> "weakref.ref[Any]":
+    return weakref.ref(layer)
 
 
+@waits
 def _forward(op_name: str, inputs: Any, outputs: Any) -> str | None:
     """Return the name of the operator whose gradient is computed; only some of its results and operands are known."""
     for tensor in outputs or ():

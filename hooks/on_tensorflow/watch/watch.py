@@ -21,6 +21,7 @@ from tbdprof.hooks.naming import prefixes
 from tbdprof.hooks.on_tensorflow.session.events import HELD, READ, READING, STEP
 from tbdprof.hooks.on_tensorflow.session.session import Session
 from tbdprof.hooks.on_tensorflow.watch import owners
+from tbdprof.hooks.on_tensorflow.watch.layers import in_order
 from tbdprof.hooks.on_tensorflow.watch.owners import Owned, Watched
 from tbdprof.hooks.on_tensorflow.watch.phases import BEGIN, END
 from tbdprof.hooks.on_tensorflow.watch.variables import plain
@@ -214,7 +215,7 @@ class Watch:
         if self._own_session() is None:
             return
         names = {id(each.variable): each.name for each in self.watched.variables()}
-        pairs = zip(tf.nest.flatten(sources), _flat(found), strict=False)
+        pairs = zip(tf.nest.flatten(sources), in_order(found), strict=False)
         named = ((names.get(id(plain(source))), each) for source, each in pairs)
         rows = [
             owners.of_tensor(Role.GRADIENT, name, each)
@@ -296,11 +297,6 @@ class Watch:
         for optimizer in optimizers:
             for callback in list(self._callbacks):
                 callback(optimizer)
-
-
-def _flat(found: Any) -> list[Any]:
-    """Return gradients in order; None and IndexedSlices stay as they are."""
-    return list(tf.nest.flatten(found, expand_composites=False))
 
 
 def add_all(watch: Watch, models: Sequence[object], optimizers: Sequence[object]) -> list[str]:

@@ -9,7 +9,7 @@ if importlib.util.find_spec("mxnet") is None:
 
 import numpy as np
 
-np.bool = bool  # MXNet reads it
+vars(np).setdefault("bool", bool)  # MXNet reads it
 
 import mxnet as mx  # noqa: E402
 from mxnet.gluon import nn  # noqa: E402

@@ -12,7 +12,7 @@ if importlib.util.find_spec("mxnet") is None:
 
 import numpy as np
 
-np.bool = bool  # MXNet reads it
+vars(np).setdefault("bool", bool)  # MXNet reads it
 
 from tbdprof.errors import UnavailableError  # noqa: E402
 from tbdprof.hooks.on_mxnet.kernels.window import KernelsWindow  # noqa: E402

@@ -11,7 +11,7 @@ if importlib.util.find_spec("mxnet") is None:
 
 import numpy as np
 
-np.bool = bool  # MXNet reads it
+vars(np).setdefault("bool", bool)  # MXNet reads it
 
 from tbdprof.collect.gpu import context  # noqa: E402
 from tbdprof.errors import UnavailableError  # noqa: E402

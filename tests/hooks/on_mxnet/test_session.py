@@ -14,7 +14,7 @@ if importlib.util.find_spec("mxnet") is None:
 
 import numpy as np
 
-np.bool = bool  # MXNet reads it
+vars(np).setdefault("bool", bool)  # MXNet reads it
 
 from tbdprof.hooks.on_mxnet.session.session import read_events  # noqa: E402
 

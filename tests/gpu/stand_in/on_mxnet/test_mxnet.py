@@ -133,7 +133,7 @@ def test_a_device_that_mxnets_wheels_hold_no_code_for_is_refused(device: Path, t
 
 def test_what_mxnets_libraries_take_is_reported_without_what_its_pool_holds(device: Path) -> None:
     program = (
-        "import numpy; numpy.bool = bool; from tbdprof.hooks.on_mxnet import context; "
+        "import numpy; vars(numpy).setdefault('bool', bool); from tbdprof.hooks.on_mxnet import context; "
         "from gpu.stand_in.on_mxnet.loops import taken; print(context.compute(0), taken())"
     )
     done = subprocess.run(
