@@ -8,6 +8,7 @@ NOT_REPORTED = "the loop did not report it"
 NOT_REQUESTED = "the allocator does not report both requested and allocated bytes"
 NOT_JUDGED = "a warm-up of a fixed length is not judged"
 ONE_BLOCK = "an interval needs two blocks of steps or more"
+ONE_STEP = "an interval needs two watched steps or more"
 ONE_WINDOW = "needs two clean windows to compare"
 NO_SAMPLES = "no samples were counted, and no batch size is known"
 NO_PRODUCTS = "no operator reported a matmul or convolution"
@@ -41,6 +42,7 @@ QUIET = frozenset(
         NOT_REQUESTED,
         NOT_JUDGED,
         ONE_BLOCK,
+        ONE_STEP,
         ONE_WINDOW,
     }
 )

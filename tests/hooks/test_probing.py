@@ -137,8 +137,8 @@ def test_the_last_level_cache_is_the_largest_one(tmp_path: Path) -> None:
 
 
 def test_load_of_others_is_reported_where_it_may_have_held_the_probe_back() -> None:
-    assert probing._load_remark(0.8, 2) == " (other processes took 40.0 % of the cores meanwhile)"
-    assert probing._load_remark(0.1, 2) == ""
+    assert probing._load_remark(0.4) == " (other processes took 40.0 % of the cores meanwhile)"
+    assert probing._load_remark(0.05) == ""
 
 
 def test_a_gpu_is_looked_up_by_what_its_driver_reports() -> None:
