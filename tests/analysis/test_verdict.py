@@ -66,8 +66,13 @@ def elementwise() -> KernelStory:
     ("story", "bound", "share", "sentence"),
     [
         (starved, "data", 0.62, "data: 62 % of the step passes before the forward pass, mostly while no operator runs"),
-        (tiny, "launching", 0.993, "launching: 99 % of the step goes to starting operators"),  # no gap after the last
-        (evaluating, "data", 0.9, "data: 90 % of the step passes before the forward pass, mostly in operators that run"),
+        (tiny, "launching", 0.993, "launching: 99 % of the step passes between operators"),  # no gap after the last
+        (
+            evaluating,
+            "data",
+            0.9,
+            "data: 90 % of the step passes before the forward pass, mostly in operators that run",
+        ),
         (logging, "other", 0.8, "other work: 80 % of the step is outside of loading, forward, backward and update"),
         (
             *(training_story, "compute", 0.6),
@@ -218,7 +223,7 @@ def test_one_slow_step_of_three_does_not_decide():
     assert (found.bound_by, found.candidates) == (None, ("data", "compute", "memory"))
     assert found.sentence == (
         "cannot tell which takes most of the step, data (77 %), compute (18 %) or memory (5 %): "
-        "the watched steps differ too much"
+        "the steps that were watched differ too much"
     )
     assert found.advice[0].startswith("measure again")
 

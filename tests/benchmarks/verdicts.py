@@ -21,8 +21,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 BUSY = "while True: pass"
-LIMIT_S = 300
-STEPS = 100  # more than the windows take: the profiler goes idle after its last one
+LIMIT_S = 1200
+STEPS = 40  # more than the windows take: the profiler goes idle after its last one
 
 # What the verdict may name.
 PLANTED = {
@@ -76,7 +76,9 @@ def busy_process(*, quiet: bool) -> Iterator[None]:
 def run(loop: str, times: int, keep: str) -> list[dict[str, Any]]:
     """Return the verdicts on a loop, from a process of its own."""
     command = [sys.executable, __file__, "--times", str(times), "--keep", keep, "--within", loop]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+    # One thread each: several would wait for the one whose core is busy, in every operator.
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path}
     if loop == "communication":
         with socket.socket() as free:
             free.bind(("localhost", 0))
@@ -120,17 +122,20 @@ def within(loop: str, times: int, keep: str) -> None:
         torch.distributed.init_process_group("gloo")
         torch.set_num_threads(1)
     torch.manual_seed(0)
-    found = [_profiled(torch, loop) for _ in range(times)]
-    for place, prof in enumerate(found if keep and os.environ.get("RANK", "0") == "0" else ()):
-        prof.save(Path(keep) / f"{loop}-{place}.tbd", force=True)
-    print(json.dumps([document(prof.summary)["verdict"] for prof in found]))
+    found = []
+    for place in range(times):
+        prof = _profiled(torch, loop)
+        found.append(document(prof.summary)["verdict"])
+        if keep and os.environ.get("RANK", "0") == "0":
+            prof.save(Path(keep) / f"{loop}-{place}.tbd", force=True)
+    print(json.dumps(found))
 
 
 def _profiled(torch: Any, loop: str) -> Any:
     import tbdprof
 
     model, optimizer, batches, loss, after = globals()[f"_{loop}"](torch)
-    with tbdprof.profile(model, optimizer) as prof:
+    with tbdprof.profile(model, optimizer, warmup=3, steps=5) as prof:
         for batch in batches:
             optimizer.zero_grad()
             loss(batch).backward()

@@ -65,7 +65,8 @@ def parts(kernels: Kernels, course: Timeline, peaks: Peaks | None) -> Parts:
     trained = np.isin(course.phase, TRAINING) & ~data
 
     def spent(chosen: Bools) -> Floats:
-        return np.bincount(course.step[chosen], course.length_ns[chosen], kernels.steps)
+        total: Floats = np.bincount(course.step[chosen], course.length_ns[chosen], kernels.steps).astype(np.float64)
+        return total
 
     kind = kinds(kernels, peaks)
     gaps, busy = spent(left & trained & ~course.busy), spent(left & trained & course.busy)
@@ -144,7 +145,8 @@ def _mixture(kernels: Kernels, kind: Ints) -> Floats:
     if not whole.any():
         whole[UNCOUNTED] = 1
     sums[~sums.any(axis=1)] = whole
-    return sums / sums.sum(axis=1, keepdims=True)
+    mixture: Floats = sums / sums.sum(axis=1, keepdims=True)
+    return mixture
 
 
 def _longest_phases(kernels: Kernels, kind: Ints) -> Mapping[str, str]:
@@ -159,4 +161,5 @@ def _longest_phases(kernels: Kernels, kind: Ints) -> Mapping[str, str]:
 
 def _trains(kernels: Kernels) -> Bools:
     left_out = (kernels.operation == Operation.COMMUNICATION) | kernels.crosses
-    return ~np.isin(kernels.phase, (Phase.OUTSIDE, Phase.DATA)) & ~left_out
+    trains: Bools = ~np.isin(kernels.phase, (Phase.OUTSIDE, Phase.DATA)) & ~left_out
+    return trains

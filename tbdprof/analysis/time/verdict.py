@@ -24,13 +24,14 @@ BOUNDS = ("data", "launching", "copies", "communication", "compute", "memory", "
 ALWAYS = ("data", "launching", "compute", "memory")  # shown even if they are 0
 LEAD_OF_ONE = 0.1  # of the step: the lead that a single step must show, which has no interval
 LEAST_RIVAL = 0.05  # of the step; nothing smaller is taken for what limits it, however the steps vary
+LEAST_LEFT = 0.25  # of a share's time, if others took nearly all cores: what is four times as large is larger
 MOSTLY = 0.5
 # Two-sided 95 % of Student's t, by degrees of freedom from 1; that of the normal distribution is 1.960.
 T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 SENTENCES = {
     "data": "bound by data: {share} passes before the forward pass, {where}",
-    "launching": "bound by launching: {share} goes to starting {kernels}, not to running them: {where}",
+    "launching": "bound by launching: {share} {where}",
     "copies": "bound by copies: {share} goes to copies to or from the GPU while nothing else runs",
     "communication": "bound by communication: {share} waits for other processes or devices",
     "compute": "bound by compute: {share} is in {kernels} that arithmetic limits, mostly {phase}",
@@ -110,9 +111,10 @@ def _judged(found: Parts, starved: float, others: float) -> _Judged:
     first = order[0]
     rest = [name for name in order[1:] if ns[name].sum() >= LEAST_RIVAL * found.step_ns.sum()]
     unsteady = [name for name in rest if not _leads(ns[first], ns[name], found.step_ns)]
-    close = [name for name in rest if (1 - others) * ns[first].sum() <= ns[name].sum()]
+    left = max(1 - others, LEAST_LEFT)
+    close = [name for name in rest if left * ns[first].sum() <= ns[name].sum()]
     steps = len(found.step_ns)
-    why = "the watched steps differ too much" if steps > 1 else "only one step was watched"
+    why = "the steps that were watched differ too much" if steps > 1 else "only one step was watched"
     if not unsteady:
         why = f"other processes took {100 * others:.0f} % of the cores"
     names = (first, *(name for name in rest if name in unsteady or name in close))
@@ -180,8 +182,8 @@ def _waits(found: Parts) -> bool:
 
 def _of_launching(kernels: Kernels, found: Parts, noun: str) -> str:
     if found.gaps >= MOSTLY * found.shares()["launching"]:
-        return f"mostly Python and other work between {noun}, while none runs"
-    return f"most of them are shorter than {short_ns(kernels) // 1000} µs"
+        return f"passes between {noun}, mostly in Python, while none runs"
+    return f"goes to starting {noun}: most of it to those that are shorter than {short_ns(kernels) // 1000} µs"
 
 
 def _undecided(judged: _Judged, shares: Mapping[str, float]) -> str:
