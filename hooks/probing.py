@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -149,22 +148,27 @@ def measure(
     )
 
 
-def until_quiet(measured: Callable[..., Peaks]) -> Callable[..., Peaks]:
-    """Return a function that measures once for the same arguments, and again as long as others disturb it.
+class UntilQuiet:
+    """Measures once for the same arguments, and again at each call as long as other processes disturbed it.
 
-    It returns the best of each rate so far: an operator reached it, whatever else ran then.
+    A call returns the best of each rate so far: an operator reached it, whatever else ran then.
     """
-    found: dict[tuple[Any, ...], Peaks] = {}
 
-    @wraps(measured)
-    def best_so_far(*arguments: Any) -> Peaks:
-        known = found.get(arguments)
+    def __init__(self, measured: Callable[..., Peaks]) -> None:
+        self._measured = measured
+        self._found: dict[tuple[Any, ...], Peaks] = {}
+
+    def __call__(self, *arguments: Any) -> Peaks:
+        """Return the best peaks so far for these arguments."""
+        known = self._found.get(arguments)
         if known is None or known.is_disturbed:
-            again = measured(*arguments)
-            found[arguments] = again if known is None else better(known, again)
-        return found[arguments]
+            again = self._measured(*arguments)
+            self._found[arguments] = again if known is None else better(known, again)
+        return self._found[arguments]
 
-    return best_so_far
+    def cache_clear(self) -> None:
+        """Forget what was measured."""
+        self._found.clear()
 
 
 def better(one: Peaks, other: Peaks) -> Peaks:

@@ -27,7 +27,7 @@ def measure(precisions: Sequence[str]) -> Peaks:
     return _measured(tuple(precisions), facts.threads())
 
 
-@probing.until_quiet
+@probing.UntilQuiet
 def _measured(precisions: tuple[str, ...], threads: int) -> Peaks:
     mx.nd.waitall()
     return probing.apart("mxnet", precisions, threads)

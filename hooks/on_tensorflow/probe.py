@@ -45,7 +45,7 @@ def threads() -> int:
     return tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
 
 
-@probing.until_quiet
+@probing.UntilQuiet
 def _measured(precisions: tuple[str, ...], count: int) -> Peaks:
     return probing.apart("tensorflow", precisions, count)
 

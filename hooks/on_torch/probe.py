@@ -21,7 +21,7 @@ def measure(precisions: Sequence[str]) -> Peaks:
     return _measured(tuple(precisions), torch.get_num_threads())
 
 
-@probing.until_quiet
+@probing.UntilQuiet
 def _measured(precisions: tuple[str, ...], threads: int) -> Peaks:
     known = [precision for precision in precisions if precision in _DTYPES]
     with torch.no_grad(), torch.autocast("cpu", enabled=False):

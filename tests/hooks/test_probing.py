@@ -149,7 +149,7 @@ def test_what_was_disturbed_is_measured_until_it_is_quiet_and_the_best_is_kept()
         Peaks({"fp32": 3.5}, None, {"fp32": "three", "bf16": "failed", "memory": "failed"}, others=0.01),
     ]
     left = iter(measured)
-    best = probing.until_quiet(lambda precisions, threads: next(left))
+    best = probing.UntilQuiet(lambda precisions, threads: next(left))
 
     assert best(("fp32",), 1) == measured[0]
     second = best(("fp32",), 1)

@@ -183,7 +183,7 @@ def _waits(found: Parts) -> bool:
 def _of_launching(kernels: Kernels, found: Parts, noun: str) -> str:
     if found.gaps >= MOSTLY * found.shares()["launching"]:
         return f"passes between {noun} while none runs: in Python, and in asking for the next one"
-    return f"goes to starting {noun}: most of it to those that are shorter than {short_ns(kernels) // 1000} µs"
+    return f"goes to starting {noun}, most of it to {noun} shorter than {short_ns(kernels) // 1000} µs"
 
 
 def _undecided(judged: _Judged, shares: Mapping[str, float]) -> str:
