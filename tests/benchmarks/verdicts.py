@@ -175,9 +175,9 @@ def _launching(torch: Any) -> Loop:
 
 
 def _compute(torch: Any) -> Loop:
-    """Train dense layers of a thousand values on as many samples."""
-    model, optimizer = _dense(torch, 1024)
-    return model, optimizer, [torch.ones(1024, 1024)] * STEPS, lambda batch: model(batch).sum(), _nothing
+    """Train dense layers of 512 values on a thousand samples."""
+    model, optimizer = _dense(torch, 512)
+    return model, optimizer, [torch.ones(1024, 512)] * STEPS, lambda batch: model(batch).sum(), _nothing
 
 
 def _memory(torch: Any) -> Loop:
