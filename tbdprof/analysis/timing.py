@@ -15,7 +15,7 @@ from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import KERNELS
 from tbdprof.results.found import Found
-from tbdprof.results.reasons import ONE_STEP, UNRECORDED
+from tbdprof.results.reasons import ONE_STEP, SEVERAL, UNRECORDED
 from tbdprof.results.time import Throughput
 from tbdprof.results.timing import Timing
 
@@ -54,7 +54,7 @@ def timing(recording: Recording, throughput: Throughput | None) -> Found[Timing 
     )
     missing = spent.under("time") | use.under("utilization") | low.under("low_utilization")
     if judged.bound_by is None:
-        missing["verdict.bound_by"] = judged.sentence
+        missing["verdict.bound_by"] = SEVERAL
     if None in judged.intervals.values():
         missing["verdict.intervals"] = ONE_STEP
     return Found(found, missing, spent.remarks)

@@ -9,7 +9,8 @@ Every instant of a step has one share:
 - compute, memory: kernels above and below the ridge of the roofline. If bytes or peaks are not known, the operation
   decides: arithmetic limits matmuls and convolutions, memory limits element-wise operations;
 - uncounted: kernels for which none of this is known;
-- other: what is outside of all these phases, and the time after a step's last kernel.
+- other: what is outside of all these phases, and the time after a step's last kernel. If no forward pass was seen,
+  kernels outside count as training.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ import numpy as np
 from tbdprof.analysis.kernels.kernels import PRODUCTS, Kernels
 from tbdprof.analysis.kernels.roofline import ridge
 from tbdprof.analysis.kernels.sums import by_precision
-from tbdprof.analysis.time.timeline import DATA, PHASES, Timeline
+from tbdprof.analysis.time.timeline import DATA, OTHER, PHASES, Timeline
 from tbdprof.facts.arrays import Bools, Floats, Ints
 from tbdprof.facts.records import Operation, Peaks, Phase
 
@@ -63,6 +64,8 @@ def parts(kernels: Kernels, course: Timeline, peaks: Peaks | None) -> Parts:
     left = ~np.any([*apart.values()], axis=0)
     data = course.loading | (course.phase == DATA)
     trained = np.isin(course.phase, TRAINING) & ~data
+    if not _has_forward(kernels):
+        trained |= (course.phase == OTHER) & course.busy
 
     def spent(chosen: Bools) -> Floats:
         total: Floats = np.bincount(course.step[chosen], course.length_ns[chosen], kernels.steps).astype(np.float64)
@@ -161,5 +164,11 @@ def _longest_phases(kernels: Kernels, kind: Ints) -> Mapping[str, str]:
 
 def _trains(kernels: Kernels) -> Bools:
     left_out = (kernels.operation == Operation.COMMUNICATION) | kernels.crosses
-    trains: Bools = ~np.isin(kernels.phase, (Phase.OUTSIDE, Phase.DATA)) & ~left_out
+    beside = (Phase.OUTSIDE, Phase.DATA) if _has_forward(kernels) else (Phase.DATA,)
+    trains: Bools = ~np.isin(kernels.phase, beside) & ~left_out
     return trains
+
+
+def _has_forward(kernels: Kernels) -> bool:
+    """Return whether a forward pass was seen; without a call of a model, its operators are outside of all phases."""
+    return bool((kernels.phase == Phase.FORWARD).any())

@@ -19,11 +19,18 @@ from tbdprof.analysis.without import why_without
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
-from tbdprof.facts.units import percent_text
 from tbdprof.facts.windows import CLEAN
 from tbdprof.results.found import Found
 from tbdprof.results.kernels import ANALYTIC, AtClock, Flop, Utilization
-from tbdprof.results.reasons import NO_PRODUCTS, NO_SAMPLES, NOT_ASKED_FOR, NOT_IN_TABLE
+from tbdprof.results.reasons import (
+    DISTURBED_PEAK,
+    LITTLE_COUNTED,
+    LOW_UTILIZATION,
+    NO_PRODUCTS,
+    NO_SAMPLES,
+    NOT_ASKED_FOR,
+    NOT_IN_TABLE,
+)
 from tbdprof.results.time import StepTime, Throughput
 
 FP32 = "fp32"
@@ -146,7 +153,7 @@ def _flop(kernels: Kernels, total: float, busy: float, run: Run) -> Flop | None:
 
 def _why_no_bound(flop: Flop) -> str:
     if flop.at_most:
-        return "other processes had cores while the peak was measured: it may be higher"
+        return DISTURBED_PEAK
     if flop.coverage < LEAST_COVERAGE:
-        return f"matmuls and convolutions with a FLOP count take {percent_text(flop.coverage)} of the busy time only"
-    return "the utilization is so low that more than arithmetic limits the matmuls and convolutions"
+        return LITTLE_COUNTED
+    return LOW_UTILIZATION

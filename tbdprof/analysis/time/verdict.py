@@ -40,6 +40,13 @@ SENTENCES = {
     " not known, mostly {phase}",
     "other": "bound by other work: {share} is outside of loading, forward, backward and update",
 }
+PHRASES = {
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
+    "recompute": "in what is computed again",
+    "update": "in the update",
+    "outside": "before the backward pass or after the update",
+}
 WAITING = "bound by data: {share} is spent waiting for the next batch"
 ADVICE = {
     "data": (
@@ -172,8 +179,7 @@ def _sentence(
         where = f"mostly while no {noun[:-1]} runs" if _waits(found) else f"mostly in {noun} that run there"
     elif name == "launching":
         where = _of_launching(kernels, found, noun)
-    phrase = "in the update" if phase == "update" else f"in {phase}" if phase == "recompute" else f"in the {phase} pass"
-    return SENTENCES[name].format(share=share, kernels=noun, where=where, phase=phrase)
+    return SENTENCES[name].format(share=share, kernels=noun, where=where, phase=PHRASES.get(phase, ""))
 
 
 def _waits(found: Parts) -> bool:
