@@ -53,6 +53,7 @@ lint: .venv/test.stamp
 bench: .venv/test.stamp
 	$(BIN)/python tests/benchmarks/overhead.py $(BENCH_ARGS)
 	$(BIN)/python tests/benchmarks/large.py
+	$(BIN)/python tests/benchmarks/verdicts.py
 
 # Damaged and hostile recordings by the thousand; prints what came of them.
 fuzz: .venv/test.stamp

@@ -20,7 +20,7 @@ from typing import Any
 from tbdprof.collect import fresh, host
 from tbdprof.collect.gpu import cuda_driver, devices
 from tbdprof.errors import UnavailableError
-from tbdprof.facts.records import Peaks
+from tbdprof.facts.records import NOTABLE_LOAD, Peaks
 from tbdprof.facts.units import bytes_text, percent_text
 from tbdprof.hooks import Setting, load
 
@@ -31,7 +31,6 @@ PATIENCE_NS = 100_000_000  # limit for an operator's timed runs: no run begins l
 WIDTH = 1024  # columns of the matmuls, and length of the inner dimension
 ARRAY_BYTES = 1 << 27  # size of each of the two arrays that measure the memory rate
 LIMIT_S = 120.0  # limit for the process that only measures, including the import of its framework
-_QUIET = 0.1  # share of the cores that other processes may use without a remark
 _MOST = 16  # limit on the threads that the sizes grow with, to save memory
 _ROWS_A_THREAD = 512
 _IMAGES_A_THREAD = 4
@@ -137,13 +136,53 @@ def measure(
     begun, busy = time.perf_counter(), _busy_by_others()
     found = {precision: best(candidates, threads) for precision, candidates in products.items()}
     memory, memory_source = best(streams, threads)
-    load = _load_remark((_busy_by_others() - busy) / (time.perf_counter() - begun), host.affinity_cores())
+    cores_taken = max((_busy_by_others() - busy) / (time.perf_counter() - begun), 0.0)
+    others = cores_taken / host.affinity_cores()
+    load = _load_remark(others)
     sources = {precision: source + load * (rate is not None) for precision, (rate, source) in found.items()}
     return Peaks(
         {precision: rate for precision, (rate, _) in found.items() if rate is not None},
         memory,
         {**refused, **sources, "memory": memory_source + _cache_remark() + load},
+        others=others,
     )
+
+
+class UntilQuiet:
+    """Measures once for the same arguments, and again at each call as long as other processes disturbed it.
+
+    A call returns the best of each rate so far: an operator reached it, whatever else ran then.
+    """
+
+    def __init__(self, measured: Callable[..., Peaks]) -> None:
+        self._measured = measured
+        self._found: dict[tuple[Any, ...], Peaks] = {}
+
+    def __call__(self, *arguments: Any) -> Peaks:
+        """Return the best peaks so far for these arguments."""
+        known = self._found.get(arguments)
+        if known is None or known.is_disturbed:
+            again = self._measured(*arguments)
+            self._found[arguments] = again if known is None else better(known, again)
+        return self._found[arguments]
+
+    def cache_clear(self) -> None:
+        """Forget what was measured."""
+        self._found.clear()
+
+
+def better(one: Peaks, other: Peaks) -> Peaks:
+    """Return the higher of each rate of two measurements with its source; they are as quiet as the quieter one."""
+    rates = dict(one.flops_per_s)
+    sources = {**other.sources, **one.sources}
+    for precision, rate in other.flops_per_s.items():
+        if rate > rates.get(precision, 0.0):
+            rates[precision], sources[precision] = rate, other.sources[precision]
+    memory = one.bytes_per_s
+    if (other.bytes_per_s or 0.0) > (memory or 0.0):
+        memory, sources["memory"] = other.bytes_per_s, other.sources["memory"]
+    loads = [each.others for each in (one, other) if each.others is not None]
+    return Peaks(rates, memory, sources, others=min(loads, default=None))
 
 
 def best(
@@ -193,10 +232,9 @@ def _busy_by_others() -> float:
     return host.machine_busy_cpu_seconds() - host.process_cpu_seconds()
 
 
-def _load_remark(cores_taken: float, cores: int) -> str:
+def _load_remark(others: float) -> str:
     """Return a remark if other processes used many cores: the true peak is higher, and utilization may exceed 1."""
-    share = cores_taken / cores
-    return f" (other processes took {percent_text(share)} of the cores meanwhile)" if share > _QUIET else ""
+    return f" (other processes took {percent_text(others)} of the cores meanwhile)" if others > NOTABLE_LOAD else ""
 
 
 def _cache_remark(caches: Path = CACHES) -> str:

@@ -5,7 +5,6 @@ the watched process the probe would show in every memory figure.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 
 import mxnet as mx
 
@@ -21,14 +20,14 @@ _HALF = 0.5
 
 
 def measure(precisions: Sequence[str]) -> Peaks:
-    """Return the best rates of a fixed set of operators with this process's thread count; measure once per process.
+    """Return the best rates of a fixed set of operators with this process's thread count; once quiet, measure no more.
 
     Raise UnavailableError if the other process does not start or fails.
     """
     return _measured(tuple(precisions), facts.threads())
 
 
-@cache
+@probing.UntilQuiet
 def _measured(precisions: tuple[str, ...], threads: int) -> Peaks:
     mx.nd.waitall()
     return probing.apart("mxnet", precisions, threads)

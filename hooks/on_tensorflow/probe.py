@@ -6,7 +6,6 @@ would show in every memory figure.
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import keras
@@ -31,7 +30,7 @@ _HALF = 0.5
 
 
 def measure(precisions: Sequence[str]) -> Peaks:
-    """Return the best rates of a fixed set of operators with this process's thread count; measure once per process.
+    """Return the best rates of a fixed set of operators with this process's thread count; once quiet, measure no more.
 
     The precision of Keras's policy is also measured, because the user's own training loop does not report it otherwise.
 
@@ -46,7 +45,7 @@ def threads() -> int:
     return tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
 
 
-@cache
+@probing.UntilQuiet
 def _measured(precisions: tuple[str, ...], count: int) -> Peaks:
     return probing.apart("tensorflow", precisions, count)
 

@@ -1,7 +1,6 @@
 """Peak rates of this CPU in torch."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 
 import torch
 from torch.nn import functional
@@ -18,11 +17,11 @@ _HALF = 0.5
 
 
 def measure(precisions: Sequence[str]) -> Peaks:
-    """Return the best rates of a fixed set of operators with torch's current threads; measure once per process."""
+    """Return the best rates of a fixed set of operators with torch's current threads; once quiet, measure no more."""
     return _measured(tuple(precisions), torch.get_num_threads())
 
 
-@cache
+@probing.UntilQuiet
 def _measured(precisions: tuple[str, ...], threads: int) -> Peaks:
     known = [precision for precision in precisions if precision in _DTYPES]
     with torch.no_grad(), torch.autocast("cpu", enabled=False):

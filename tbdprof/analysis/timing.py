@@ -5,7 +5,7 @@ from tbdprof.analysis.kernels.groups import groups
 from tbdprof.analysis.kernels.layers import layers
 from tbdprof.analysis.kernels.low_utilization import low_utilization
 from tbdprof.analysis.time.step_time import step_time
-from tbdprof.analysis.time.throughput import data_wait
+from tbdprof.analysis.time.throughput import cpu_utilization, data_wait
 from tbdprof.analysis.time.time_blocks import settled
 from tbdprof.analysis.time.timeline import timeline
 from tbdprof.analysis.time.utilization import utilization, why_no_flop
@@ -15,7 +15,7 @@ from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import KERNELS
 from tbdprof.results.found import Found
-from tbdprof.results.reasons import UNRECORDED
+from tbdprof.results.reasons import ONE_STEP, SEVERAL, UNRECORDED
 from tbdprof.results.time import Throughput
 from tbdprof.results.timing import Timing
 
@@ -39,7 +39,9 @@ def timing(recording: Recording, throughput: Throughput | None) -> Found[Timing 
     course = timeline(kernels)
     spent = step_time(kernels, course)
     use = utilization(kernels, spent.value, throughput, recording)
-    judged = verdict(kernels, course, run.peaks, _starved(recording, use.value.busy))
+    load = cpu_utilization(recording).value
+    others = load.others if load is not None and load.disturbed else 0.0
+    judged = verdict(kernels, course, run.peaks, _starved(recording, use.value.busy), others)
     del course
     listed = groups(kernels, run.peaks)
     low = low_utilization(kernels, listed, run.peaks, why_no_flop(recording, use.value))
@@ -52,6 +54,10 @@ def timing(recording: Recording, throughput: Throughput | None) -> Found[Timing 
         verdict=judged,
     )
     missing = spent.under("time") | use.under("utilization") | low.under("low_utilization")
+    if judged.bound_by is None:
+        missing["verdict.bound_by"] = SEVERAL
+    if None in judged.intervals.values():
+        missing["verdict.intervals"] = ONE_STEP
     return Found(found, missing, spent.remarks)
 
 

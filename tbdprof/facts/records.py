@@ -162,6 +162,9 @@ class Optimizer:
     settings: Mapping[str, float] = field(default_factory=dict)
 
 
+NOTABLE_LOAD = 0.1  # share of the cores; if other processes take less, figures are taken for undisturbed
+
+
 @dataclass(frozen=True, slots=True)
 class Peaks:
     """The most that a device can do, and where each figure is from."""
@@ -171,6 +174,12 @@ class Peaks:
     sources: Mapping[str, str]  # by precision, "vector " and precision, and "memory"
     clock_hz: float | None = None  # the clock the figures hold for, None: they were measured
     vector_flops_per_s: Mapping[str, float] | None = None  # without tensor cores, None: alike
+    others: float | None = None  # share of the cores that others took while it was measured, None: not known
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Return whether other processes took a notable share of the cores: the true peaks may be higher."""
+        return self.others is not None and self.others > NOTABLE_LOAD
 
     def of(self, precision: str, *, product: bool) -> float | None:
         """Return the FLOP/s of matmuls and convolutions (`product`), or of element-wise operators (no tensor cores)."""

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import SupportsFloat, SupportsIndex, TypeVar
@@ -105,13 +105,25 @@ class LoopProfiler:
         if KERNELS not in self._plan.windows or run.peaks is not None or ReasonFor.PEAKS in missing:
             return
         self._progress("find the device's peak", 0, NO_STEPS)
-        precisions = dict.fromkeys([run.precision or "fp32", "fp32"])
         try:
-            self._recorder.update(peaks=self._hook.peaks(list(precisions)))
+            self._recorder.update(peaks=self._hook.peaks(self._precisions()))
         except UnavailableError as error:
             missing[ReasonFor.PEAKS] = str(error)
         except Exception as error:  # noqa: BLE001 - no failure of tbdprof reaches the loop
             missing[ReasonFor.PEAKS] = defect_line("to find the device's peak", error)
+
+    def _precisions(self) -> list[str]:
+        return list(dict.fromkeys([self.recording.run.precision or "fp32", "fp32"]))
+
+    def _find_peaks_again(self, failure: BaseException | None) -> None:
+        """Measure again after the windows what other processes disturbed before them; after a failure do nothing."""
+        peaks = self.recording.run.peaks
+        watched = any(len(window.table("step")) for window in self.recording.named(KERNELS))
+        if failure is not None or not watched or peaks is None or not peaks.is_disturbed:
+            return
+        self._progress("find the device's peak again", 0, NO_STEPS)
+        with suppress(UnavailableError):  # what was measured before holds
+            self._recorder.update(peaks=self._hook.peaks(self._precisions()))
 
     def start(self) -> None:
         """Start with the warm-up.
@@ -252,6 +264,7 @@ class LoopProfiler:
         self._recorder.update(complete=complete, ended_by=ended_by)
         with ExitStack() as ends:  # the last one is done first
             ends.callback(self._leave)
+            ends.callback(self._bear, "to find the device's peak again", self._find_peaks_again, failure)
             ends.callback(self._bear, "to record the last facts", self._record_last_facts, failure)
 
     def _record_last_facts(self, failure: BaseException | None) -> None:

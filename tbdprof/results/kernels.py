@@ -27,8 +27,9 @@ class Flop:
     coverage: float  # share of the kernels' time in matmuls and convolutions that have a FLOP count
     peak_flops_per_s: float
     peak_source: str
-    bound: float | None  # the speed-up a value of 1 would bring
+    bound: float | None  # the speed-up a value of 1 would bring, None: more than arithmetic limits the busy time
     at_clock: AtClock | None = None  # None: the peak was measured, or the clock was not
+    at_most: bool = False  # the peak was measured while other processes had cores, so that it may be higher
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,11 @@ NOT_REPORTED = "the loop did not report it"
 NOT_REQUESTED = "the allocator does not report both requested and allocated bytes"
 NOT_JUDGED = "a warm-up of a fixed length is not judged"
 ONE_BLOCK = "an interval needs two blocks of steps or more"
+SEVERAL = "several shares may be the largest: the sentence names them"
+LITTLE_COUNTED = "matmuls and convolutions with a FLOP count take less than half of the busy time"
+LOW_UTILIZATION = "the utilization is so low that more than arithmetic limits the matmuls and convolutions"
+DISTURBED_PEAK = "other processes had cores while the peak was measured: it may be higher"
+ONE_STEP = "an interval needs two watched steps or more"
 ONE_WINDOW = "needs two clean windows to compare"
 NO_SAMPLES = "no samples were counted, and no batch size is known"
 NO_PRODUCTS = "no operator reported a matmul or convolution"
@@ -41,6 +46,11 @@ QUIET = frozenset(
         NOT_REQUESTED,
         NOT_JUDGED,
         ONE_BLOCK,
+        ONE_STEP,
+        SEVERAL,
+        LITTLE_COUNTED,
+        LOW_UTILIZATION,
+        DISTURBED_PEAK,
         ONE_WINDOW,
     }
 )

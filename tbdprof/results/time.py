@@ -64,12 +64,14 @@ class CpuUtilization:
     """CPU time over that of the cores (equation 3 of the TBD paper, Zhu et al., 2018, arXiv:1803.06905), as fractions.
 
     `process` is this process relative to the cores it may use, `others` all else relative to those it may run on.
+    `disturbed` says that the others took a notable part, more than the coarse clock of CPU time can feign.
     """
 
     process: float
     others: float
     cores: float  # affinity and quota
     affinity_cores: float  # without the quota
+    disturbed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +139,16 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What limits the run. `shares` are of the step, by what each instant of it went to; they add up to 1."""
+    """What limits the run. `shares` are of the step, by what each instant of it went to; they add up to 1.
 
-    bound_by: str
-    share: float
+    `intervals` are their 95 % intervals over the watched steps, None of a single step. `candidates` are the shares that
+    may be the largest, the largest first.
+    """
+
+    bound_by: str | None  # None: there are several candidates
+    share: float  # the largest
     sentence: str
     advice: tuple[str, ...]
     shares: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float] | None] = field(default_factory=dict)
+    candidates: tuple[str, ...] = ()

@@ -103,7 +103,7 @@ def test_cpu_utilization_is_equation_3_over_the_usable_cores():
 
     result = throughput.cpu_utilization(Recording(run(cores=2.0), [window], strings)).value
 
-    assert result == throughput.CpuUtilization(process=6 / 8, others=1 / 8, cores=2.0, affinity_cores=2.0)
+    assert result == throughput.CpuUtilization(6 / 8, others=1 / 8, cores=2.0, affinity_cores=2.0, disturbed=True)
 
 
 def test_other_load_is_of_the_cores_without_the_quota_and_so_never_above_one():
@@ -113,7 +113,23 @@ def test_other_load_is_of_the_cores_without_the_quota_and_so_never_above_one():
 
     result = throughput.cpu_utilization(Recording(run(cores=1.0, affinity_cores=8.0), [window], strings)).value
 
-    assert result == throughput.CpuUtilization(process=1.0, others=28 / 32, cores=1.0, affinity_cores=8.0)
+    assert result == throughput.CpuUtilization(1.0, others=28 / 32, cores=1.0, affinity_cores=8.0, disturbed=True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "others", "disturbed"),
+    [(4.0, 0.8, False), (4.0, 0.9, True), (0.05, 0.02, False), (0.05, 0.04, True)],  # of 2 cores; a tick is 0.01 s
+)
+def test_load_that_ticks_of_the_clock_can_feign_is_not_notable(seconds: float, others: float, disturbed: bool):
+    strings = Strings()
+    process, machine = throughput.PROCESS_CPU, throughput.MACHINE_CPU
+    ends = [(process, seconds, 0), (machine, seconds, others)]
+    window = cpu_window([(process, 0, 0), (machine, 0, 0), *ends], strings)
+
+    result = throughput.cpu_utilization(Recording(run(cores=2.0), [window], strings)).value
+
+    assert result is not None
+    assert result.disturbed is disturbed
 
 
 def test_without_samples_there_is_no_cpu_utilization():

@@ -10,6 +10,8 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.facts.records import Operation, Peaks, Phase
 from tbdprof.facts.work import Work
 from tbdprof.report.json_report import document
+from tbdprof.report.terminal import render
+from tbdprof.results.reasons import DISTURBED_PEAK, LITTLE_COUNTED, LOW_UTILIZATION
 
 
 def test_fp32_utilization_is_flops_over_active_time_and_peak():
@@ -102,6 +104,42 @@ def test_above_the_peak_is_reported_as_it_is_and_marked():
     assert use is not None
     assert use.flop is not None
     assert use.flop.value == pytest.approx(4.5)
+
+
+def test_no_bound_is_told_where_more_than_arithmetic_takes_the_time():
+    """Of 1 ms a single product takes 400 µs; of another story it takes all, at a 300,000th of the peak."""
+    story = KernelStory()
+    story.settle()
+    story.step(0, 1000 * US)
+    story.operator("linear", Phase.FORWARD, 0, 400 * US, work=product(1_000_000))
+    story.operator("scan", Phase.FORWARD, 400 * US, 1000 * US)
+    elsewhere = KernelStory()
+    elsewhere.settle()
+    elsewhere.step(0, 1000 * US)
+    elsewhere.operator("linear", Phase.FORWARD, 0, 1000 * US, work=product(300))
+
+    for summary, reason in (
+        (summary_of(story), LITTLE_COUNTED),
+        (summary_of(elsewhere), LOW_UTILIZATION),
+    ):
+        assert summary.utilization is not None
+        assert summary.utilization.flop is not None
+        assert summary.utilization.flop.value is not None
+        assert summary.utilization.flop.bound is None
+        for path in ("utilization.mfu.bound", "utilization.fp32_flop.bound"):
+            assert summary.missing[path] == reason
+        assert "up to" not in render(summary).partition("Kernels")[0]
+
+
+def test_a_disturbed_peak_makes_utilization_an_upper_limit_without_a_bound():
+    disturbed = replace(PEAKS, others=0.3)
+    summary = summary_of(training_story(), peaks=disturbed)
+
+    assert summary.utilization is not None
+    assert summary.utilization.flop is not None
+    assert (summary.utilization.flop.at_most, summary.utilization.flop.bound) == (True, None)
+    assert "at most 45.0 % while busy" in render(summary)
+    assert summary.missing["utilization.mfu.bound"] == DISTURBED_PEAK
 
 
 def test_without_a_peak_the_reason_is_the_recordings():

@@ -7,6 +7,7 @@ import pytest
 
 from tbdprof.collect import fresh
 from tbdprof.errors import UnavailableError
+from tbdprof.facts.records import Peaks
 from tbdprof.hooks import probing
 from tbdprof.hooks.probing import CONVOLUTIONS, Candidate
 
@@ -137,8 +138,28 @@ def test_the_last_level_cache_is_the_largest_one(tmp_path: Path) -> None:
 
 
 def test_load_of_others_is_reported_where_it_may_have_held_the_probe_back() -> None:
-    assert probing._load_remark(0.8, 2) == " (other processes took 40.0 % of the cores meanwhile)"
-    assert probing._load_remark(0.1, 2) == ""
+    assert probing._load_remark(0.4) == " (other processes took 40.0 % of the cores meanwhile)"
+    assert probing._load_remark(0.05) == ""
+
+
+def test_what_was_disturbed_is_measured_until_it_is_quiet_and_the_best_is_kept() -> None:
+    measured = [
+        Peaks({"fp32": 4.0, "bf16": 2.0}, 5.0, {"fp32": "one", "bf16": "one", "memory": "one"}, others=0.5),
+        Peaks({"fp32": 3.0, "bf16": 6.0}, 7.0, {"fp32": "two", "bf16": "two", "memory": "two"}, others=0.2),
+        Peaks({"fp32": 3.5}, None, {"fp32": "three", "bf16": "failed", "memory": "failed"}, others=0.01),
+    ]
+    left = iter(measured)
+    best = probing.UntilQuiet(lambda precisions, threads: next(left))
+
+    assert best(("fp32",), 1) == measured[0]
+    second = best(("fp32",), 1)
+    assert second.flops_per_s == {"fp32": 4.0, "bf16": 6.0}
+    assert second.sources == {"fp32": "one", "bf16": "two", "memory": "two"}
+    assert (second.bytes_per_s, second.others, second.is_disturbed) == (7.0, 0.2, True)
+    third = best(("fp32",), 1)
+    assert (third.flops_per_s, third.sources, third.bytes_per_s) == (second.flops_per_s, second.sources, 7.0)
+    assert not third.is_disturbed
+    assert best(("fp32",), 1) is third
 
 
 def test_a_gpu_is_looked_up_by_what_its_driver_reports() -> None:

@@ -226,3 +226,47 @@ def test_while_it_runs_the_report_says_so():
     with prof:
         train(prof, hook.clock, 1)
         assert prof.recording.run.ended_by == "it is still running"
+
+
+def measured_in_turn(monkeypatch: pytest.MonkeyPatch, hook: FakeHook, *loads: float | None) -> list[int]:
+    """Let a hook measure a peak under these loads of other processes, a higher one each time; return when it did."""
+    windows_before, left = list[int](), list(loads)
+
+    def peaks(precisions: list[str]) -> Peaks:
+        windows_before.append(sum(call.startswith("start") for call in hook.calls))
+        rate = 1e9 * len(windows_before)
+        return Peaks(dict.fromkeys(precisions, rate), None, dict.fromkeys(precisions, "a fake"), others=left.pop(0))
+
+    monkeypatch.setattr(hook, "peaks", peaks)
+    return windows_before
+
+
+@pytest.mark.parametrize(
+    ("loads", "at_windows", "rate", "at_most"),
+    [((0.4, 0.02), [0, 2], 2e9, False), ((0.4, 0.3), [0, 2], 2e9, True), ((0.02,), [0], 1e9, False)],
+)
+def test_a_peak_that_others_disturbed_is_measured_again_after_the_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loads, at_windows, rate, at_most
+):
+    prof, hook = profiler(WHOLE, path=tmp_path / "a.tbd")
+    measured = measured_in_turn(monkeypatch, hook, *loads)
+    with prof:
+        train(prof, hook.clock, 20)
+
+    assert measured == at_windows
+    use = summarize(load(tmp_path / "a.tbd")).utilization
+    assert use is not None
+    assert use.flop is not None
+    assert (use.flop.peak_flops_per_s, use.flop.at_most) == (rate, at_most)
+
+
+def test_a_loop_that_fails_is_not_held_up_by_another_measurement(monkeypatch: pytest.MonkeyPatch):
+    prof, hook = profiler(WHOLE)
+    measured = measured_in_turn(monkeypatch, hook, 0.4)
+    prof.start()
+    train(prof, hook.clock, 17)
+    prof.stop("ValueError", ValueError("planted"))
+
+    assert measured == [0]
+    assert prof.recording.run.peaks is not None
+    assert prof.recording.run.peaks.is_disturbed

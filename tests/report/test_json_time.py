@@ -24,6 +24,7 @@ def test_utilization_has_its_value_level_coverage_peak_and_bound():
     assert found["fp32_flop"] == found["mfu"] == {
         "value": 0.5, "level": "analytic", "precision": "fp32", "coverage": 0.625, "peak_flops": 100e9,
         "peak_source": "3×3 convolution 64→64, 56×56, batch 8, 2 threads", "bound": 2.0, "at_clock": None,
+        "at_most": False,
     }  # fmt: skip
     assert DOCUMENT["run"]["flops_per_sample"] == 1e9
 
@@ -82,6 +83,7 @@ def test_the_low_utilization_table_and_the_verdict_are_reported_in_full():
         "bound_by": "compute", "share": 0.5, "sentence": "bound by compute: 50.0 % of the step is products",
         "advice": ["a lower precision", "a larger batch"],
         "shares": {"compute": 0.5, "memory": 0.2, "data": 0.1, "launching": 0.1},
+        "intervals": {"compute": [0.45, 0.55]}, "candidates": ["compute"],
     }  # fmt: skip
 
 

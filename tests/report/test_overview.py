@@ -9,10 +9,11 @@ from report_results import FLOP, TIME, VERDICT, measured
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.records import Role
 from tbdprof.report import terminal
+from tbdprof.report.terminal_parts.overview import AT_MOST
 from tbdprof.report.terminal_parts.tables import ABOVE
 from tbdprof.results.kernels import Utilization
 from tbdprof.results.summary import Summary
-from tbdprof.results.time import PhaseTime
+from tbdprof.results.time import CpuUtilization, PhaseTime
 
 FACTS = {
     "model": "resnet50",
@@ -86,6 +87,23 @@ def test_above_100_percent_is_printed_and_marked_and_implies_no_bound():
     assert "125.0 % while busy (analytic" in text
     assert ABOVE in text
     assert "up to" not in text
+
+
+def test_a_utilization_whose_peak_was_disturbed_is_an_upper_limit():
+    above = replace(FLOP, value=1.368, bound=None, at_most=True)
+
+    said = row("FP32 utilization", utilization=Utilization(0.79, 0.8, above, above, 1e9, 8e9))
+
+    assert said == "at most 136.8 % while busy (analytic, counted in 62.5 % of busy time)"
+    assert AT_MOST in screen(120, utilization=Utilization(0.79, 0.8, above, above, 1e9, 8e9))
+
+
+def test_load_from_other_processes_is_told_first_and_only_then():
+    disturbed = CpuUtilization(0.4, 0.48, 2.0, 2.0, disturbed=True)
+    lines = screen(cpu=disturbed).splitlines()
+
+    assert lines[2] == "other processes took 48.0 % of the cores: speed, times and the verdict may differ without them"
+    assert "other processes" not in screen(cpu=replace(disturbed, disturbed=False))
 
 
 def test_a_device_busier_than_a_clean_step_is_long_is_marked():

@@ -12,10 +12,14 @@ from make import MemoryStory, run
 from plain_rows import table
 
 from tbdprof.analysis.summary import summarize
+from tbdprof.collect.host_load import HostLoad
 from tbdprof.errors import UsageError
+from tbdprof.facts.counters import MACHINE_CPU, PROCESS_CPU
 from tbdprof.facts.recording import KILLED, Recording
 from tbdprof.facts.records import KernelKind, Operation, Optimizer, Phase, Role
+from tbdprof.facts.windows import CLEAN
 from tbdprof.facts.work import Work
+from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report import export, json_report, terminal
@@ -28,7 +32,8 @@ PLAN = Plan(warmup=2, steps=4, memory_steps=3)
 
 def profiled(steps: int, *, plan: Plan = PLAN, units: float | None = 8, **run_changes: object) -> Recording:
     hook = FakeHook()
-    prof = LoopProfiler(hook, run(**run_changes), plan, clock=hook.clock)
+    load = HostLoad({PROCESS_CPU: lambda: 0.0, MACHINE_CPU: lambda: 0.0})  # whatever runs beside the tests
+    prof = LoopProfiler(hook, run(**run_changes), plan, clock=hook.clock, instruments=Instruments({CLEAN: [load]}))
     with prof:
         for _ in range(steps):
             hook.clock.sleep(0.1)

@@ -102,6 +102,8 @@ VERDICT = Verdict(
     sentence="bound by compute: 50.0 % of the step is products",
     advice=("a lower precision", "a larger batch"),
     shares={"compute": 0.5, "memory": 0.2, "data": 0.1, "launching": 0.1},
+    intervals={"compute": (0.45, 0.55)},
+    candidates=("compute",),
 )
 
 

@@ -15,12 +15,14 @@ from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.counters import DATA_WAIT, MACHINE_CPU, PROCESS_CPU
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import NOTABLE_LOAD
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
 from tbdprof.results.found import Found, because
 from tbdprof.results.reasons import NO_SAMPLES, NO_WINDOW, NOT_REPORTED, ONE_BLOCK
 from tbdprof.results.time import CpuUtilization, OtherUnit, Overhead, Rate, Throughput
 
 DRIFT = 0.05  # clean windows disagree if their intervals are disjoint and their rates differ by more
+TICK_S = 0.01  # the clock of CPU time counts in such steps
 DISCARDED = {MEMORY: "step", KERNELS: "block", SAMPLED: "block"}  # the first of each window: warm-up
 
 
@@ -115,7 +117,9 @@ def cpu_utilization(recording: Recording, no_clean_step: str | None = None) -> F
         return because(_why_no_load(recording.missing, no_clean_step))
     affinity = recording.run.affinity_cores or cores
     others = max(machine - process, 0.0) / (affinity * elapsed)
-    return Found(CpuUtilization(process / (cores * elapsed), others, cores, affinity))
+    feigned = TICK_S * len(recording.named(CLEAN)) / elapsed  # each core's time may be a tick off in each window
+    disturbed = others - feigned > NOTABLE_LOAD
+    return Found(CpuUtilization(process / (cores * elapsed), others, cores, affinity, disturbed))
 
 
 def _why_no_load(recorded: Mapping[str, str], no_clean_step: str | None) -> str:

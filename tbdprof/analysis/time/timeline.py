@@ -35,6 +35,7 @@ class Timeline:
     """One entry per piece of the steps' wall time; the pieces add up to it."""
 
     length_ns: Ints
+    step: Ints  # index among the counted steps
     phase: NDArray[np.uint8]  # index in PHASES
     busy: Bools  # at least one kernel runs
     waiting: Bools  # the host is in a call that waits for the device
@@ -65,6 +66,7 @@ def timeline(kernels: Kernels) -> Timeline:
     busy = running & ~communication if kernels.device == "cpu" else running
     return Timeline(
         length_ns=length[inside],
+        step=step[piece][inside],
         phase=phase[inside],
         busy=busy[piece][inside],
         waiting=_running(edges, kernels.wait_start_ns, kernels.wait_end_ns)[piece][inside],

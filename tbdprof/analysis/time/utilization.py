@@ -22,10 +22,20 @@ from tbdprof.facts.records import Run
 from tbdprof.facts.windows import CLEAN
 from tbdprof.results.found import Found
 from tbdprof.results.kernels import ANALYTIC, AtClock, Flop, Utilization
-from tbdprof.results.reasons import NO_PRODUCTS, NO_SAMPLES, NOT_ASKED_FOR, NOT_IN_TABLE
+from tbdprof.results.reasons import (
+    DISTURBED_PEAK,
+    LITTLE_COUNTED,
+    LOW_UTILIZATION,
+    NO_PRODUCTS,
+    NO_SAMPLES,
+    NOT_ASKED_FOR,
+    NOT_IN_TABLE,
+)
 from tbdprof.results.time import StepTime, Throughput
 
 FP32 = "fp32"
+LEAST_COVERAGE = 0.5  # of the busy time; if products with a count take less, their FLOPs say little about it
+LARGEST_BOUND = 100.0  # beyond it something else than arithmetic limits the products
 
 
 def utilization(
@@ -60,7 +70,10 @@ def _missing(recording: Recording, found: Utilization) -> dict[str, str]:
         missing["flops_per_sample"] = NO_SAMPLES if found.flops_per_step else NO_PRODUCTS
     if found.flop is None or found.flop.value is None:
         missing["mfu"] = missing["fp32_flop"] = why_no_flop(recording, found)
-    elif found.fp32 is None:
+    elif found.flop.bound is None:
+        missing["mfu.bound"] = missing["fp32_flop.bound"] = _why_no_bound(found.flop)
+    if found.flop is not None and found.flop.value is not None and found.fp32 is None:
+        missing.pop("fp32_flop.bound", None)
         missing["fp32_flop"] = _computes_in(found.flop.precision, recording.run.precision)
     return missing
 
@@ -125,12 +138,23 @@ def _flop(kernels: Kernels, total: float, busy: float, run: Run) -> Flop | None:
     peak = run.peaks.flops_per_s[precision]
     active_seconds = busy * float(kernels.step_ns.sum()) / 1e9
     value = total / (peak * active_seconds) if active_seconds else None
+    coverage = kernels.share(kernels.has_products)
+    is_told = coverage >= LEAST_COVERAGE and not run.peaks.is_disturbed
     return Flop(
         value=value,
         level=ANALYTIC,
         precision=precision,
-        coverage=kernels.share(kernels.has_products),
+        coverage=coverage,
         peak_flops_per_s=peak,
         peak_source=run.peaks.sources.get(precision, ""),
-        bound=1 / value if value else None,
+        bound=1 / value if value and is_told and 1 / value <= LARGEST_BOUND else None,
+        at_most=run.peaks.is_disturbed,
     )
+
+
+def _why_no_bound(flop: Flop) -> str:
+    if flop.at_most:
+        return DISTURBED_PEAK
+    if flop.coverage < LEAST_COVERAGE:
+        return LITTLE_COUNTED
+    return LOW_UTILIZATION

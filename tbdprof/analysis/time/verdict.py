@@ -1,54 +1,53 @@
 """What limits the run: the largest share of a step, in one sentence with its number, and what to try first.
 
-Every instant of a step has one share:
-
-- communication, copies (to or from a GPU): they run while nothing else does;
-- data: the framework's data loader, and the time before forward in which no kernel runs. A longer wait for batches in
-  the clean steps counts instead, as a profiled step is slower and its batch is ready earlier;
-- launching: no kernel runs although forward, backward or update has begun; and kernels so short that their time is the
-  cost of launching them;
-- compute, memory: kernels above and below the ridge of the roofline. If bytes or peaks are not known, the operation
-  decides: arithmetic limits matmuls and convolutions, memory limits element-wise operations;
-- uncounted: kernels for which none of this is known;
-- other: kernels before forward and after the last training kernel, and the time after that.
+`analysis.time.shares` divides each step. A longer wait for batches in the clean steps counts instead of the share of
+data, as a profiled step is slower and its batch is ready earlier. The largest share is named only if the steps agree
+on it: the 95 % interval of its lead over each other share (Student's t over the steps, paired) is above 0. If other
+processes took some of the cores, the share must also be the largest without so much of its own time, for nobody knows
+whose time they lengthened. Otherwise the verdict names the shares that may be the largest.
 """
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from tbdprof.analysis.kernels.kernels import PRODUCTS, Kernels
-from tbdprof.analysis.kernels.roofline import ridge
-from tbdprof.analysis.kernels.sums import by_precision
-from tbdprof.analysis.time.timeline import DATA, PHASES, Timeline
-from tbdprof.facts.arrays import Bools
-from tbdprof.facts.records import Operation, Peaks, Phase
+from tbdprof.analysis.kernels.kernels import Kernels
+from tbdprof.analysis.time.shares import Parts, parts, short_ns
+from tbdprof.analysis.time.timeline import Timeline
+from tbdprof.facts.arrays import Floats
+from tbdprof.facts.records import Peaks
 from tbdprof.results.time import Verdict
 
-# The launch limits a kernel that is shorter than this. A launch on a GPU takes about 5 µs. An operator on the CPU that
-# does nothing takes 2 to 13 µs under torch's profiler (tried), so half of an operator of this length is overhead.
-SHORT_NS = {"gpu": 10_000, "cpu": 20_000}
-
-BY_ELEMENT = (
-    *(Operation.CAST, Operation.ACCUMULATE, Operation.EMBEDDING, Operation.NORMALIZATION, Operation.ACTIVATION),
-    *(Operation.POOLING, Operation.SOFTMAX, Operation.LOSS, Operation.ELEMENTWISE, Operation.REDUCTION),
-    *(Operation.OPTIMIZER, Operation.COPY),
-)
 BOUNDS = ("data", "launching", "copies", "communication", "compute", "memory", "uncounted", "other")
 ALWAYS = ("data", "launching", "compute", "memory")  # shown even if they are 0
-TRAINING = tuple(PHASES.index(name) for name in ("forward", "backward", "recompute", "update"))
+LEAD_OF_ONE = 0.1  # of the step: the lead that a single step must show, which has no interval
+LEAST_RIVAL = 0.05  # of the step; nothing smaller is taken for what limits it, however the steps vary
+LEAST_LEFT = 0.25  # of a share's time, if others took nearly all cores: what is four times as large is larger
+MOSTLY = 0.5
+# Two-sided 95 % of Student's t, by degrees of freedom from 1; that of the normal distribution is 1.960.
+T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 SENTENCES = {
-    "data": "{share} of the step goes to the next batch, before forward",
-    "launching": "{share} of the step goes to asking for kernels: gaps between them, and kernels shorter than {short}",
-    "copies": "{share} of the step copies while nothing else runs",
-    "communication": "{share} of the step waits for other processes or devices",
-    "compute": "{share} of the step is in kernels that arithmetic limits, such as matrix products and convolutions",
-    "memory": "{share} of the step is in kernels that reading and writing memory limits",
-    "uncounted": "{share} of the step is in kernels whose limit is not known",
-    "other": "{share} of the step is outside of loading, forward, backward and update",
+    "data": "bound by data: {share} passes before the forward pass, {where}",
+    "launching": "bound by launching: {share} {where}",
+    "copies": "bound by copies: {share} goes to copies to or from the GPU while nothing else runs",
+    "communication": "bound by communication: {share} waits for other processes or devices",
+    "compute": "bound by compute: {share} is in {kernels} that arithmetic limits, mostly {phase}",
+    "memory": "bound by memory: {share} is in {kernels} that reading and writing memory limits, mostly {phase}",
+    "uncounted": "what limits the step is not known: {share} is in {kernels} whose arithmetic and memory traffic are"
+    " not known, mostly {phase}",
+    "other": "bound by other work: {share} is outside of loading, forward, backward and update",
 }
-WAITING = "{share} of a clean step waits for the next batch"
+PHRASES = {
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
+    "recompute": "in what is computed again",
+    "update": "in the update",
+    "outside": "before the backward pass or after the update",
+}
+WAITING = "bound by data: {share} is spent waiting for the next batch"
 ADVICE = {
     "data": (
         "load ahead of the training loop: more loader workers, prefetching, pinned memory",
@@ -69,76 +68,148 @@ ADVICE = {
         "move fewer bytes: a lower precision, in-place activations, another data layout",
     ),
     "uncounted": ("see which they are: tbdprof kernels FILE",),
-    "other": ("do metrics, logging, saving and other models less often, or beside the training",),
+    "other": ("do metrics, logging, saving and waiting less often, or beside the training",),
 }
+MEASURE_AGAIN = "measure again for longer, with nothing else running: --repeat 5"
 
 
-def verdict(kernels: Kernels, course: Timeline, peaks: Peaks | None, starved: float | None = None) -> Verdict:
-    """Return what takes the largest share of a step; `starved` is the share of clean steps that waits for batches."""
-    shares = _shares(kernels, course, peaks)
-    waits = starved or 0.0
-    of_clean = waits > shares["data"]
-    if of_clean:
-        shares = _with_waiting(shares, waits)
-    bound = max((name for name in BOUNDS if name in shares), key=lambda name: shares[name])
-    share, short = f"{100 * shares[bound]:.0f} %", f"{short_ns(kernels) // 1000} µs"
-    words = WAITING if bound == "data" and of_clean else SENTENCES[bound]
-    sentence = f"bound by {bound}: {words.format(share=share, short=short)}"
-    return Verdict(bound, shares[bound], sentence, ADVICE[bound], shares)
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The parts of the steps that are judged, which of the shares may be the largest, and why several may be."""
+
+    ns: Mapping[str, Floats]
+    of_clean: bool  # the waiting of clean steps replaced the share of data
+    names: tuple[str, ...]
+    why: str = ""
 
 
-def _with_waiting(shares: Mapping[str, float], starved: float) -> dict[str, float]:
-    """Return the shares of a clean step: waiting gets its share, and all others shrink in proportion."""
-    left = (1 - starved) / (1 - shares["data"])
-    return {name: starved if name == "data" else share * left for name, share in shares.items()}
+def verdict(
+    kernels: Kernels, course: Timeline, peaks: Peaks | None, starved: float | None = None, others: float = 0.0
+) -> Verdict:
+    """Return what takes the largest share of a step, or the shares between which the steps cannot tell.
+
+    `starved` is the share of clean steps that waits for batches, `others` that of the cores that others took.
+    """
+    found = parts(kernels, course, peaks)
+    judged = _judged(found, starved or 0.0, others)
+    wall = found.step_ns
+    intervals = {name: _interval(each, wall) for name, each in judged.ns.items()}
+    shares = {name: float(each.sum() / wall.sum()) for name, each in judged.ns.items()}
+    shares = {name: share for name, share in shares.items() if share or name in ALWAYS}
+    first = judged.names[0]
+    is_clear = len(judged.names) == 1
+    return Verdict(
+        bound_by=first if is_clear else None,
+        share=shares[first],
+        sentence=_sentence(kernels, found, judged, shares, intervals) if is_clear else _undecided(judged, shares),
+        advice=_advice(found, judged),
+        shares=shares,
+        intervals={name: intervals[name] for name in shares},
+        candidates=judged.names,
+    )
 
 
-def short_ns(kernels: Kernels) -> int:
-    """Return the length below which a kernel counts as launching."""
-    return SHORT_NS["cpu" if kernels.device == "cpu" else "gpu"]
+def _judged(found: Parts, starved: float, others: float) -> _Judged:
+    """Return which shares may be the largest, the largest first."""
+    own = found.shares()["data"]
+    of_clean = starved > own
+    ns = _with_waiting(found, starved, own) if of_clean else found.ns
+    order = sorted(ns, key=lambda name: (-ns[name].sum(), BOUNDS.index(name)))
+    first = order[0]
+    rest = [name for name in order[1:] if ns[name].sum() >= LEAST_RIVAL * found.step_ns.sum()]
+    unsteady = [name for name in rest if not _leads(ns[first], ns[name], found.step_ns)]
+    left = max(1 - others, LEAST_LEFT)
+    close = [name for name in rest if left * ns[first].sum() <= ns[name].sum()]
+    steps = len(found.step_ns)
+    why = "the steps that were watched differ too much" if steps > 1 else "only one step was watched"
+    if not unsteady:
+        why = f"other processes took {100 * others:.0f} % of the cores"
+    names = (first, *(name for name in rest if name in unsteady or name in close))
+    return _Judged(ns, of_clean, names, why)
 
 
-def _shares(kernels: Kernels, course: Timeline, peaks: Peaks | None) -> dict[str, float]:
-    """Return the shares of the steps; concurrent kernels share their time in proportion to their own times."""
-    wall = int(course.length_ns.sum())
-    apart = {"communication": course.only_communication}
-    if kernels.device != "cpu":
-        apart["copies"] = course.only_copies
-    left = ~np.any([*apart.values()], axis=0)
-    data = course.loading | ((course.phase == DATA) & ~course.busy)
-    trained = np.isin(course.phase, TRAINING) & ~data
-    shares = {
-        "data": course.total_ns(left & data) / wall,
-        "launching": course.total_ns(left & trained & ~course.busy) / wall,
-        **{name: course.total_ns(pieces) / wall for name, pieces in apart.items()},
-        "other": course.total_ns(left & ~data & ~trained) / wall,
-    }
-    for name, share in _kinds(kernels, peaks).items():
-        shares[name] = shares.get(name, 0.0) + share * course.total_ns(left & course.busy & trained) / wall
-    return {name: share for name, share in shares.items() if share or name in ALWAYS}
+def _with_waiting(found: Parts, starved: float, own: float) -> dict[str, Floats]:
+    """Return the parts of a clean step: waiting gets its share of each, and all others shrink in proportion."""
+    left = (1 - starved) / (1 - own)
+    ns = {name: left * each for name, each in found.ns.items()}
+    ns["data"] = starved * found.step_ns
+    return ns
 
 
-def _kinds(kernels: Kernels, peaks: Peaks | None) -> dict[str, float]:
-    """Return training kernels' shares of own time by what limits each, without communication and copies."""
-    left_out = (kernels.operation == Operation.COMMUNICATION) | kernels.crosses
-    chosen = ~np.isin(kernels.phase, (Phase.OUTSIDE, Phase.DATA)) & ~left_out
-    own = np.where(chosen, kernels.own_ns, 0)
-    short = own < short_ns(kernels)
-    compute = is_limited_by_compute(kernels, peaks)
-    known = np.isin(kernels.operation, (*PRODUCTS, *BY_ELEMENT)) | np.isfinite(kernels.flops)
-    total = max(int(own.sum()), 1)
-    return {
-        "launching": float(own[short].sum() / total),
-        "compute": float(own[~short & known & compute].sum() / total),
-        "memory": float(own[~short & known & ~compute].sum() / total),
-        "uncounted": float(own[~short & ~known].sum() / total),
-    }
+def _leads(one: Floats, other: Floats, wall: Floats) -> bool:
+    """Return whether one part of the steps is surely larger than another."""
+    interval = _interval(one - other, wall)
+    return (one - other).sum() >= LEAD_OF_ONE * wall.sum() if interval is None else interval[0] > 0
 
 
-def is_limited_by_compute(kernels: Kernels, peaks: Peaks | None) -> Bools:
-    """Return which kernels are above the ridge; if that is unknown, which compute matmuls or convolutions."""
-    ridges = by_precision(kernels, lambda precision, product: ridge(peaks, precision, product=product))
-    least_flops = ridges * kernels.moved_bytes
-    above: Bools = kernels.flops >= least_flops
-    unknown = np.isnan(kernels.flops) | np.isnan(least_flops)
-    return np.where(unknown, np.isin(kernels.operation, PRODUCTS), above)
+def _interval(part: Floats, wall: Floats) -> tuple[float, float] | None:
+    """Return the 95 % interval of a part's share of the steps, or None for a single step.
+
+    The share is a ratio of two sums; its error is that of a mean of the residuals (the delta method).
+    """
+    steps = len(part)
+    if steps < 2:
+        return None
+    share = float(part.sum() / wall.sum())
+    residuals = (part - share * wall) / wall.mean()
+    half = _t(steps - 1) * float(np.std(residuals, ddof=1)) / math.sqrt(steps)
+    return share - half, share + half
+
+
+def _t(freedom: int) -> float:
+    """Return the two-sided 95 % quantile of Student's t; beyond the table, a bound that is 1 % too high at most."""
+    return T[freedom - 1] if freedom <= len(T) else 1.96 + 2.68 / freedom
+
+
+def _sentence(
+    kernels: Kernels,
+    found: Parts,
+    judged: _Judged,
+    shares: Mapping[str, float],
+    intervals: Mapping[str, tuple[float, float] | None],
+) -> str:
+    name, noun = judged.names[0], "operators" if kernels.device == "cpu" else "kernels"
+    step = "a clean step" if judged.of_clean else "the step"
+    share = f"{_percent(shares[name], intervals[name])} of {step}"
+    if name == "data" and judged.of_clean:
+        return WAITING.format(share=share)
+    phase = found.phases.get(name, "")
+    where = ""
+    if name == "data":
+        where = f"mostly while no {noun[:-1]} runs" if _waits(found) else f"mostly in {noun} that run there"
+    elif name == "launching":
+        where = _of_launching(kernels, found, noun)
+    return SENTENCES[name].format(share=share, kernels=noun, where=where, phase=PHRASES.get(phase, ""))
+
+
+def _waits(found: Parts) -> bool:
+    return found.idle_data >= MOSTLY
+
+
+def _of_launching(kernels: Kernels, found: Parts, noun: str) -> str:
+    if found.gaps >= MOSTLY * found.shares()["launching"]:
+        return f"passes between {noun} while none runs: in Python, and in asking for the next one"
+    return f"goes to starting {noun}, most of it to {noun} shorter than {short_ns(kernels) // 1000} µs"
+
+
+def _undecided(judged: _Judged, shares: Mapping[str, float]) -> str:
+    named = [f"{'other work' if name == 'other' else name} ({100 * shares[name]:.0f} %)" for name in judged.names]
+    step = "a clean step" if judged.of_clean else "the step"
+    return f"cannot tell which takes most of {step}, {', '.join(named[:-1])} or {named[-1]}: {judged.why}"
+
+
+def _percent(share: float, interval: tuple[float, float] | None) -> str:
+    if interval is None:
+        return f"{100 * share:.0f} %"
+    low, high = (100 * min(max(end, 0.0), 1.0) for end in interval)
+    return f"{100 * share:.0f} % [{low:.0f}, {high:.0f}]"
+
+
+def _advice(found: Parts, judged: _Judged) -> tuple[str, ...]:
+    if len(judged.names) > 1:
+        return (MEASURE_AGAIN, *(ADVICE[name][0] for name in judged.names))
+    (name,) = judged.names
+    turned = (name == "data" and not judged.of_clean and not _waits(found)) or (
+        name == "launching" and found.gaps >= MOSTLY * found.shares()["launching"]
+    )
+    return ADVICE[name][::-1] if turned else ADVICE[name]

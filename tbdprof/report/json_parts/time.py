@@ -90,12 +90,15 @@ def verdict(found: Verdict | None) -> Json | None:
     """Return what limits the run, its share of the step, and what to try."""
     if found is None:
         return None
+    ends = {name: None if each is None else list(each) for name, each in found.intervals.items()}
     return {
         "bound_by": found.bound_by,
         "share": found.share,
         "sentence": found.sentence,
         "advice": list(found.advice),
         "shares": dict(found.shares),
+        "intervals": None if None in ends.values() else ends,
+        "candidates": list(found.candidates),
     }
 
 
@@ -109,7 +112,7 @@ def _busy(summary: Summary) -> Json:
 
 def _flop(found: Flop | None) -> Json:
     if found is None:
-        names = ("value", "level", "precision", "coverage", "peak_flops", "peak_source", "bound", "at_clock")
+        names = ("value", "level", "precision", "coverage", "peak_flops", "peak_source", "bound", "at_clock", "at_most")
         return dict.fromkeys(names)
     return {
         "value": found.value,
@@ -120,6 +123,7 @@ def _flop(found: Flop | None) -> Json:
         "peak_source": found.peak_source,
         "bound": found.bound,
         "at_clock": None if found.at_clock is None else asdict(found.at_clock),
+        "at_most": found.at_most,
     }
 
 

@@ -18,6 +18,7 @@ from tbdprof.results.time import Communication, CpuUtilization, Idle, Rate, Step
 
 BAR_COLUMNS = 40
 TF32_FLAGS = ("tf32", "fp32_precision", "float32_matmul_precision")  # parts of the names of settings that switch TF32
+AT_MOST = "at most: other processes had cores while the peak was measured, so it may be higher"
 IDLE = {
     "data_wait": "waiting for data",
     "launching": "launching",
@@ -30,6 +31,8 @@ IDLE = {
 def view(summary: Summary, *, full: bool = False) -> RenderableType:
     """Return the first screen; `full` shows all advice instead of the first only."""
     parts = [_head(summary)]
+    if summary.cpu is not None and summary.cpu.disturbed:
+        parts.append(_disturbed(summary.cpu))
     if summary.verdict is not None:
         parts.append(_verdict(summary.verdict, full=full))
     parts += [Group(Text(), sheet(_figures(summary))), _unmeasured(summary)]
@@ -85,6 +88,11 @@ def _flops_of_other_units(summary: Summary) -> Iterator[str]:
         for unit, flops in use.flops_per_unit.items():
             if unit != run.sample_unit:
                 yield f"{decimal_text(flops, 'FLOP')} a {singular(unit)}"
+
+
+def _disturbed(cpu: CpuUtilization) -> RenderableType:
+    unsure = "speed, times and the verdict may differ without them"
+    return Text(f"other processes took {percent_text(cpu.others)} of the cores: {unsure}", style="yellow")
 
 
 def _verdict(verdict: Verdict, *, full: bool) -> RenderableType:
@@ -186,6 +194,8 @@ def _busy(utilization: Utilization) -> Text:
 def _flop(flop: Flop, value: float) -> Text:
     bound = f" → up to {times_text(flop.bound)}" if flop.bound is not None and value <= 1 else ""
     basis = f"{flop.level}, counted in {percent_text(flop.coverage)} of busy time"
+    if flop.at_most:
+        return Text(f"at most {percent_text(value)} while busy ({basis})\n{AT_MOST}", style="yellow")
     if value > 1 and flop.level != ANALYTIC:
         return Text(f"ERROR: {percent_text(value)} while busy ({basis}): more than the device can do", style="red")
     if value > 1:
