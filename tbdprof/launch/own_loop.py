@@ -9,6 +9,7 @@ from typing import Literal
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import TbdprofError, UsageError
+from tbdprof.facts.consumed import STEPS
 from tbdprof.facts.file.placing import Claim, claim, save
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
@@ -30,7 +31,7 @@ from tbdprof.loop.defect import defect_line
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.new_run import listed, new_run, script_name
 from tbdprof.loop.plan import Plan, Schedule, plan_for
-from tbdprof.loop.profiler import STEPS, LoopProfiler
+from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report.terminal import render
 from tbdprof.results.summary import Summary
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import SupportsFloat, SupportsIndex, TypeVar
 
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
-from tbdprof.facts.consumed import Consumed
+from tbdprof.facts.consumed import STEPS, Consumed
 from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.recorder import Recorder
 from tbdprof.facts.recording import STILL_RUNNING, Recording
@@ -32,7 +32,6 @@ Self = TypeVar("Self", bound="LoopProfiler")
 Units = SupportsFloat | SupportsIndex | Consumed | None
 
 NEVER_STARTED = Run("", "").ended_by
-STEPS = "steps"
 
 
 class LoopProfiler:
