@@ -5,8 +5,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tbdprof.facts.batches import LEAST_WITH_A_REST
-
 IsLayer = Callable[[object], bool]
 OF_FIT = "the batch size of fit"
 
@@ -65,20 +63,23 @@ def trained_by(optimizer: Any) -> list[Any]:
     return list(getattr(optimizer, "_trainable_variables", ()))
 
 
-def batch_size_of_fit(models: Sequence[Any]) -> int | None:
-    """Return the samples of a step of the `fit` that runs now; None without one, or where it does not know."""
+def batch_size_of_fit(models: Sequence[Any], least: int) -> int | None:
+    """Return the samples of a step of the `fit` that runs now; None without one, or where it does not know.
+
+    It is None, too, where an epoch's last batch is smaller and it has fewer than `least` batches.
+    """
     kind = getattr(sys.modules.get("keras.src.trainers.epoch_iterator"), "EpochIterator", None)
     if kind is None:
         return None
     validating = {id(getattr(model, "_eval_epoch_iterator", None)) for model in models}
     every = [each for each in gc.get_objects() if issubclass(type(each), kind) and id(each) not in validating]
-    sizes = {_batch_size(each.data_adapter, each.steps_per_execution) for each in every}
+    sizes = {_batch_size(each.data_adapter, each.steps_per_execution, least) for each in every}
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _batch_size(adapter: Any, batches: int) -> int | None:
+def _batch_size(adapter: Any, batches: int, least: int) -> int | None:
     size = adapter.batch_size or _batched_by(getattr(adapter, "_dataset", None))
-    is_short = adapter.has_partial_batch and (adapter.num_batches or LEAST_WITH_A_REST) < LEAST_WITH_A_REST
+    is_short = adapter.has_partial_batch and (adapter.num_batches or least) < least
     return None if not isinstance(size, int) or is_short else size * batches
 
 

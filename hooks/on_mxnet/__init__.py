@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 ABOUT = About(
     title="MXNet",
+    no_step="no Trainer, Module or executor took a step",
     # MXNet reads numpy.bool, which newer releases of numpy lack.
     probe=(
         "import numpy; vars(numpy).setdefault('bool', bool); import mxnet; "

@@ -81,7 +81,7 @@ def batch_size(watched: Watched) -> tuple[int | None, str]:
 
     It is None without one, where several differ, and where an epoch's last batch is smaller and epochs are short.
     """
-    of_fit = batch_size_of_fit(watched.models())
+    of_fit = batch_size_of_fit(watched.models(), LEAST_WITH_A_REST)
     if of_fit is not None:
         return of_fit, OF_FIT
     sizes = {_batch_size(each) for each in gc.get_objects() if issubclass(type(each), _BaseDataLoaderIter)}
@@ -89,12 +89,14 @@ def batch_size(watched: Watched) -> tuple[int | None, str]:
 
 
 def _batch_size(iterator: Any) -> int | None:
-    sampler = getattr(iterator, "_index_sampler", None)
+    sampler: Any = getattr(iterator, "_index_sampler", None)
     size = getattr(sampler, "batch_size", None)
     if not isinstance(size, int):
         return None
     try:
-        return size if sampler.drop_last or not len(sampler.sampler) % size or len(sampler) >= LEAST_WITH_A_REST else None
+        return (
+            size if sampler.drop_last or not len(sampler.sampler) % size or len(sampler) >= LEAST_WITH_A_REST else None
+        )
     except (AttributeError, TypeError):  # a sampler without a length, or of the user's own
         return size
 
