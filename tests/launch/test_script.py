@@ -182,10 +182,8 @@ def test_of_a_script_that_dies_of_a_signal_that_is_reported_first():
     done = run(*script("import os; os.kill(os.getpid(), 11)", trains=False))
 
     assert done.returncode == 128 + signal.SIGSEGV
-    assert (
-        done.stderr
-        == f"tbdprof: the script ended with 139 (SIGSEGV); {NOTHING_RECORDED.format(seen=NOTHING_IMPORTED)}\n"
-    )
+    said = NOTHING_RECORDED.format(seen=NOTHING_IMPORTED)
+    assert done.stderr == f"tbdprof: the script ended with 139 (SIGSEGV); {said}\n"
 
 
 def test_a_command_that_is_not_there_cannot_be_started():
