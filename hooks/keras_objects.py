@@ -73,14 +73,18 @@ def batch_size_of_fit(models: Sequence[Any], least: int) -> int | None:
         return None
     validating = {id(getattr(model, "_eval_epoch_iterator", None)) for model in models}
     every = [each for each in gc.get_objects() if issubclass(type(each), kind) and id(each) not in validating]
-    sizes = {_batch_size(each.data_adapter, each.steps_per_execution, least) for each in every}
+    sizes = {_batch_size(each, least) for each in every}
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _batch_size(adapter: Any, batches: int, least: int) -> int | None:
-    size = adapter.batch_size or _batched_by(getattr(adapter, "_dataset", None))
-    is_short = adapter.has_partial_batch and (adapter.num_batches or least) < least
-    return None if not isinstance(size, int) or is_short else size * batches
+def _batch_size(iterator: Any, least: int) -> int | None:
+    try:
+        adapter = iterator.data_adapter
+        size = adapter.batch_size or _batched_by(getattr(adapter, "_dataset", None))
+        is_short = adapter.has_partial_batch and (adapter.num_batches or least) < least
+        return None if not isinstance(size, int) or is_short else size * int(iterator.steps_per_execution)
+    except Exception:  # noqa: BLE001 - a data set of the user's own may raise anything
+        return None
 
 
 def _batched_by(dataset: Any) -> int | None:

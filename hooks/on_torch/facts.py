@@ -90,14 +90,14 @@ def batch_size(watched: Watched) -> tuple[int | None, str]:
 
 def _batch_size(iterator: Any) -> int | None:
     sampler: Any = getattr(iterator, "_index_sampler", None)
-    size = getattr(sampler, "batch_size", None)
-    if not isinstance(size, int):
+    own = vars(sampler) if hasattr(sampler, "__dict__") else {}
+    size = own.get("batch_size")
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         return None
     try:
-        return (
-            size if sampler.drop_last or not len(sampler.sampler) % size or len(sampler) >= LEAST_WITH_A_REST else None
-        )
-    except (AttributeError, TypeError):  # a sampler without a length, or of the user's own
+        has_rest = not own.get("drop_last") and len(own["sampler"]) % size > 0
+        return None if has_rest and len(sampler) < LEAST_WITH_A_REST else size
+    except Exception:  # noqa: BLE001 - a sampler without a length, or of the user's own, which may raise anything
         return size
 
 

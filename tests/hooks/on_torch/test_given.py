@@ -83,6 +83,27 @@ def test_a_loader_tells_its_batch_size_where_its_batches_are_of_one_size():
     assert short.utilization.flops_per_sample == 2 * 2 * WIDTH
 
 
+def test_a_sampler_that_raises_costs_nothing():
+    class Sampler(torch.utils.data.Sampler):  # type: ignore[misc]
+        @property
+        def batch_size(self) -> int:
+            raise RuntimeError("no")
+
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            return iter([[0, 0, 0]] * 100)
+
+    model = torch.nn.Linear(WIDTH, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    data = torch.utils.data.TensorDataset(torch.zeros(1, WIDTH))
+    loader = iter(torch.utils.data.DataLoader(data, batch_sampler=Sampler()))
+
+    def step() -> None:
+        model(next(loader)[0]).sum().backward()
+        optimizer.step()
+
+    assert told(profiled(model, optimizer, step)) == ({"samples": 3}, FIRST_SIZE)
+
+
 def test_what_is_said_comes_before_what_is_seen():
     model = torch.nn.Linear(WIDTH, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
