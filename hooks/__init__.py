@@ -46,6 +46,8 @@ class Facts:
     runs_ahead: bool = False  # calls return before their work is done, on a CPU too
     whole_parameters: int | None = None  # trained values in all processes; None: this one has all of them
     devices: Sequence[str] = ()  # those whose memory is the run's; none: `device` alone
+    batch_size: int | None = None  # samples a step, where a loader, `fit` or a trainer says so
+    batch_size_from: str = ""  # which of them
 
 
 FIRST = "before the first allocation"
@@ -143,11 +145,15 @@ class FrameworkHook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What a window recorded: tables by kind, the sequence number at each `mark_step`, and why data is missing."""
+    """What a window recorded: tables by kind, the sequence number at each `mark_step`, and why data is missing.
+
+    `given` has what each step's models were given, by unit: samples, and tokens where the input is integer tokens.
+    """
 
     tables: Tables
     marks: Sequence[int]
     missing: Mapping[str, str] = field(default_factory=dict)
+    given: Sequence[Mapping[str, float]] = ()
 
 
 def disagreements(other_sizes: int, still_in_use: int) -> str:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from tbdprof.errors import UsageError
@@ -51,6 +51,8 @@ class Facade(ABC, Generic[State]):
         """Mark the end of a step; in a memory window, read all owners there. Raise what a callback met meanwhile."""
         raise_waiting()
         self._windows.mark_step()
+        if self._joined is not None:
+            self._joined.watch.batches.step_ended()
 
     def stop(self) -> None:
         """End the window, and undo what it changed in the framework. Raise what a callback met meanwhile."""
@@ -59,7 +61,8 @@ class Facade(ABC, Generic[State]):
 
     def drain(self, strings: Strings) -> Drained:
         """Return what the last window recorded: its spans; of a memory window, also allocations and owners."""
-        return self._windows.drain(strings)
+        given = [] if self._joined is None else self._joined.watch.batches.take()
+        return replace(self._windows.drain(strings), given=given)
 
     def close(self) -> None:
         """Restore everything to its state before `prepare` or `attach`, whatever is raised on the way."""

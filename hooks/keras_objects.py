@@ -1,9 +1,12 @@
 """What Keras's layers and optimizers hold, on any backend; this module imports neither Keras nor a framework."""
 
+import gc
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 IsLayer = Callable[[object], bool]
+OF_FIT = "the batch size of fit"
 
 
 def is_keras(layer: object) -> bool:
@@ -58,6 +61,40 @@ def named_variables(model: Any) -> list[tuple[str, Any, bool]] | None:
 def trained_by(optimizer: Any) -> list[Any]:
     """Return the variables that an optimizer updates; none before it knows them."""
     return list(getattr(optimizer, "_trainable_variables", ()))
+
+
+def batch_size_of_fit(models: Sequence[Any], least: int) -> int | None:
+    """Return the samples of a step of the `fit` that runs now; None without one, or where it does not know.
+
+    It is None, too, where an epoch's last batch is smaller and it has fewer than `least` batches.
+    """
+    kind = getattr(sys.modules.get("keras.src.trainers.epoch_iterator"), "EpochIterator", None)
+    if kind is None:
+        return None
+    validating = {id(getattr(model, "_eval_epoch_iterator", None)) for model in models}
+    every = [each for each in gc.get_objects() if issubclass(type(each), kind) and id(each) not in validating]
+    sizes = {_batch_size(each, least) for each in every}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _batch_size(iterator: Any, least: int) -> int | None:
+    try:
+        adapter = iterator.data_adapter
+        size = adapter.batch_size or _batched_by(getattr(adapter, "_dataset", None))
+        is_short = adapter.has_partial_batch and (adapter.num_batches or least) < least
+        return None if not isinstance(size, int) or is_short else size * int(iterator.steps_per_execution)
+    except Exception:  # noqa: BLE001 - a data set of the user's own may raise anything
+        return None
+
+
+def _batched_by(dataset: Any) -> int | None:
+    """Return the size that a data set of TensorFlow was last batched with; its shapes do not show it."""
+    while dataset is not None:
+        size = getattr(dataset, "_batch_size", None)
+        if size is not None and hasattr(size, "numpy"):
+            return int(size.numpy())
+        dataset = getattr(dataset, "_input_dataset", None)
+    return None
 
 
 def slots(optimizer: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 ABOUT = About(
     title="MXNet",
+    no_step="no Trainer, Module or executor took a step",
     # MXNet reads numpy.bool, which later releases of numpy 1 lack.
     probe=(
         "import numpy; vars(numpy).setdefault('bool', bool)\n"

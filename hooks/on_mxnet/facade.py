@@ -130,6 +130,8 @@ class MxnetHook(Facade[_Joined]):
             optimizers=facts.optimizer_list(joined.watch.watched),
             precision_flags=precision.flags(device),
             runs_ahead=True,
+            batch_size=joined.watch.batch_size,
+            batch_size_from="the batch size that Trainer.step is given",
             devices=facts.devices(joined.watch.watched, device, joined.allocator.levels),
         )
 

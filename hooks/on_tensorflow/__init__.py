@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 ABOUT = About(
     title="TensorFlow",
+    no_step="no optimizer of Keras updated a weight",
     probe="import tensorflow; print(tensorflow.__version__, len(tensorflow.config.list_physical_devices('GPU')))",
     records_gpu="import tensorflow; print('' if tensorflow.test.is_built_with_cuda() else 'not built for CUDA')",
     failure_text=FailureText(

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
+from tbdprof.facts.batches import LEAST_WITH_A_REST
 from tbdprof.hooks import FIRST, Facts, Setting
 from tbdprof.hooks.facade import Facade, Joined
+from tbdprof.hooks.keras_objects import OF_FIT, batch_size_of_fit
 from tbdprof.hooks.on_tensorflow import out_of_memory
 from tbdprof.hooks.on_tensorflow.importing import import_tensorflow, quiet
 from tbdprof.hooks.windows import Window
@@ -140,6 +142,8 @@ class TensorflowHook(Facade[_Joined]):
             parameters=facts.parameter_list(joined.watch.watched),
             optimizers=facts.optimizer_list(joined.watch.watched),
             precision_flags=facts.settings(),
+            batch_size=batch_size_of_fit(joined.watch.watched.models(), LEAST_WITH_A_REST),
+            batch_size_from=OF_FIT,
         )
 
     def synchronize(self) -> None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 ABOUT = About(
     title="PyTorch",
+    no_step="no optimizer stepped",
     probe="import torch; print(torch.__version__, torch.cuda.device_count())",
     records_gpu=(
         "from torch import profiler; "

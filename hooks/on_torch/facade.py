@@ -130,6 +130,7 @@ class TorchHook(Facade[_Joined]):
         from tbdprof.hooks.on_torch import facts, precision
 
         device = self._device()
+        batch_size, batch_size_from = facts.batch_size(joined.watch.watched)
         return Facts(
             framework_version=str(torch.__version__),
             device=device,
@@ -139,6 +140,8 @@ class TorchHook(Facade[_Joined]):
             optimizers=facts.optimizer_list(joined.watch.watched),
             whole_parameters=facts.whole_parameters(joined.watch.watched),
             precision_flags=precision.flags(),
+            batch_size=batch_size,
+            batch_size_from=batch_size_from,
         )
 
     def synchronize(self) -> None:

@@ -1,15 +1,19 @@
 """The facts that a recording keeps of torch's devices, models and optimizers."""
 
+import gc
 import platform
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from tbdprof.collect import host
 from tbdprof.errors import UnavailableError, UsageError
+from tbdprof.facts.batches import LEAST_WITH_A_REST
 from tbdprof.facts.records import Optimizer, Parameter
+from tbdprof.hooks.keras_objects import OF_FIT, batch_size_of_fit
 from tbdprof.hooks.on_torch.devices import device_text
 from tbdprof.hooks.on_torch.watch.keras_optimizers import KerasOptimizer
 from tbdprof.hooks.on_torch.watch.owners import local_part
@@ -70,6 +74,31 @@ def whole_parameters(watched: Watched) -> int | None:
     trained = [tensor for _, tensor in watched.parameters() if tensor.requires_grad]
     whole, here = (sum(each.numel() for each in some) for some in (trained, map(local_part, trained)))
     return whole if whole != here else None
+
+
+def batch_size(watched: Watched) -> tuple[int | None, str]:
+    """Return the batch size of the `fit` or the loader that a loop goes through now, and which of them says so.
+
+    It is None without one, where several differ, and where an epoch's last batch is smaller and epochs are short.
+    """
+    of_fit = batch_size_of_fit(watched.models(), LEAST_WITH_A_REST)
+    if of_fit is not None:
+        return of_fit, OF_FIT
+    sizes = {_batch_size(each) for each in gc.get_objects() if issubclass(type(each), _BaseDataLoaderIter)}
+    return (sizes.pop() if len(sizes) == 1 else None), "the loader's batch size"
+
+
+def _batch_size(iterator: Any) -> int | None:
+    sampler: Any = getattr(iterator, "_index_sampler", None)
+    own = vars(sampler) if hasattr(sampler, "__dict__") else {}
+    size = own.get("batch_size")
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        return None
+    try:
+        has_rest = not own.get("drop_last") and len(own["sampler"]) % size > 0
+        return None if has_rest and len(sampler) < LEAST_WITH_A_REST else size
+    except Exception:  # noqa: BLE001 - a sampler without a length, or of the user's own, which may raise anything
+        return size
 
 
 def optimizer_list(watched: Watched) -> list[Optimizer]:

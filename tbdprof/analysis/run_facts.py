@@ -1,5 +1,6 @@
 """The facts of a run that the reports show, and why some of them are not known."""
 
+from tbdprof.analysis.time.given import given
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
 from tbdprof.results.found import Found
@@ -10,7 +11,9 @@ from tbdprof.results.time import Throughput
 def run_facts(recording: Recording, throughput: Throughput | None, precision: str | None) -> Found[Run]:
     """Return the run; `precision` is that of its matmuls and convolutions, and the throughput says if it drifted."""
     run = recording.run
-    missing = {name: NOT_REPORTED for name in ("batch_size", "seed") if getattr(run, name) is None}
+    missing = {"seed": NOT_REPORTED} if run.seed is None else {}
+    if run.batch_size is None and (throughput is None or run.sample_unit not in throughput.per_step):
+        missing["batch_size"] = given(recording).missing.get(run.sample_unit, NOT_REPORTED)
     if run.precision is None and precision is None:
         missing["precision"] = NOT_REPORTED
     if not any(item.trainable for item in run.parameters):

@@ -16,9 +16,11 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.cli.progress import LiveProgress, PlainProgress
 from tbdprof.cli.streams import emit, fail, tell, wants_tracebacks
 from tbdprof.errors import TbdprofError, UsageError
+from tbdprof.facts.consumed import STEPS
 from tbdprof.facts.file.places import mark
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import Recording
+from tbdprof.launch.order import Said
 from tbdprof.launch.request import RunRequest
 from tbdprof.loop import ending
 from tbdprof.loop.defect import defect_line
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 SCRIPT_OPTIONS = {
     *("framework", "steps", "warmup", "max_warmup", "repeat", "output", "force"),
+    *("samples_per_step", "unit", "precision"),
     *("words", "as_json", "quiet", "verbose", "require_recording"),
 }
 
@@ -105,10 +108,21 @@ def train_check(request: RunRequest, *, as_json: bool, quiet: bool) -> int:
     return 0 if checked.learned.passed else 1
 
 
-def refuse_for_models(*, require_recording: bool) -> None:
+def refuse_for_models(*, require_recording: bool, said: Said) -> None:
     """Refuse what only a script would use."""
     if require_recording:
         raise UsageError("--require-recording is for scripts, whose exit code is passed on: put the script after --")
+    for name, value in (("--samples-per-step", said.samples_per_step), ("--unit", said.unit)):
+        if value is not None:
+            raise UsageError(f"{name} is for scripts: put the script after --; a model has --batch-size")
+
+
+def said_of_script(samples_per_step: int | None, unit: str | None, precision: str) -> Said:
+    """Return what was typed of a script; a precision that was not typed is seen. Raise UsageError for an empty unit."""
+    if unit is not None and (not unit.strip() or unit == STEPS):
+        raise UsageError(f"--unit is {unit!r}: give what a step is counted in, in the plural: samples, tokens, images")
+    typed = click.get_current_context().get_parameter_source("precision") is ParameterSource.COMMANDLINE
+    return Said(samples_per_step, unit, precision if typed else None)
 
 
 def refuse_unheeded(words: Sequence[str]) -> None:
@@ -125,6 +139,7 @@ def run_script(
     script: Sequence[str],
     framework: str | None,
     schedule: Schedule,
+    said: Said,
     output: Path | None,
     *,
     force: bool,
@@ -140,7 +155,9 @@ def run_script(
     if not script:
         raise UsageError("nothing after --: give the command to profile, as in: tbdprof run -- python train.py")
     path = output or scripts.default_path(script)
-    outcome = scripts.run(script, path, framework=framework, schedule=schedule, force=force, quiet_stdout=as_json)
+    outcome = scripts.run(
+        script, path, framework=framework, schedule=schedule, said=said, force=force, quiet_stdout=as_json
+    )
     if not outcome.is_recorded:
         return fail(scripts.not_recorded(path, outcome), outcome.code or int(require_recording))
     try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tbdprof.results.summary import Summary
 
 INTERRUPTED = 130
-PRECISIONS = ("fp32", "tf32", "fp64", "bf16")
+PRECISIONS = ("fp32", "tf32", "fp64", "bf16", "fp16")
 
 
 class RunCommand(click.Command):
@@ -106,7 +106,15 @@ def cli(ctx: click.Context, /) -> None:
 @click.option("--framework", help="torch, mxnet or tensorflow.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option("--batch-size", type=int, help="Samples a step (transformer: 32 tokens each); by default the model's.")
-@click.option("--precision", type=click.Choice(PRECISIONS), default="fp32", show_default=True)
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    default="fp32",
+    show_default=True,
+    help="Of matrix products and convolutions; that of a script is seen.",
+)
+@click.option("--samples-per-step", type=click.IntRange(1, MOST), help="Of a script; by default as seen.")
+@click.option("--unit", help="What --samples-per-step counts, or what a sample is called: tokens, images.")
 @click.option("--threads", type=click.IntRange(1, MOST_THREADS), help="CPU threads; by default all cores it may use.")
 @click.option(
     "--steps",
@@ -158,6 +166,8 @@ def run(
     device: str,
     batch_size: int | None,
     precision: str,
+    samples_per_step: int | None,
+    unit: str | None,
     threads: int | None,
     steps: int | None,
     warmup: int | None,
@@ -179,18 +189,20 @@ def run(
     from tbdprof.loop.plan import Schedule
 
     schedule = Schedule(steps=steps, warmup=warmup, max_warmup=max_warmup, repeat=repeat)
+    said = commands.said_of_script(samples_per_step, unit, precision)
     if ctx.obj is not None:
         commands.refuse_unheeded(words)
         return commands.run_script(
             ctx.obj,
             framework,
             schedule,
+            said,
             output,
             force=force,
             as_json=as_json,
             require_recording=require_recording,
         )
-    commands.refuse_for_models(require_recording=require_recording)
+    commands.refuse_for_models(require_recording=require_recording, said=said)
     model, options = commands.model_and_options(words)
     request = RunRequest(
         model=model,

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+STEPS = "steps"  # the unit of a loop that gives no count
+
 
 class StepCountKind(IntEnum):
     """What is counted of a step beside the run's own unit."""

@@ -200,7 +200,8 @@ class Run:
     threads: int = 0
     cores: float = 0.0  # cores the process may use: affinity and quota
     affinity_cores: float = 0.0  # cores it may run on, without the quota
-    batch_size: int | None = None
+    batch_size: int | None = None  # samples a step
+    batch_size_from: str = ""  # where the framework's hook has it from; empty: from the user, or not known
     precision: str | None = None
     precision_flags: Mapping[str, str] = field(default_factory=dict)
     whole_parameters: int | None = None  # trained values in all processes; None: this one has all of them

@@ -16,11 +16,13 @@ Convolution, matmul and recurrent may have `bias`: the elements that a bias is a
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tbdprof.facts.records import Operation
+
+PRODUCTS = frozenset({Operation.CONVOLUTION, Operation.MATMUL, Operation.ATTENTION, Operation.RECURRENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +63,9 @@ def parse(written: str) -> Work:
     """Return the computation that a text stands for."""
     fields = json.loads(written)
     return Work(**{**fields, "operation": Operation[fields["operation"].upper()]})
+
+
+def precisions_of_products(written: Iterable[str]) -> set[str]:
+    """Return the precisions of the products among some computations."""
+    works = (parse(each) for each in written if each)
+    return {work.precision for work in works if work.operation in PRODUCTS}

@@ -11,6 +11,7 @@ from tbdprof.errors import UsageError
 
 MOST = 10**9  # of steps, samples and repetitions: more is a slip of the hand
 MOST_NAME_BYTES = 230  # 255 is a file system's limit, and other names are made from this one
+PRECISIONS = ("fp32", "tf32", "fp64", "bf16", "fp16")
 _OF_NO_MODEL = ("builtins", "numpy")  # modules none of whose types can be trained
 
 
@@ -54,6 +55,13 @@ def yes_or_no(name: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_ | int) or value not in (0, 1):
         raise UsageError(f"{name} is {_shown(value)}: give True or False")
     return bool(value)
+
+
+def known_precision(value: object) -> str | None:
+    """Return the name of a precision, or None."""
+    if value is not None and value not in PRECISIONS:
+        raise UsageError(f"precision is {_shown(value)}: give {', '.join(PRECISIONS)}, or nothing")
+    return None if value is None else str(value)
 
 
 def optional_path(name: str, value: object) -> Path | None:

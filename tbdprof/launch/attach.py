@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tbdprof.errors import TbdprofError, visible
 from tbdprof.facts.keys import RemarkOn
-from tbdprof.launch.order import VARIABLE
+from tbdprof.launch.order import IMPORTED, VARIABLE, Said
 from tbdprof.loop.defect import defect_line
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class Attachment:
             self._hook.prepare(self._setting)
             self._hook.watch([], [])
             self._hook.on_update(self._stepped)
+            self._say_imported()
         except TbdprofError as error:
             _unwatched(error)
             return
@@ -83,6 +84,11 @@ class Attachment:
             self.close()
             return
         atexit.register(self._ended)
+
+    def _say_imported(self) -> None:
+        """Let `launch.script` know which framework was seen, in case that nothing is recorded."""
+        with suppress(OSError):
+            Path(self._order["token"]).with_name(IMPORTED.format(self._framework)).touch()
 
     def close(self) -> None:
         """Detach, and do nothing at the end of the process."""
@@ -157,12 +163,14 @@ class Attachment:
         from tbdprof.loop.profiler import LoopProfiler
 
         name = script_name() or "script"
+        said = Said(**self._order["said"])
         with _own_packages():
-            run = new_run(name, self._framework, script=name)
+            run = new_run(name, self._framework, script=name, **said.facts)
         device = self._hook.facts().device
         found = instruments_for(device, self._framework)
         plan = plan_for(device, Schedule(**self._order["schedule"]), windows=found.windows, early_after=EARLY_AFTER)
-        return LoopProfiler(self._hook, run, plan, path=Path(self._order["path"]), instruments=found)
+        path, per_step = Path(self._order["path"]), said.samples_per_step
+        return LoopProfiler(self._hook, run, plan, path=path, instruments=found, per_step=per_step)
 
 
 def _end_of(failure: BaseException | None) -> str:

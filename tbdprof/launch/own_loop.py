@@ -9,6 +9,7 @@ from typing import Literal
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import TbdprofError, UsageError
+from tbdprof.facts.consumed import STEPS
 from tbdprof.facts.file.placing import Claim, claim, save
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
@@ -16,6 +17,7 @@ from tbdprof.facts.records import Run
 from tbdprof.hooks import FRAMEWORKS, FrameworkHook, Setting, load
 from tbdprof.launch.arguments import (
     file_path,
+    known_precision,
     optional_number,
     optional_path,
     optional_text,
@@ -30,7 +32,7 @@ from tbdprof.loop.defect import defect_line
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.new_run import listed, new_run, script_name
 from tbdprof.loop.plan import Plan, Schedule, plan_for
-from tbdprof.loop.profiler import STEPS, LoopProfiler
+from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report.terminal import render
 from tbdprof.results.summary import Summary
 
@@ -46,8 +48,16 @@ class Profiler(LoopProfiler):
     It attaches to the framework when the loop begins, not before.
     """
 
-    def __init__(self, hook: FrameworkHook, run: Run, joining: "Joining", claimed: Claim | None) -> None:
-        super().__init__(hook, run, Plan(), path=None if claimed is None else claimed.path)
+    def __init__(
+        self,
+        hook: FrameworkHook,
+        run: Run,
+        joining: "Joining",
+        claimed: Claim | None,
+        *,
+        per_step: int | None = None,
+    ) -> None:
+        super().__init__(hook, run, Plan(), path=None if claimed is None else claimed.path, per_step=per_step)
         self._joining = joining
         self._claimed = claimed
         self._worked_out: tuple[_Extent, Summary] | None = None
@@ -151,7 +161,9 @@ def profile(
     steps: int | None = None,
     repeat: int = 1,
     unit: str = "samples",
+    samples_per_step: int | None = None,
     batch_size: int | None = None,
+    precision: str | None = None,
     name: str | None = None,
     output: str | Path | None = None,
     force: bool = False,
@@ -177,7 +189,10 @@ def profile(
         steps: steps of each clean window, by default 10 on a CPU, 50 (and 10 seconds) on a GPU.
         repeat: how many times the windows are recorded.
         unit: what `step` counts, in the plural.
-        batch_size: samples per step, if `step` counts something else.
+        samples_per_step: the count of a `step()` without one, in `unit`; by default, what the loop's models are given.
+        batch_size: samples per step, if `step` counts something else; by default as seen.
+        precision: what matrix products and convolutions are meant to compute in: fp32, tf32, fp64, bf16 or fp16. By
+            default, it is seen.
         name: what the report calls the run; by default the model's class.
         output: a file to record into while the loop runs; `Profiler.save` writes one afterwards.
         force: overwrite that file.
@@ -195,7 +210,12 @@ def profile(
         optional_number("max_warmup", max_warmup, 1),
         whole_number("repeat", repeat, 1),
     )
-    facts = {"unit": _unit(unit), "batch_size": optional_number("batch_size", batch_size, 1)}
+    facts = {
+        "unit": _unit(unit),
+        "batch_size": optional_number("batch_size", batch_size, 1),
+        "precision": known_precision(precision),
+    }
+    per_step = optional_number("samples_per_step", samples_per_step, 1)
     named, path = optional_text("name", name), optional_path("output", output)
     chosen = optional_text("framework", framework) or _framework_of([*models, *optimizers], required=enabled)
     hook = load(chosen)
@@ -204,7 +224,8 @@ def profile(
         return DisabledProfiler(hook, run, Joining([], [], False, Schedule()), None)
     claimed = None if path is None else claim(path, force=force)
     prepared = _prepared.pop(chosen, None)
-    return Profiler(prepared or hook, run, Joining(models, optimizers, prepared is not None, schedule), claimed)
+    joining = Joining(models, optimizers, prepared is not None, schedule)
+    return Profiler(prepared or hook, run, joining, claimed, per_step=per_step)
 
 
 def _unit(unit: object) -> str:

@@ -23,7 +23,7 @@ from tbdprof.facts.file.placing import claim, write_anew
 from tbdprof.facts.file.reading import load
 from tbdprof.facts.recording import KILLED, Recording
 from tbdprof.hooks import FRAMEWORKS, about
-from tbdprof.launch.order import VARIABLE
+from tbdprof.launch.order import IMPORTED, VARIABLE, Said
 from tbdprof.launch.processes import relay
 from tbdprof.loop.ending import OF_SIGNAL
 from tbdprof.loop.plan import Schedule
@@ -31,10 +31,10 @@ from tbdprof.loop.plan import Schedule
 PACKAGE = Path(__file__).parents[1] / "__init__.py"
 STARTUP = Path(__file__).parent / "startup"
 AS_SCRIPT = "to profile a script, type: tbdprof run --"
-NOTHING_RECORDED = (
-    "nothing was recorded: no process of the script took an optimizer step in torch, mxnet or tensorflow, "
-    "or its Python lacks what tbdprof needs, or a launcher kept tbdprof's PYTHONPATH from it; "
-    "put tbdprof.profile around the loop"
+NOTHING_RECORDED = "nothing was recorded: {seen}; put tbdprof.profile around the loop"
+NOTHING_IMPORTED = (
+    "no process of the script was seen to import torch, mxnet or tensorflow "
+    "(a launcher may have kept tbdprof's PYTHONPATH from it)"
 )
 
 
@@ -53,6 +53,7 @@ class Outcome:
     stepped: bool  # an optimizer step was taken while tbdprof watched
     killed_by: str  # why a recording ends that its process could not end
     not_kept: str  # why no file was kept, as the script's process said at its end; otherwise empty
+    imported: tuple[str, ...] = ()  # the frameworks that a process imported while tbdprof watched
 
 
 def run(
@@ -61,6 +62,7 @@ def run(
     *,
     framework: str | None = None,
     schedule: Schedule = Schedule(),  # noqa: B008 - frozen
+    said: Said = Said(),  # noqa: B008 - frozen
     force: bool = False,
     quiet_stdout: bool = False,
 ) -> Outcome:
@@ -81,13 +83,15 @@ def run(
             "frameworks": FRAMEWORKS if framework is None else (framework,),
             "imported_by": {package: name for name in FRAMEWORKS for package in about(name).imported_by},
             "schedule": asdict(schedule),
+            "said": asdict(said),
         }
         number, status = _run(script, order, folder, sys.stderr if quiet_stdout else None)
         code = status if status >= 0 else OF_SIGNAL - status
         is_its_own = (folder / str(number)).exists()
         stepped = not Path(str(order["token"])).exists()
         killed_by = _killed_by(code, is_its_own=is_its_own)
-        return Outcome(code, claimed.is_kept, stepped, killed_by, _word_of(folder))
+        imported = tuple(name for name in FRAMEWORKS if (folder / IMPORTED.format(name)).exists())
+        return Outcome(code, claimed.is_kept, stepped, killed_by, _word_of(folder), imported)
 
 
 def recorded(path: Path, outcome: Outcome) -> Recording:
@@ -128,12 +132,18 @@ def not_recorded(path: Path, outcome: Outcome) -> str:
     name = _signal(outcome.code)
     said = f"the script ended with {outcome.code} ({name}); " if name else ""
     if not outcome.stepped:
-        return said + NOTHING_RECORDED
+        return said + NOTHING_RECORDED.format(seen=_seen(outcome.imported))
     if outcome.not_kept:
         return said + outcome.not_kept
     if path.exists():
         return f"{said}nothing was recorded after the warm-up, so {path} is as it was"
     return f"{said}nothing was recorded: watching ended before a step did"
+
+
+def _seen(imported: Sequence[str]) -> str:
+    """Return what was seen of a script in which no step was."""
+    each = [f"{about(name).title} was imported, but {about(name).no_step}" for name in imported]
+    return ", and ".join(each) or NOTHING_IMPORTED
 
 
 def _token(folder: Path) -> Path:

@@ -9,17 +9,19 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import SupportsFloat, SupportsIndex, TypeVar
 
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
-from tbdprof.facts.consumed import Consumed
+from tbdprof.facts.consumed import STEPS, Consumed
 from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.recorder import Recorder
 from tbdprof.facts.recording import STILL_RUNNING, Recording
 from tbdprof.facts.records import Run
 from tbdprof.facts.windows import KERNELS
+from tbdprof.facts.work import precisions_of_products
 from tbdprof.hooks import FrameworkHook
 from tbdprof.loop import ending, post_mortem
 from tbdprof.loop.consumption import consumed, refusal
@@ -32,7 +34,6 @@ Self = TypeVar("Self", bound="LoopProfiler")
 Units = SupportsFloat | SupportsIndex | Consumed | None
 
 NEVER_STARTED = Run("", "").ended_by
-STEPS = "steps"
 
 
 class LoopProfiler:
@@ -53,8 +54,9 @@ class LoopProfiler:
         clock: Callable[[], int] = time.monotonic_ns,
         instruments: Instruments | None = None,
         pause: Callable[[], None] = lambda: None,
+        per_step: float | None = None,
     ) -> None:
-        """Prepare to profile a loop.
+        """Prepare to profile a loop; a step without a count has `per_step` units, None: steps are counted.
 
         `pause` is called at the edges of all windows except clean ones, and at each step's end in a memory window. It
         lets the loop's own threads finish their step, and returns when none of them computes.
@@ -65,6 +67,7 @@ class LoopProfiler:
         self._clock = clock
         self._instruments = instruments or Instruments()
         self._pause = pause
+        self._per_step = per_step
         self._process = os.getpid()
         self._path = path
         self._recorder = Recorder(run, None)
@@ -227,6 +230,7 @@ class LoopProfiler:
                 self.stop(*self._stop_asked)
 
     def _consumed(self, units: object, *, is_first: bool) -> Consumed:
+        units = self._per_step if units is None else units
         if units is None:
             if is_first:
                 self._recorder.update(unit=STEPS)
@@ -269,8 +273,27 @@ class LoopProfiler:
 
     def _record_last_facts(self, failure: BaseException | None) -> None:
         post_mortem.record(failure, self._hook, self._recorder)
+        if failure is None:
+            self._find_peaks_of_products()
         record_facts(self._hook, self._recorder)
         self._recorder.update(whole_run_peak_bytes=self._hook.whole_run_peak_bytes)
+
+    def _find_peaks_of_products(self) -> None:
+        """Find the peaks of the precisions that products were seen to have, which nobody had asked for."""
+        peaks, recording = self.recording.run.peaks, self.recording
+        if peaks is None or peaks.clock_hz is not None:  # a table has those of all precisions
+            return
+        works = {int(work) for window in recording.named(KERNELS) for work in window.table("span")["work"]}
+        seen = precisions_of_products(recording.strings[work] for work in works) - peaks.sources.keys()
+        if not seen:
+            return
+        try:
+            found = self._hook.peaks(sorted(seen))
+            rates, sources = found.flops_per_s, {name: found.sources[name] for name in seen & found.sources.keys()}
+        except UnavailableError as error:
+            rates, sources = {}, dict.fromkeys(seen, str(error))
+        rates, sources = {**rates, **peaks.flops_per_s}, {**sources, **peaks.sources}
+        self._recorder.update(peaks=replace(peaks, flops_per_s=rates, sources=sources))
 
     def _leave(self) -> None:
         """Detach from the framework, close everything, and let another profiler begin."""

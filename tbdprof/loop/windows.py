@@ -15,13 +15,15 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 
 from tbdprof.errors import UnavailableError, visible
-from tbdprof.facts.consumed import Consumed
+from tbdprof.facts.batches import SAMPLES
+from tbdprof.facts.consumed import Consumed, StepCountKind
 from tbdprof.facts.keys import ReasonFor, RemarkOn, of_window
 from tbdprof.facts.recorder import Recorder
 from tbdprof.facts.recording import Window
+from tbdprof.facts.records import Run
 from tbdprof.facts.rows import StepCountRow, StepRow, Tables, table
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED, WARMUP
-from tbdprof.hooks import Drained, FrameworkHook
+from tbdprof.hooks import Drained, Facts, FrameworkHook
 from tbdprof.loop import steady
 from tbdprof.loop.defect import by_signal, defect_line, first_line
 from tbdprof.loop.instruments import Instruments
@@ -213,6 +215,7 @@ class Stages:
 
     def _keep(self, window: Window, rows: Sequence[StepRow], drained: Drained, *, is_complete: bool) -> None:
         missing = _of_sampled(drained.missing) if window.name == SAMPLED else drained.missing
+        self._count_given(rows, drained.given)
         is_whole = is_complete and len(drained.tables) > 0
         if is_whole and self._early and window.name in EARLY:
             self._recorder.recording.missing.pop(ReasonFor(window.name), None)  # why the early one lacked it
@@ -227,6 +230,20 @@ class Stages:
 
     def _replaced(self, later: Window) -> list[Window]:
         return [window for window in self._early if window.name == later.name != WARMUP and window.tables]
+
+    def _count_given(self, rows: Sequence[StepRow], given: Sequence[Mapping[str, float]]) -> None:
+        """Count what the models were given in each step, unless the loop counts it itself."""
+        run, text = self._recorder.recording.run, self._recorder.recording.strings.add
+        if run.batch_size is not None and not run.batch_size_from:
+            return
+        known = {run.unit, *(self._recorder.recording.strings[row.name] for row in self._counts)}
+        for row, counts in zip(rows, given, strict=False):
+            named = {run.sample_unit if unit == SAMPLES else unit: value for unit, value in counts.items()}
+            self._counts += (
+                StepCountRow(row.index, int(StepCountKind.UNITS), text(unit), value)
+                for unit, value in named.items()
+                if unit not in known
+            )
 
     def _let_pause(self) -> None:
         with self._loops_own():
@@ -293,9 +310,17 @@ def record_facts(hook: FrameworkHook, recorder: Recorder) -> None:
         precision_flags=dict(facts.precision_flags),
         runs_ahead=facts.runs_ahead,
         whole_parameters=facts.whole_parameters,
+        **_batch_size(facts, recorder.recording.run),
         independent_total=hook.independent_total,
         watched_since=hook.watched_since,
     )
+
+
+def _batch_size(facts: Facts, run: Run) -> dict[str, object]:
+    """Return the batch size that the framework was seen to use, unless the user said one."""
+    if facts.batch_size is None or (run.batch_size is not None and not run.batch_size_from):
+        return {}
+    return {"batch_size": facts.batch_size, "batch_size_from": facts.batch_size_from}
 
 
 def _of_sampled(missing: Mapping[str, str]) -> dict[str, str]:

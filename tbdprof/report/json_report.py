@@ -81,10 +81,11 @@ def _run(summary: Summary) -> Json:
         "device",
         "device_name",
         "threads",
-        "batch_size",
     )
     return {
         **{name: getattr(run, name) for name in names},
+        "batch_size": None if summary.batch_size is None else round(summary.batch_size),
+        "samples_from": "" if summary.throughput is None else summary.throughput.samples_from,
         "precision": summary.precision,
         "precision_flags": dict(run.precision_flags),
         "options": dict(run.options),

@@ -56,6 +56,13 @@ class Summary:
         return sum(trained) if trained else None
 
     @property
+    def batch_size(self) -> float | None:
+        """Return the samples of a step, where all steps have the same; None: not known."""
+        run = self.recording.run
+        seen = {} if self.throughput is None else self.throughput.per_step
+        return seen.get(run.sample_unit, run.batch_size)
+
+    @property
     def precision(self) -> str | None:
         """Return the precision asked for, else that of most of the run's matmuls and convolutions; None: not known."""
         asked, use = self.recording.run.precision, self.utilization

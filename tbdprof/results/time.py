@@ -35,6 +35,8 @@ class Throughput:
     drifted: bool | None
     others: tuple[OtherUnit, ...] = ()
     padding: Mapping[str, float] = field(default_factory=dict)  # share of what was computed, by unit
+    per_step: Mapping[str, float] = field(default_factory=dict)  # of each unit that the loop does not count itself
+    samples_from: str = ""  # where those of the samples are from
 
     def samples_per_unit(self, run: Run) -> float | None:
         """Return how many samples a unit is; None: something else was counted and no batch size is known."""
@@ -43,7 +45,7 @@ class Throughput:
         for other in self.others:
             if other.unit == run.sample_unit:
                 return other.rate.per_s / self.rate.per_s if self.rate.per_s else None
-        return None if run.batch_size is None else run.batch_size / (self.rate.per_s * self.step_seconds)
+        return None
 
 
 @dataclass(frozen=True, slots=True)

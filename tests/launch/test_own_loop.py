@@ -94,7 +94,8 @@ WHOLE = (NAN, 1.5, "4", True, [], 10**400, -1, 10**10, np.float64(4), np.array([
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        *((name, (0, *WHOLE)) for name in ("steps", "max_warmup", "repeat", "batch_size")),
+        *((name, (0, *WHOLE)) for name in ("steps", "max_warmup", "repeat", "batch_size", "samples_per_step")),
+        ("precision", ("", 7, NAN, [], "fp31")),
         ("repeat", (None,)),
         ("warmup", ("soon", "", None, *WHOLE[:1], *WHOLE[2:])),
         ("framework", ("caffe", "", 7, NAN, ["torch"], np.array(["torch"]), "x" * 10**6)),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tbdprof.facts.file.reading import load
-from tbdprof.launch.script import NOTHING_RECORDED, default_path
+from tbdprof.launch.script import NOTHING_IMPORTED, NOTHING_RECORDED, default_path
 
 ROOT = Path(__file__).parents[2]
 TBDPROF = [sys.executable, "-m", "tbdprof", "run", "--warmup", "2", "--steps", "2", "-o", "a.tbd"]
@@ -142,7 +142,8 @@ def test_of_a_script_that_never_trains_that_is_reported(ending: str, trains: boo
     done = run(*script(ending, trains=trains))
 
     assert done.returncode == code
-    assert done.stderr == f"tbdprof: {NOTHING_RECORDED}\n"
+    seen = "PyTorch was imported, but no optimizer stepped" if trains else NOTHING_IMPORTED
+    assert done.stderr == f"tbdprof: {NOTHING_RECORDED.format(seen=seen)}\n"
     assert done.stderr.endswith("; put tbdprof.profile around the loop\n")
     assert not Path("a.tbd").exists()
 
@@ -151,7 +152,7 @@ def test_of_a_script_that_never_trains_that_is_reported(ending: str, trains: boo
 def test_who_requires_a_recording_gets_1_where_a_script_succeeds_without(ending: str, code: int):
     done = run(*script(ending, trains=False), options=("--require-recording",))
 
-    assert (done.returncode, done.stderr) == (code, f"tbdprof: {NOTHING_RECORDED}\n")
+    assert (done.returncode, done.stderr) == (code, f"tbdprof: {NOTHING_RECORDED.format(seen=NOTHING_IMPORTED)}\n")
 
 
 def test_a_report_that_fails_changes_no_exit_code():
@@ -181,7 +182,8 @@ def test_of_a_script_that_dies_of_a_signal_that_is_reported_first():
     done = run(*script("import os; os.kill(os.getpid(), 11)", trains=False))
 
     assert done.returncode == 128 + signal.SIGSEGV
-    assert done.stderr == f"tbdprof: the script ended with 139 (SIGSEGV); {NOTHING_RECORDED}\n"
+    said = NOTHING_RECORDED.format(seen=NOTHING_IMPORTED)
+    assert done.stderr == f"tbdprof: the script ended with 139 (SIGSEGV); {said}\n"
 
 
 def test_a_command_that_is_not_there_cannot_be_started():

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd
 from mxnet.executor import Executor
 from mxnet.gluon import Block, HybridBlock, Trainer
 from mxnet.module import BucketingModule, Module, SequentialModule
 from mxnet.module.base_module import BaseModule
 
+from tbdprof.facts.batches import Batches
 from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 from tbdprof.hooks.on_mxnet.memory.blocks import stored
@@ -26,6 +28,7 @@ from tbdprof.hooks.waiting import waits
 
 # The reasons for which a group of functions is replaced.
 _WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS = "window", "models", "trainers", "updates", "pools"
+_TOKEN_BYTES = 4  # smaller integers are pixels
 _MODULES = (Module, BucketingModule, SequentialModule)
 
 
@@ -48,6 +51,8 @@ class Watch:
 
     def __init__(self, allocator: Allocator) -> None:
         self.watched = owners.Watched()
+        self.batches = Batches()  # of the open window
+        self.batch_size: int | None = None  # as the last step of a trainer was told
         self.owned: list[tuple[int, owners.Owned]] = []
         self.phases: Phases | None = None  # None if no window is open
         self._allocator = allocator
@@ -108,6 +113,7 @@ class Watch:
     def open_window(self, *, waits: bool = True) -> Phases:
         """Begin to report phases; with `waits`, also read owners."""
         self.phases, self.owned = Phases(self._allocator, waits), []
+        self.batches.take()
         self._here = _Thread()
         for group in ("blocks", "executors", "modules", "autograd", "trainers"):
             self._patches.need(group, _WINDOW)
@@ -193,6 +199,8 @@ class Watch:
             try:
                 if self._here.calls > 1 or (phases := self._open_phases()) is None:
                     return original(block, *arguments)
+                if autograd.is_recording() and any(block is model for model in self.watched.models()):
+                    self._count(block, arguments)
                 return self._forward(phases, arguments, lambda: original(block, *arguments))
             finally:
                 self._here.calls -= 1
@@ -202,7 +210,8 @@ class Watch:
     def _around_module(self, original: Replaced) -> Replaced:
         def forward(module: BaseModule, /, *arguments: Any, **named: Any) -> Any:
             given = _in_batches(arguments[0] if arguments else named.get("data_batch"))
-            self._call_begins()
+            if self._call_begins() and self.phases is not None:
+                self._count(module, given)
             return self._call(given, lambda: original(module, *arguments, **named))
 
         return forward
@@ -211,9 +220,19 @@ class Watch:
         def forward(executor: Executor, /, *arguments: Any, **named: Any) -> Any:
             if self._call_begins():
                 self._found_executor(executor)
+            if self._here.calls == 0 and self.phases is not None:
+                self._count(executor, named)
             return self._call(named, lambda: original(executor, *arguments, **named))
 
         return forward
+
+    @waits
+    def _count(self, model: object, given: object) -> None:
+        """Count the first input of a model in training."""
+        first = next(iter(owners.arrays(given)), None)
+        if first is not None and os.getpid() == self._pid:
+            is_tokens = np.issubdtype(first.dtype, np.integer) and np.dtype(first.dtype).itemsize >= _TOKEN_BYTES
+            self.batches.called(id(model), first.shape, is_tokens=is_tokens, part=str(first.context))
 
     def _call_begins(self) -> bool:
         """Return whether a call of a module or an executor is the outermost, and so begins a forward pass."""
@@ -242,6 +261,7 @@ class Watch:
                 if phases is None:
                     result = original(model, *arguments, **named)
                 else:
+                    self.batches.passed()
                     self._end_forward(phases)
                     result = self._within(phases, Phase.BACKWARD, lambda: original(model, *arguments, **named))
                 self._by_hand.passed(watches=phases is not None)
@@ -301,6 +321,7 @@ class Watch:
             if phases is None:
                 result = original(*arguments)
             else:
+                self.batches.passed()
                 self.step_ends()
                 if not self._here.scopes:
                     self._end_forward(phases)
@@ -316,6 +337,8 @@ class Watch:
             try:
                 if self._here.steps > 1:
                     return original(trainer, *arguments, **named)
+                if isinstance(trainer, Trainer):
+                    self.batch_size = _told(*arguments, **named)
                 self._makers.planned()  # waits, and so may raise what the script's own work raised
                 self._step_begins(trainer)
                 result = self._step(lambda: original(trainer, *arguments, **named), trainer)
@@ -408,3 +431,8 @@ def _in_batches(batch: Any) -> list[list[Any]]:
     """Return the data and the labels of a batch, or of a list of batches."""
     batches = batch if isinstance(batch, list) else [batch]
     return [[getattr(each, "data", None), getattr(each, "label", None)] for each in batches]
+
+
+def _told(batch_size: object = None, *_: object, **__: object) -> int | None:
+    """Return the batch size in a trainer's arguments; 1 is what a trainer is told where the loss is a mean."""
+    return batch_size if isinstance(batch_size, int) and batch_size > 1 else None

@@ -16,6 +16,7 @@ from tensorflow.python.distribute.distribute_lib import StrategyBase
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 from tensorflow.python.framework.ops import EagerTensor
 
+from tbdprof.facts.batches import Batches
 from tbdprof.facts.records import Phase, Role
 from tbdprof.hooks.naming import prefixes
 from tbdprof.hooks.on_tensorflow.session.events import HELD, READ, READING, STEP
@@ -55,6 +56,7 @@ class Watch:
     def __init__(self, name_layers: Callable[[str, object], None]) -> None:
         """Take a function that names a model's layers; its first argument is the prefix of the parameters' names."""
         self.watched = Watched()
+        self.batches = Batches()  # of the open window
         self._name_layers = name_layers
         self.reads: list[list[Owned]] = []  # by the number in the marker of each reading
         self._numbering, self._held = threading.Lock(), count()
@@ -110,8 +112,9 @@ class Watch:
     def open_window(self, session: Session, *, reads_owners: bool) -> None:
         """Begin to mark phases in a session; with `reads_owners`, also read gradients."""
         self._session, self._reads_gradients, self.reads = session, reads_owners, []
+        self.batches.take()
         self._here = _Thread()
-        for group in ("tapes", "layers", "updates"):
+        for group in ("tapes", "layers", "updates", "functions"):
             self._patches.need(group, _WINDOW)
 
     def close_window(self) -> None:
@@ -192,6 +195,8 @@ class Watch:
             if self._here.calls or not tf.executing_eagerly():
                 return original(layer, *arguments, **named)
             self._here.calls += 1
+            if any(layer is model for model in self.watched.models()):
+                self._count(layer, (arguments, named), is_layer=False)
             try:
                 with self._phase(Phase.FORWARD):
                     return original(layer, *arguments, **named)
@@ -200,8 +205,20 @@ class Watch:
 
         return call
 
+    @waits
+    def _count(self, called: object, given: object, *, is_layer: bool) -> None:
+        """Count the first input of a model, or of a function that may contain one."""
+        if self._own_session() is None:
+            return
+        first = next((each for each in tf.nest.flatten(given) if isinstance(each, EagerTensor) and each.ndim), None)
+        if first is not None:
+            is_tokens = first.dtype in (tf.int32, tf.int64)
+            self.batches.called(id(called), first.shape.as_list(), is_tokens=is_tokens, is_layer=is_layer)
+
     def _around_gradient(self, original: Replaced) -> Replaced:
         def gradient(tape: Any, /, target: Any, sources: Any, *arguments: Any, **named: Any) -> Any:
+            if self._own_session() is not None and tf.executing_eagerly():
+                self.batches.passed()
             with self._phase(Phase.BACKWARD):
                 found = original(tape, target, sources, *arguments, **named)
             if self._reads_gradients and tf.executing_eagerly():
@@ -241,6 +258,7 @@ class Watch:
         def call(function: Any, /, *arguments: Any, **named: Any) -> Any:
             if self._here.function is not None or not tf.executing_eagerly():
                 return original(function, *arguments, **named)
+            self._count(function, (arguments, named), is_layer=True)
             with self._inside("function", _Call(function)):
                 result = original(function, *arguments, **named)
             self._updated([each for ref in self._updating.get(function, ()) if (each := ref()) is not None])

@@ -13,6 +13,7 @@ from tbdprof.hooks.on_torch.session.events import Owned, Weight
 from tbdprof.hooks.on_torch.watch.watched import Named, Watched, all_parameters
 
 _PARTS = ("_values", "_indices")
+_FIRST = ("input_ids",)  # inputs given by name that are the first one
 
 
 def everything(watched: Watched) -> list[Owned]:
@@ -93,6 +94,14 @@ def inputs(arguments: object) -> list[Owned]:
     """Return the tensors among a call's arguments."""
     tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
     return owned(Role.INPUT, ((f"input{i}", tensor) for i, tensor in enumerate(tensors)))
+
+
+def first_tensor(args: tuple[object, ...], named: object) -> torch.Tensor | None:
+    """Return the first tensor of a call's arguments; of those given by name the token ids come first."""
+    by_name = named if isinstance(named, Mapping) else {}
+    first = [by_name[name] for name in _FIRST if name in by_name]
+    leaves = tree_leaves([*args, *first, *by_name.values()])
+    return next((leaf for leaf in leaves if isinstance(leaf, torch.Tensor)), None)
 
 
 def existing_gradients(named: Named) -> Iterator[tuple[str, torch.Tensor]]:

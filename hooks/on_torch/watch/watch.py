@@ -11,6 +11,7 @@ import torch
 from torch._C import _current_graph_task_id
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from tbdprof.facts.batches import Batches
 from tbdprof.hooks.keras_objects import named_layers
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Owned, Point
 from tbdprof.hooks.on_torch.session.markers import Markers
@@ -25,8 +26,11 @@ from tbdprof.hooks.on_torch.watch.module_calls import (
     uncompiled,
 )
 from tbdprof.hooks.on_torch.watch.watched import Watched
+from tbdprof.hooks.patches import Patches, Replaced
 from tbdprof.hooks.threads import are_others
 from tbdprof.hooks.waiting import waits
+
+_WINDOW = "window"  # the reason for which a function is replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Watch:
     def __init__(self, markers: Markers) -> None:
         self.watched = Watched()
         self.markers = markers
+        self.batches = Batches()  # of the open window
         self._process = os.getpid()
         self._named: dict[int, _Named] = {}
         self._calls: list[Handle] = []
@@ -61,6 +66,8 @@ class Watch:
         self.keras = KerasOptimizers(self._keras_begins, self._keras_ends)
         self._local = threading.local()
         self._finding = threading.local()
+        engine = (torch.autograd, "_engine_run_backward", self._around_backward)
+        self._backward = Patches({"engine": [engine] if hasattr(torch.autograd, engine[1]) else []})
 
     def find(self, *, models: bool, optimizers: bool) -> None:
         """Find models, optimizers or both as they are used; if models are given, find only optimizers that update them.
@@ -100,6 +107,8 @@ class Watch:
         """Turn markers on, with hooks on everything watched that place them; `reads_owners` lets them read owners."""
         self.markers.on, self._reads_owners, self.sees_transforms = True, reads_owners, False
         self._local = threading.local()
+        self.batches.take()
+        self._backward.need("engine", _WINDOW)
         self._name_modules()
         self._report_calls()
 
@@ -122,12 +131,14 @@ class Watch:
     def close_window(self) -> dict[int, Mark]:
         """Remove the markers' hooks; return the markers placed."""
         self.markers.on = False
+        self._backward.release(_WINDOW)
         remove(self._calls)
         return self.markers.take()
 
     def close(self) -> None:
         """Remove every hook."""
         self._callbacks.clear()
+        self._backward.release(_WINDOW)
         with between_steps():
             for handles in (self._calls, self._steps, self._finding_models, self._finding_optimizers, self._updates):
                 remove(handles)
@@ -166,6 +177,28 @@ class Watch:
             ends = not torch.is_grad_enabled()
             given_by_name = self._inputs(named, rest[:-1])
             self.markers.place(Mark(Point.FORWARD_END, named.name, given_by_name, ends_forward=ends))
+            if not ends:
+                self._count(named, args, rest[0] if len(rest) > 1 else {})
+
+    def _count(self, named: _Named, args: tuple[object, ...], given_by_name: object) -> None:
+        """Count the first input of a model in training; without a call of the model itself, of its parts."""
+        first = owners.first_tensor(args, given_by_name)
+        if first is not None and first.dim():
+            is_tokens = first.dtype in (torch.int64, torch.int32)
+            self.batches.called(named.name, first.shape, is_tokens=is_tokens, is_layer=not named.is_root)
+
+    def _around_backward(self, original: Replaced) -> Replaced:
+        @uncompiled
+        def run(*arguments: Any, **named: Any) -> Any:
+            self._passed()
+            return original(*arguments, **named)
+
+        return run
+
+    @waits
+    def _passed(self) -> None:
+        if self.markers.is_on():
+            self.batches.passed()
 
     def _name(self, module: torch.nn.Module) -> _Named | None:
         if not self.markers.is_on():

@@ -8,6 +8,7 @@ bootstrap interval over their blocks.
 from collections.abc import Iterator, Mapping, Sequence
 
 from tbdprof.analysis.time.consumption import counted_in, padding_shares, totals
+from tbdprof.analysis.time.given import Given, given, why_no_samples
 from tbdprof.analysis.time.time_blocks import mean_ratio_interval, of_steps, of_windows, ratio_interval
 from tbdprof.analysis.without import was_never_meant, why_without
 from tbdprof.facts.arrays import Floats
@@ -18,7 +19,7 @@ from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import NOTABLE_LOAD
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
 from tbdprof.results.found import Found, because
-from tbdprof.results.reasons import NO_SAMPLES, NO_WINDOW, NOT_REPORTED, ONE_BLOCK
+from tbdprof.results.reasons import NO_WINDOW, NOT_REPORTED, ONE_BLOCK
 from tbdprof.results.time import CpuUtilization, OtherUnit, Overhead, Rate, Throughput
 
 DRIFT = 0.05  # clean windows disagree if their intervals are disjoint and their rates differ by more
@@ -32,6 +33,7 @@ def throughput(recording: Recording) -> Found[Throughput | None]:
     if not windows:
         return because(why_without(recording, CLEAN))
     blocks = of_windows(windows)
+    steps = given(recording).value
     rates = tuple(_rate(of_windows([window]).units, of_windows([window]).seconds) for window in windows)
     found = Throughput(
         rate=_rate(blocks.units, blocks.seconds),
@@ -39,13 +41,15 @@ def throughput(recording: Recording) -> Found[Throughput | None]:
         step_seconds=float(blocks.seconds.sum() / blocks.steps.sum()),
         windows=rates,
         drifted=_drifted(rates) if len(rates) > 1 else None,
-        others=tuple(_others(recording, windows)),
+        others=(*_others(recording, windows), *_of_given(steps, windows)),
         padding=padding_shares(recording),
+        per_step=steps.per_step,
+        samples_from=steps.samples_from,
     )
     missing = {} if found.rate.interval else {"ci95": ONE_BLOCK}
     missing |= data_wait(recording).under("data_wait")
     if found.samples_per_unit(recording.run) is None:
-        missing |= {"samples_per_s": NO_SAMPLES, "ci95": NO_SAMPLES}
+        missing |= dict.fromkeys(("samples_per_s", "ci95"), why_no_samples(recording))
     return Found(found, missing)
 
 
@@ -55,6 +59,12 @@ def _others(recording: Recording, windows: Sequence[Window]) -> Iterator[OtherUn
     for name in names:
         blocks = of_steps([counted_in(window, strings, name) for window in windows])
         yield OtherUnit(name, _rate(blocks.units, blocks.seconds))
+
+
+def _of_given(steps: Given, windows: Sequence[Window]) -> Iterator[OtherUnit]:
+    blocks = of_windows(windows)
+    for unit, count in steps.per_step.items():
+        yield OtherUnit(unit, _rate(count * blocks.steps, blocks.seconds))
 
 
 def _rate(units: Floats, seconds: Floats) -> Rate:

@@ -10,11 +10,13 @@ A GPU's peak holds at its highest clock. If the clock was sampled in the kernels
 utilization of the peak at that clock, the speed at which the device really ran.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from tbdprof.analysis.kernels.kernels import Kernels
+from tbdprof.analysis.time.given import given, why_no_samples
 from tbdprof.analysis.without import why_without
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
@@ -27,7 +29,6 @@ from tbdprof.results.reasons import (
     LITTLE_COUNTED,
     LOW_UTILIZATION,
     NO_PRODUCTS,
-    NO_SAMPLES,
     NOT_ASKED_FOR,
     NOT_IN_TABLE,
 )
@@ -46,7 +47,8 @@ def utilization(
     total = float(round(kernels.model_flops.sum()))  # an integer; the kernels' shares of it are fractions
     flop = _flop(kernels, total, spent.busy, run)
     busy_seconds = spent.busy * spent.step_seconds
-    samples = samples_counted(kernels, run)
+    units = units_counted(kernels, recording)
+    samples = _samples_of(units, run)
     found = Utilization(
         busy=None if throughput is None else busy_seconds / throughput.step_seconds,
         busy_in_window=spent.busy,
@@ -55,7 +57,7 @@ def utilization(
         flops_per_sample=total / samples if samples and total else None,
         flops_per_step=total / kernels.steps,
         update_flops_per_step=float(round(kernels.update_flops.sum())) / kernels.steps,
-        flops_per_unit=flops_per_unit(total, kernels, run),
+        flops_per_unit={unit: total / count for unit, count in units.items() if count and total},
         precision=precision_of(kernels, run),
     )
     return Found(found, _missing(recording, found))
@@ -67,7 +69,7 @@ def _missing(recording: Recording, found: Utilization) -> dict[str, str]:
     if found.busy is None:
         missing["device_busy"] = why_without(recording, CLEAN)
     if found.flops_per_sample is None:
-        missing["flops_per_sample"] = NO_SAMPLES if found.flops_per_step else NO_PRODUCTS
+        missing["flops_per_sample"] = why_no_samples(recording) if found.flops_per_step else NO_PRODUCTS
     if found.flop is None or found.flop.value is None:
         missing["mfu"] = missing["fp32_flop"] = why_no_flop(recording, found)
     elif found.flop.bound is None:
@@ -116,19 +118,18 @@ def precision_of(kernels: Kernels, run: Run) -> str | None:
     return kernels.strings[int(np.bincount(kernels.precision[known], kernels.model_flops[known]).argmax())]
 
 
-def flops_per_unit(total: float, kernels: Kernels, run: Run) -> dict[str, float]:
-    """Return the FLOPs per counted unit of work; padding is not counted as work, but its FLOPs are included."""
-    counted = {run.unit: kernels.units, **kernels.other_units}
-    return {unit: total / units for unit, units in counted.items() if units and total}
+def units_counted(kernels: Kernels, recording: Recording) -> dict[str, float]:
+    """Return how much of each unit of work the counted steps consumed: as counted, else as each step has.
+
+    Padding is not counted as work, but its FLOPs are included.
+    """
+    steps, counted = given(recording).value, {recording.run.unit: kernels.units, **kernels.other_units}
+    of_all = {unit: count * kernels.steps for unit, count in steps.per_step.items()}
+    return of_all | {unit: count for unit, count in counted.items() if unit not in steps.misread}
 
 
-def samples_counted(kernels: Kernels, run: Run) -> float | None:
-    """Return how many samples the counted steps consumed, or None without counted samples or a batch size."""
-    if run.unit in ("samples", run.sample_unit):
-        return kernels.units
-    if run.sample_unit in kernels.other_units:
-        return kernels.other_units[run.sample_unit]
-    return None if run.batch_size is None else float(run.batch_size * kernels.steps)
+def _samples_of(units: Mapping[str, float], run: Run) -> float | None:
+    return units.get("samples", units.get(run.sample_unit))
 
 
 def _flop(kernels: Kernels, total: float, busy: float, run: Run) -> Flop | None:

@@ -6,6 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tbdprof.facts.batches import SAMPLES
+from tbdprof.facts.consumed import STEPS
 from tbdprof.facts.records import Run
 from tbdprof.facts.units import bytes_text, decimal_text, percent_text, seconds_text, singular, times_text
 from tbdprof.facts.windows import CLEAN, KERNELS
@@ -75,7 +77,7 @@ def _head(summary: Summary) -> RenderableType:
         f"{run.framework} {run.framework_version}".strip(),
         f"{run.device} ({run.device_name})" if run.device_name else run.device,
         f"{run.threads} thread{'s' * (run.threads > 1)}" if run.threads else None,
-        f"batch {run.batch_size}" if run.batch_size else None,
+        f"batch {size:,.0f}" if (size := summary.batch_size) else None,
         summary.precision,
     ]
     first = Text.assemble((run.model, "bold"), *(f" · {fact}" for fact in model if fact))
@@ -84,9 +86,10 @@ def _head(summary: Summary) -> RenderableType:
 
 def _flops_of_other_units(summary: Summary) -> Iterator[str]:
     run, use = summary.recording.run, summary.utilization
-    if use is not None and summary.throughput is not None and summary.throughput.others:
-        for unit, flops in use.flops_per_unit.items():
-            if unit != run.sample_unit:
+    if use is not None and use.flops_per_step:
+        by_unit = {STEPS: use.flops_per_step, **use.flops_per_unit}
+        for unit, flops in by_unit.items():
+            if unit not in (SAMPLES, run.sample_unit):
                 yield f"{decimal_text(flops, 'FLOP')} a {singular(unit)}"
 
 
@@ -139,6 +142,9 @@ def _throughput(throughput: Throughput) -> Iterator[tuple[str, Text]]:
     yield "throughput", Text(f"{_rate(throughput.rate)} {unit}/s in the clean windows, {step} a step")
     if throughput.others:
         yield "", Text(", ".join(f"{_rate(other.rate)} {other.unit}/s" for other in throughput.others))
+    if throughput.samples_from:
+        counts = ", ".join(f"{count:,.0f} {unit}" for unit, count in throughput.per_step.items())
+        yield "", Text(f"{counts} a step: {throughput.samples_from}")
     for name, share in throughput.padding.items():
         yield "padding", Text(f"{percent_text(share)} of the {name} that were computed; not counted as work")
     if throughput.drifted:

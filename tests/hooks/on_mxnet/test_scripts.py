@@ -67,6 +67,9 @@ def test_a_script_that_ends_within_its_kernels_window_keeps_what_was_recorded(tm
     assert memory["mismatches"] == memory["roles_max"]["unknown"] == 0
     assert memory["roles_at_peak"]["weight"] == memory["roles_at_peak"]["optimizer_state"] == parameters
     assert not report["run"]["complete"]
+    run, flops = report["run"], 2 * (2 * 5 * 3)  # forward, and the weight's gradient
+    assert (run["batch_size"], run["samples_from"]) == (4, "the first size of the model's input")
+    assert run["flops_per_sample"] == flops
     assert "kernels" not in report["missing"], report["missing"]
     assert {"FullyConnected", "_backward_FullyConnected"} <= {row["name"] for row in report["kernels"]}
 

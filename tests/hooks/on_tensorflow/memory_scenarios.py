@@ -188,7 +188,9 @@ def fit(policy: str = "float32", *, jit_compile: bool = False) -> Json:
             verbose=0,
             callbacks=[tbdprof.keras.Callback(profiler)],
         )
-    return {**facts_of(profiler.recording), "parameters": sizes(model)}
+    run = profiler.recording.run
+    told = [run.batch_size, run.batch_size_from]
+    return {**facts_of(profiler.recording), "parameters": sizes(model), "batch": told}
 
 
 def calls_a_function_late() -> Callable[[], None]:

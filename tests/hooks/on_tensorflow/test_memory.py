@@ -150,6 +150,7 @@ def test_in_a_fit_the_batches_are_what_the_data_set_loads(results: Results) -> N
     facts = results("fit")
     assert facts["inputs"] == ["tf.data"]
     assert facts["optimizers"][0][0] == "sgd"  # taken from the compiled model
+    assert facts["batch"] == [8, "the batch size of fit"]
     assert facts["largest"]["INPUT"] >= 8 * 16 * 16 * 3 * 4
 
 

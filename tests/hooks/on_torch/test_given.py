@@ -1,0 +1,122 @@
+"""What torch's models are given in a step, and where its samples are from; FLOPs against arithmetic."""
+
+from collections.abc import Callable
+
+import known_peaks
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tbdprof  # noqa: E402
+from tbdprof.results.summary import Summary  # noqa: E402
+
+BATCH, TIME, WIDTH, WORDS = 4, 8, 16, 32
+SAMPLES = 50
+FIRST_SIZE = "the first size of the model's input"
+
+
+@pytest.fixture(autouse=True)
+def _peaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tbdprof.hooks.probing.peaks", None)  # put back at the end
+    known_peaks.use()
+
+
+def profiled(model: object, optimizer: object, step: Callable[[], object], **options: object) -> Summary:
+    with tbdprof.profile(model, optimizer, warmup=1, steps=2, **options) as prof:  # type: ignore[arg-type]
+        while prof.active:
+            step()
+            prof.step()
+    return prof.summary
+
+
+def told(summary: Summary) -> tuple[dict[str, float], str]:
+    assert summary.throughput is not None
+    return dict(summary.throughput.per_step), summary.throughput.samples_from
+
+
+def test_a_language_model_in_bf16_has_samples_tokens_flops_of_each_and_a_utilization():
+    model = torch.nn.Sequential(torch.nn.Embedding(WORDS, WIDTH), torch.nn.Linear(WIDTH, WORDS))
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step() -> None:
+        with torch.no_grad():
+            model(torch.zeros(5, TIME, dtype=torch.long))  # an evaluation, whose forward pass is counted too
+        for _ in range(3):  # micro-batches
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = model(torch.zeros(BATCH, TIME, dtype=torch.long)).sum()
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    found = profiled(model, optimizer, step)
+
+    assert told(found) == ({"samples": 3 * BATCH, "tokens": 3 * BATCH * TIME}, FIRST_SIZE)
+    use, product = found.utilization, 2 * WIDTH * WORDS
+    assert use is not None
+    tokens = 3 * BATCH * TIME
+    assert use.flops_per_step == tokens * 3 * product + 5 * TIME * product
+    assert use.flops_per_unit["tokens"] == use.flops_per_step / tokens
+    assert use.flops_per_sample == use.flops_per_step / (3 * BATCH)
+    assert (found.precision, use.flop and use.flop.precision) == ("bf16", "bf16")
+
+
+def test_a_loader_tells_its_batch_size_where_its_batches_are_of_one_size():
+    model = torch.nn.Linear(WIDTH, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def summary(samples: int) -> Summary:
+        data = torch.utils.data.TensorDataset(torch.zeros(samples, WIDTH))
+        loader = torch.utils.data.DataLoader(data, batch_size=BATCH)
+        with tbdprof.profile(model, optimizer, warmup=1, steps=2) as prof:
+            while prof.active:
+                for (images,) in loader:
+                    model(images).sum().backward()
+                    optimizer.step()
+                    prof.step()
+        return prof.summary
+
+    assert told(summary(10 * BATCH)) == ({"samples": BATCH}, "the loader's batch size")
+    short = summary(2 * BATCH + 1)  # each third batch is of one sample
+    assert told(short) == ({}, "")
+    assert "differ, from 1 to 4 samples" in short.missing["throughput.samples_per_s"]
+    assert short.utilization is not None
+    assert short.utilization.flops_per_sample == 2 * 2 * WIDTH
+
+
+def test_a_sampler_that_raises_costs_nothing():
+    class Sampler(torch.utils.data.Sampler):  # type: ignore[misc]
+        @property
+        def batch_size(self) -> int:
+            raise RuntimeError("no")
+
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            return iter([[0, 0, 0]] * 100)
+
+    model = torch.nn.Linear(WIDTH, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    data = torch.utils.data.TensorDataset(torch.zeros(1, WIDTH))
+    loader = iter(torch.utils.data.DataLoader(data, batch_sampler=Sampler()))
+
+    def step() -> None:
+        model(next(loader)[0]).sum().backward()
+        optimizer.step()
+
+    assert told(profiled(model, optimizer, step)) == ({"samples": 3}, FIRST_SIZE)
+
+
+def test_what_is_said_comes_before_what_is_seen():
+    model = torch.nn.Linear(WIDTH, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def step() -> None:
+        model(torch.zeros(BATCH, WIDTH)).sum().backward()
+        optimizer.step()
+
+    found = profiled(model, optimizer, step, samples_per_step=7, unit="frames", precision="tf32")
+
+    assert found.throughput is not None
+    assert found.throughput.unit == "frames"
+    assert told(found) == ({"samples": BATCH}, FIRST_SIZE)
+    assert found.utilization is not None
+    assert found.utilization.flops_per_unit["frames"] == pytest.approx(2 * 2 * WIDTH * BATCH / 7)
+    assert found.precision == "tf32"
