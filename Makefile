@@ -1,4 +1,4 @@
-# make run | test | lint | bench | fuzz | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
+# make run | test | test-libraries | lint | bench | fuzz | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
 PYTHON ?= python3
 RUN_ARGS ?=
 SUITE_ARGS ?=
@@ -7,14 +7,17 @@ TEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
 GPU_ARGS ?=
+LIBRARIES_ARGS ?=
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
+LIBRARIES_BIN := .venv-libraries/bin
+INSTALL := -m pip --disable-pip-version-check install --constraint constraints.txt
+PIP := $(BIN)/python $(INSTALL)
 DECLARED := setup.py pyproject.toml constraints.txt
 LIBRARIES := libgomp.so.1 libquadmath.so.0
 
 .DEFAULT_GOAL := run
-.PHONY: run test lint bench fuzz suite train-check gpu-check clean
+.PHONY: run test test-libraries lint bench fuzz suite train-check gpu-check clean
 
 # Question mode prints nothing and makes make itself stop with 1; a failing recipe would make it 2.
 ifneq ($(MAKECMDGOALS),clean)
@@ -38,6 +41,10 @@ run: .venv/run.stamp
 # modules are kept, for hundreds of processes import the same ones. tests/conftest.py gives the order of the files.
 test: .venv/test.stamp
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest $(TEST_ARGS)
+
+# Training with other people's libraries, held against arithmetic; in an environment that has them, and so not in `test`.
+test-libraries: .venv-libraries/test.stamp
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(LIBRARIES_BIN)/python -m pytest tests/libraries $(LIBRARIES_ARGS)
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check
@@ -74,13 +81,13 @@ train-check: .venv/test.stamp
 	@$(call EVERY_CELL,$(BIN)/tbdprof train-check $$model --framework $$framework $(CHECK_ARGS))
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-libraries build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps lie in the environment they speak of: who removes .venv removes them.
-.venv/made.stamp:
-	@echo "tbdprof: making .venv" >&2
-	$(PYTHON) -m venv .venv
+.venv/made.stamp .venv-libraries/made.stamp:
+	@echo "tbdprof: making $(@D)" >&2
+	$(PYTHON) -m venv $(@D)
 	@touch $@
 
 .venv/run.stamp: .venv/made.stamp $(DECLARED)
@@ -91,4 +98,10 @@ clean:
 .venv/test.stamp: .venv/run.stamp
 	@echo "tbdprof: installing what the tests need (PyTorch and TensorFlow: some 800 MB to download, more where CUDA comes along)" >&2
 	$(PIP) --editable '.[torch,mxnet,tensorflow,dev]' >&2
+	@touch $@
+
+.venv-libraries/test.stamp: .venv-libraries/made.stamp $(DECLARED) tests/libraries/requirements.txt
+	@echo "tbdprof: installing the frameworks and the libraries of tests/libraries (some 900 MB to download)" >&2
+	$(LIBRARIES_BIN)/python $(INSTALL) --requirement tests/libraries/requirements.txt \
+		--editable '.[torch,mxnet,tensorflow]' pytest >&2
 	@touch $@
