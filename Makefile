@@ -1,4 +1,4 @@
-# make run | test | lint | bench | fuzz | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
+# make run | test | test-libraries | lint | bench | fuzz | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
 PYTHON ?= python3
 RUN_ARGS ?=
 SUITE_ARGS ?=
@@ -7,9 +7,12 @@ TEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
 GPU_ARGS ?=
+LIBRARIES_ARGS ?=
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
+LIBRARIES_BIN := .venv-libraries/bin
+INSTALL := -m pip --disable-pip-version-check install --constraint constraints.txt
+PIP := $(BIN)/python $(INSTALL)
 DECLARED := setup.py pyproject.toml constraints.txt
 # What MXNet asks for has no wheel from Python 3.13 on (docs/environments.md).
 MXNET_ALONE = if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 13))'; then \
@@ -20,7 +23,7 @@ NAMES_OF_NUMPY_1 = $(BIN)/python -c "import numpy, pathlib, sysconfig; numpy.__v
 LIBRARIES := libgomp.so.1 libquadmath.so.0
 
 .DEFAULT_GOAL := run
-.PHONY: run test lint bench fuzz suite train-check gpu-check clean
+.PHONY: run test test-libraries lint bench fuzz suite train-check gpu-check clean
 
 # Question mode prints nothing and makes make itself stop with 1; a failing recipe would make it 2.
 ifneq ($(MAKECMDGOALS),clean)
@@ -44,6 +47,10 @@ run: .venv/run.stamp
 # modules are kept, for hundreds of processes import the same ones. tests/conftest.py gives the order of the files.
 test: .venv/test.stamp
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest $(TEST_ARGS)
+
+# Training with other people's libraries, held against arithmetic; in an environment that has them, and so not in `test`.
+test-libraries: .venv-libraries/test.stamp
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(LIBRARIES_BIN)/python -m pytest tests/libraries $(LIBRARIES_ARGS)
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check
@@ -81,13 +88,13 @@ train-check: .venv/test.stamp
 	@$(call EVERY_CELL,$(BIN)/tbdprof train-check $$model --framework $$framework $(CHECK_ARGS))
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-libraries build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps lie in the environment they speak of: who removes .venv removes them.
-.venv/made.stamp:
-	@echo "tbdprof: making .venv" >&2
-	$(PYTHON) -m venv .venv
+.venv/made.stamp .venv-libraries/made.stamp:
+	@echo "tbdprof: making $(@D)" >&2
+	$(PYTHON) -m venv $(@D)
 	@touch $@
 
 .venv/run.stamp: .venv/made.stamp $(DECLARED)
@@ -100,4 +107,10 @@ clean:
 	@echo "tbdprof: installing what the tests need (PyTorch and TensorFlow: some 800 MB to download, more where CUDA comes along)" >&2
 	$(PIP) --editable '.[torch,mxnet,tensorflow,dev]' >&2
 	$(NAMES_OF_NUMPY_1)
+	@touch $@
+
+.venv-libraries/test.stamp: .venv-libraries/made.stamp $(DECLARED) tests/libraries/requirements.txt
+	@echo "tbdprof: installing the frameworks and the libraries of tests/libraries (some 900 MB to download)" >&2
+	$(LIBRARIES_BIN)/python $(INSTALL) --requirement tests/libraries/requirements.txt \
+		--editable '.[torch,mxnet,tensorflow]' pytest >&2
 	@touch $@

@@ -35,6 +35,7 @@ SLOWEST = (
     "cli/test_cli_runs.py",
     "gpu/stand_in/on_tensorflow/test_tensorflow.py",
 )
+collect_ignore = ["libraries"]  # `make test-libraries` names the folder: they need an environment of their own
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 
 # A shell without job control starts what runs in its background with SIGINT ignored, and nohup ignores SIGHUP. Every

@@ -37,7 +37,6 @@ _WINDOW = "window"  # the reason for which a function is replaced
 class _Named:
     module: weakref.ref[torch.nn.Module]
     name: str
-    is_root: bool
 
 
 class Watch:
@@ -72,7 +71,8 @@ class Watch:
     def find(self, *, models: bool, optimizers: bool) -> None:
         """Find models, optimizers or both as they are used; if models are given, find only optimizers that update them.
 
-        A model is a module with parameters that is called from outside any other module and outside the backward pass.
+        A model is a module with parameters that is called from outside any other module and outside the backward pass,
+        or a module that holds all of these.
         The search for models adds a small cost to every module call. It pauses while every parameter of every known
         optimizer belongs to a known model. It resumes at a step of another optimizer.
         """
@@ -150,7 +150,7 @@ class Watch:
             for name, module in named_layers(model) or model.named_modules():
                 # What torch.compile generated runs as one module.
                 if "_orig_mod" not in name:
-                    named = _Named(weakref.ref(module), (prefix + name).removesuffix("."), module is model)
+                    named = _Named(weakref.ref(module), (prefix + name).removesuffix("."))
                     found.setdefault(id(module), named)
         self._named = found  # in one assignment, because other threads look names up meanwhile
 
@@ -163,7 +163,7 @@ class Watch:
         self.sees_transforms |= _in_transform()
         # A model may not be called itself: a method of its own may call its parts.
         if self._enter() == 0 and not _in_backward():
-            self.markers.place(Mark(Point.FORWARD, f"forward {named.name}".rstrip(), self._inputs(named, args)))
+            self.markers.place(Mark(Point.FORWARD, f"forward {named.name}".rstrip(), self._inputs(args)))
         self.markers.place(Mark(Point.LAYER, named.name))
 
     @uncompiled
@@ -175,7 +175,7 @@ class Watch:
         self.markers.place(Mark(Point.LAYER_END, named.name))
         if self._leave() == 0 and not _in_backward():
             ends = not torch.is_grad_enabled()
-            given_by_name = self._inputs(named, rest[:-1])
+            given_by_name = self._inputs(rest[:-1])
             self.markers.place(Mark(Point.FORWARD_END, named.name, given_by_name, ends_forward=ends))
             if not ends:
                 self._count(named, args, rest[0] if len(rest) > 1 else {})
@@ -209,8 +209,8 @@ class Watch:
         module = module if compiled is None else compiled
         return named if named is not None and named.module() is module else None
 
-    def _inputs(self, named: _Named, given: tuple[object, ...]) -> Sequence[Owned]:
-        return owners.inputs(given) if named.is_root and self._reads_owners else ()
+    def _inputs(self, given: tuple[object, ...]) -> Sequence[Owned]:
+        return owners.inputs(given) if self._reads_owners else ()
 
     @uncompiled
     @waits
@@ -274,6 +274,8 @@ class Watch:
             self._step_begins(optimizer)
         if not self._finds_models:
             return
+        if self.watched.add_holder() and self.markers.is_on():
+            self._name_modules()
         if self.watched.is_complete():
             remove(self._finding_models)
         else:

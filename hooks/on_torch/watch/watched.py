@@ -1,5 +1,6 @@
 """The models and optimizers that are watched."""
 
+import gc
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -24,6 +25,7 @@ class Watched:
         self._models: list[weakref.ref[torch.nn.Module]] = []
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self._inputs: list[weakref.ref[torch.Tensor]] = []
+        self._without_holder: list[int] = []  # models that no module was found to hold
 
     def add_model(self, model: torch.nn.Module) -> bool:
         """Watch a model, and no longer its parts on their own; return false if it is watched already."""
@@ -34,6 +36,21 @@ class Watched:
         roots = [root for root in known if not any(root is part for part in parts)]
         self._models = [weakref.ref(root) for root in [*roots, model]]
         return True
+
+    def add_holder(self) -> bool:
+        """Watch the module that holds all of several models, and so calls them itself; return false if there is none.
+
+        Several is what is found where a library calls a method of a model, such as `training_step`, and not the model.
+        """
+        known = self.models()
+        numbers = [id(model) for model in known]
+        if len(known) < 2 or numbers == self._without_holder:
+            return False
+        holder = _holder_of(known)
+        if holder is None:
+            self._without_holder = numbers
+            return False
+        return self.add_model(holder)
 
     def add_optimizer(self, optimizer: torch.optim.Optimizer) -> bool:
         """Watch an optimizer; return false if it is watched already."""
@@ -107,6 +124,19 @@ class Watched:
 def _modules_of(model: torch.nn.Module) -> list[torch.nn.Module]:
     of_keras = named_layers(model)
     return list(model.modules()) if of_keras is None else [layer for _, layer in of_keras]
+
+
+def _holder_of(models: Sequence[torch.nn.Module]) -> torch.nn.Module | None:
+    """Return the smallest module that holds several models, or None."""
+    wanted = {id(model) for model in models}
+    every = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module) and "_modules" in vars(each)]
+    holders: dict[int, torch.nn.Module] = {id(models[0]): models[0]}
+    while holders:
+        holders = {id(each): each for each in every if any(id(part) in holders for part in each.children())}
+        holding = [each for each in holders.values() if wanted <= {id(part) for part in each.modules()}]
+        if holding:
+            return min(holding, key=lambda each: len(list(each.modules())))
+    return None
 
 
 def _parameters_of(model: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:

@@ -428,6 +428,37 @@ def test_models_and_optimizers_are_found_as_they_are_used(attached: TorchHook) -
     assert [optimizer.kind for optimizer in attached.facts().optimizers] == ["sgd"]
 
 
+def test_a_model_whose_own_method_calls_its_parts_is_found_whole(attached: TorchHook) -> None:
+    """Lightning calls `training_step`, and never the module."""
+
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden, self.head = nn.Linear(6, 5), nn.Linear(5, 3)
+
+        def training_step(self, batch: torch.Tensor) -> torch.Tensor:
+            return self.head(self.hidden(batch)).sum()
+
+    outer = nn.Sequential(Pair(), nn.Linear(1, 1))  # holds both, too
+    optimizer = torch.optim.SGD(outer[0].parameters(), 0.1)
+    attached.watch([], [])
+
+    def step() -> None:
+        batch = torch.randn(2, 6)
+        outer[0].training_step(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step()
+    window = record(attached, step)
+    weights = window.owned(Role.WEIGHT, window.marks[0])
+    assert set(weights) == {"hidden.weight", "hidden.bias", "head.weight", "head.bias"}
+    assert set(window.span_names(SpanKind.LAYER)) == {"hidden", "head"}
+    owners = window.owners
+    assert (owners["bytes"][owners["role"] == Role.INPUT] == 4 * 2 * 6).any()
+    assert not nn.modules.module._global_forward_hooks
+
+
 def test_what_updates_a_given_model_is_found_and_what_does_not_is_not(attached: TorchHook) -> None:
     model, other = small_convnet(), small_convnet()
     optimizer, stranger = torch.optim.Adam(model.parameters()), torch.optim.SGD(other.parameters(), 0.1)
