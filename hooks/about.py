@@ -4,6 +4,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tbdprof.facts.ranks import Rank
+
+
+def _no_rank() -> Rank | None:
+    return None
+
 
 @dataclass(frozen=True, slots=True)
 class FailureText:
@@ -37,3 +43,6 @@ class About:
     libraries: Mapping[str, str] = field(default_factory=dict)  # system libraries: name -> Debian package
     numpy_below: int | None = None  # major version
     imported_by: tuple[str, ...] = ()  # packages that import the framework themselves
+    rank: Callable[[], Rank | None] = (
+        _no_rank  # which of several processes this is, as the framework says; waits for none
+    )

@@ -1,12 +1,22 @@
 """MXNet: the facts that need no import of MXNet, and the hook."""
 
+import os
 from typing import TYPE_CHECKING
 
+from tbdprof.facts.ranks import Rank, rank_of
 from tbdprof.hooks.about import About
 from tbdprof.hooks.on_mxnet.thread_numbers import hashed
 
 if TYPE_CHECKING:
     from tbdprof.hooks.on_mxnet.facade import MxnetHook
+
+
+def _rank() -> Rank | None:
+    """Return a worker's number, where the launcher of a distributed key-value store gives it."""
+    if os.environ.get("DMLC_ROLE") != "worker":
+        return None
+    return rank_of(os.environ.get("DMLC_WORKER_ID"), os.environ.get("DMLC_NUM_WORKER"))
+
 
 ABOUT = About(
     title="MXNet",
@@ -19,6 +29,7 @@ ABOUT = About(
     context=f"{__name__}.context",
     libraries={"libgomp.so.1": "libgomp1", "libquadmath.so.0": "libquadmath0"},
     numpy_below=2,
+    rank=_rank,
 )
 
 

@@ -3,7 +3,7 @@
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
 from tbdprof.results.found import Found
-from tbdprof.results.reasons import NOT_JUDGED, NOT_REPORTED, ONE_WINDOW
+from tbdprof.results.reasons import NO_RANK, NOT_JUDGED, NOT_REPORTED, ONE_WINDOW
 from tbdprof.results.time import Throughput
 
 
@@ -11,6 +11,8 @@ def run_facts(recording: Recording, throughput: Throughput | None, precision: st
     """Return the run; `precision` is that of its matmuls and convolutions, and the throughput says if it drifted."""
     run = recording.run
     missing = {name: NOT_REPORTED for name in ("batch_size", "seed") if getattr(run, name) is None}
+    if run.rank is None:
+        missing["rank"] = missing["world_size"] = NO_RANK
     if run.precision is None and precision is None:
         missing["precision"] = NOT_REPORTED
     if not any(item.trainable for item in run.parameters):
