@@ -1,7 +1,7 @@
 """How long each part of a run lasts, and the interface for its progress."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
@@ -31,6 +31,7 @@ class Plan:
     repeat: int = 1
     period: int = 1  # steps after which the data repeats; figures are compared over whole periods
     warmup_block_s: float = 0.01  # blocks of very short steps last this long, within their share of `patience`
+    is_together: bool = False  # other processes take the same steps, and each waits for the others
 
     @property
     def warmup_block_steps(self) -> int:
@@ -108,6 +109,18 @@ def plan_for(
         repeat=schedule.repeat,
         period=period,
     )
+
+
+def together(plan: Plan) -> Plan:
+    """Return the plan of a process that trains with others, in which counts of steps alone decide.
+
+    Each process follows it by itself. If one judged its own times, or a clock, its windows would begin at other steps
+    than another's: then each would take what the other's watching costs for its own waiting. So a warm-up that would
+    last until the loop has settled has a fixed number of steps, and a clean window no least time.
+    """
+    judged = min(plan.patience, 2 * BLOCKS * plan.warmup_block_steps)
+    warmup = plan.warmup if plan.warmup is not None else plan.max_warmup or judged
+    return replace(plan, warmup=warmup, clean_s=0.0, is_together=True)
 
 
 class Progress(Protocol):
