@@ -4,6 +4,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tbdprof.facts.ranks import Rank
+
+
+def _no_rank() -> Rank | None:
+    return None
+
 
 @dataclass(frozen=True, slots=True)
 class FailureText:
@@ -38,6 +44,9 @@ class About:
     libraries: Mapping[str, str] = field(default_factory=dict)  # system libraries: name -> Debian package
     without_dependencies: str | None = None  # what pip has to install without what it asks for
     imported_by: tuple[str, ...] = ()  # packages that import the framework themselves
+    rank: Callable[[], Rank | None] = (
+        _no_rank  # which of several processes this is, as the framework says; waits for none
+    )
 
     def install(self, name: str) -> str:
         """Return what to type to install the framework of this name."""

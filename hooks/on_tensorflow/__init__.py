@@ -1,12 +1,28 @@
 """TensorFlow: the facts that need no import of TensorFlow, and the hook."""
 
+import json
+import os
 import re
 from typing import TYPE_CHECKING
 
+from tbdprof.facts.ranks import Rank, rank_of
 from tbdprof.hooks.about import About, FailureText
 
 if TYPE_CHECKING:
     from tbdprof.hooks.on_tensorflow.facade import TensorflowHook
+
+
+def _rank() -> Rank | None:
+    """Return the number of a worker, as `TF_CONFIG` lists them; a chief comes before the workers."""
+    try:
+        given = json.loads(os.environ.get("TF_CONFIG", ""))
+        task, cluster = given["task"], given["cluster"]
+        counts = {kind: len(cluster.get(kind, ())) for kind in ("chief", "master", "worker")}
+        before = sum(list(counts.values())[: list(counts).index(task["type"])])
+        return rank_of(before + int(task["index"]), sum(counts.values()))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
 
 ABOUT = About(
     title="TensorFlow",
@@ -19,6 +35,7 @@ ABOUT = About(
         of_host=re.compile(r"device:CPU:\d+ by allocator"),
     ),
     imported_by=("keras",),
+    rank=_rank,
 )
 
 

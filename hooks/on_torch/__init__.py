@@ -1,12 +1,23 @@
 """PyTorch: the facts that need no import of torch, and the hook."""
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
+from tbdprof.facts.ranks import Rank, rank_of
 from tbdprof.hooks.about import About, FailureText
 
 if TYPE_CHECKING:
     from tbdprof.hooks.on_torch.facade import TorchHook
+
+
+def _rank() -> Rank | None:
+    """Return the rank in the default process group, which this process keeps itself; torch is not imported for it."""
+    group = sys.modules.get("torch.distributed")
+    if group is None or not group.is_available() or not group.is_initialized():
+        return None
+    return rank_of(group.get_rank(), group.get_world_size())
+
 
 ABOUT = About(
     title="PyTorch",
@@ -24,6 +35,7 @@ ABOUT = About(
         of_host=re.compile(r"DefaultCPUAllocator"),
     ),
     context=f"{__name__}.context",
+    rank=_rank,
 )
 
 

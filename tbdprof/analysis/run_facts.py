@@ -4,7 +4,7 @@ from tbdprof.analysis.time.given import given
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
 from tbdprof.results.found import Found
-from tbdprof.results.reasons import NOT_JUDGED, NOT_REPORTED, ONE_WINDOW
+from tbdprof.results.reasons import NO_RANK, NOT_JUDGED, NOT_REPORTED, ONE_WINDOW
 from tbdprof.results.time import Throughput
 
 
@@ -12,6 +12,8 @@ def run_facts(recording: Recording, throughput: Throughput | None, precision: st
     """Return the run; `precision` is that of its matmuls and convolutions, and the throughput says if it drifted."""
     run = recording.run
     missing = {"seed": NOT_REPORTED} if run.seed is None else {}
+    if run.rank is None:
+        missing["rank"] = missing["world_size"] = NO_RANK
     if run.batch_size is None and (throughput is None or run.sample_unit not in throughput.per_step):
         missing["batch_size"] = given(recording).missing.get(run.sample_unit, NOT_REPORTED)
     if run.precision is None and precision is None:

@@ -15,11 +15,12 @@ from click.core import ParameterSource
 from tbdprof.analysis.summary import summarize
 from tbdprof.cli.progress import LiveProgress, PlainProgress
 from tbdprof.cli.streams import emit, fail, tell, wants_tracebacks
-from tbdprof.errors import TbdprofError, UsageError
+from tbdprof.errors import RecordingFormatError, TbdprofError, UsageError
 from tbdprof.facts.consumed import STEPS
 from tbdprof.facts.file.places import mark
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import Recording
+from tbdprof.hooks.ranks import launched_rank
 from tbdprof.launch.order import Said
 from tbdprof.launch.request import RunRequest
 from tbdprof.loop import ending
@@ -29,8 +30,11 @@ from tbdprof.report import json_report, terminal
 from tbdprof.suite.workload import SWITCH
 
 if TYPE_CHECKING:
+    from tbdprof.launch.script import Outcome
+    from tbdprof.results.summary import Summary
     from tbdprof.suite.workload import Spec
 
+MOST_NAMED = 8  # files in one line
 SCRIPT_OPTIONS = {
     *("framework", "steps", "warmup", "max_warmup", "repeat", "output", "force"),
     *("samples_per_step", "unit", "precision"),
@@ -154,20 +158,47 @@ def run_script(
 
     if not script:
         raise UsageError("nothing after --: give the command to profile, as in: tbdprof run -- python train.py")
-    path = output or scripts.default_path(script)
+    path, rank = output or scripts.default_path(script), launched_rank()
     outcome = scripts.run(
         script, path, framework=framework, schedule=schedule, said=said, force=force, quiet_stdout=as_json
     )
-    if not outcome.is_recorded:
+    if not outcome.paths:
         return fail(scripts.not_recorded(path, outcome), outcome.code or int(require_recording))
+    if rank is not None and rank.number:
+        tell(f"{rank} is recorded in {_listed(outcome.paths)}")  # the first rank's report is enough on one terminal
+        return outcome.code
     try:
-        _finish(scripts.recorded(path, outcome), path, as_json=as_json)
+        _finish_script(outcome, as_json=as_json)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the script's code is passed on whatever fails
         if wants_tracebacks():
             traceback.print_exc()
         why = str(error) if isinstance(error, TbdprofError | OSError) else defect_line("to report", error)
-        tell(f"recorded in {path}, but the report failed: {why}")
+        tell(f"recorded in {_listed(outcome.paths)}, but the report failed: {why}")
     return outcome.code
+
+
+def _finish_script(outcome: "Outcome", *, as_json: bool) -> None:
+    """Print the report of a script; of several ranks the comparison, of those whose files can be read."""
+    from tbdprof.cli import several
+    from tbdprof.launch import script as scripts
+
+    if len(outcome.paths) == 1:
+        _finish(scripts.recorded(outcome.paths[0], outcome), outcome.paths[0], as_json=as_json)
+        return
+    read: dict[Path, Summary] = {}
+    for path in outcome.paths:
+        try:
+            read[path] = summarize(scripts.recorded(path, outcome))
+        except RecordingFormatError as error:
+            tell(str(error))
+    emit(several.report(read, color=sys.stdout.isatty(), as_json=as_json))
+    tell(f"recorded in {_listed(outcome.paths)}; of one rank: tbdprof report {shlex.quote(str(outcome.paths[0]))}")
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    """Name files, the first and the last of many."""
+    names = [str(path) for path in paths]
+    return ", ".join(names if len(names) <= MOST_NAMED else [*names[: MOST_NAMED - 1], "…", names[-1]])
 
 
 def _refuse_script(words: Sequence[str]) -> None:

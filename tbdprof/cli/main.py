@@ -223,16 +223,23 @@ def run(
 
 
 @cli.command()
-@click.argument("file", type=FILE)
+@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @click.option("--full", is_flag=True, help="Print every kernel, layer and tensor, and the roofline.")
 @click.option("--salvage", is_flag=True, help="Leave out the damaged windows of a file, and report on the others.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which is always in full.")
 @VERBOSE
-def report(file: Path, full: bool, salvage: bool, as_json: bool) -> None:
-    """Report on a recording."""
+def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool) -> None:
+    """Report on a recording, or compare several: the ranks of one run, which their common name stands for."""
+    from tbdprof.cli import several
     from tbdprof.report import json_report, terminal
 
-    summary = _summarize(file, salvage=salvage)
+    paths = several.recordings(files)
+    summaries = [_summarize(path, salvage=salvage) for path in paths]
+    if len(paths) > 1:
+        several.refuse_full(full=full)
+        streams.emit(several.report(dict(zip(paths, summaries, strict=True)), color=_color(), as_json=as_json))
+        return
+    summary = summaries[0]
     streams.emit(json_report.render(summary) if as_json else terminal.render(summary, color=_color(), full=full))
 
 
@@ -339,9 +346,11 @@ def doctor(device: str, as_json: bool) -> None:
 
 
 def _load(file: Path, *, salvage: bool = False) -> "Recording":
+    from tbdprof.cli import several
     from tbdprof.facts.file.reading import load
     from tbdprof.facts.keys import RemarkOn
 
+    several.refuse_common_name(file)
     recording = load(file, salvage=salvage)
     if RemarkOn.DAMAGE in recording.missing:
         streams.tell(f"{file}: {recording.missing[RemarkOn.DAMAGE]}")

@@ -211,6 +211,8 @@ class Run:
     unit: str = "samples"
     sample_unit: str = "samples"  # the unit that is one sample of the data set
     script: str | None = None  # name without its path
+    rank: int | None = None  # its number among processes that train together; None: it trains alone, or nobody said
+    world_size: int | None = None  # how many these are, on all machines
     started: str = ""  # ISO 8601, UTC
     tbdprof_version: str = ""
     parameters: tuple[Parameter, ...] = ()

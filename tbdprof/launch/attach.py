@@ -3,8 +3,9 @@
 Watching begins when the script imports a framework; a script that imports none has no overhead. A training step ends
 when an optimizer's step ends. If several optimizers step, the steps of the first one count.
 
-The processes that a launcher starts inherit the order, until one of them takes an optimizer step. That process removes
-the order's token, which only one can do, and is recorded. The others detach at their own first step.
+The processes that a launcher starts inherit the order, until one of them takes an optimizer step. A process that trains
+with others claims its rank, and is recorded into a file of its own. Any other process removes the order's token, which
+only one can do, and is recorded. The others detach at their own first step.
 """
 
 import atexit
@@ -21,10 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from tbdprof.errors import TbdprofError, visible
 from tbdprof.facts.keys import RemarkOn
-from tbdprof.launch.order import IMPORTED, VARIABLE, Said
+from tbdprof.launch.order import IMPORTED, RANK, VARIABLE, Said
 from tbdprof.loop.defect import defect_line
 
 if TYPE_CHECKING:
+    from tbdprof.facts.file.placing import Claim
+    from tbdprof.facts.ranks import Rank
     from tbdprof.hooks import FrameworkHook
     from tbdprof.loop.profiler import LoopProfiler
 
@@ -33,9 +36,9 @@ EARLY_AFTER = 1  # step; the first one of the script ended when the profiler beg
 
 
 def attach() -> None:
-    """Follow the environment's order, unless a process is recorded already or the order is for another local rank."""
+    """Follow the environment's order, unless a process is recorded already that trains alone."""
     order = json.loads(os.environ[VARIABLE])
-    if not Path(order["token"]).exists() or os.environ.get("LOCAL_RANK", "0") != "0":
+    if not Path(order["token"]).exists():
         withdraw(order)
         return
     wanted = order["frameworks"]
@@ -66,6 +69,8 @@ class Attachment:
         self._setting = Setting()
         self._profiler: LoopProfiler | None = None
         self._first_optimizer = 0
+        self._rank: Rank | None = None
+        self._claimed: Claim | None = None  # of a rank's own file
         self._pid = os.getpid()
         self._hook.set_environment(self._setting)
 
@@ -94,6 +99,7 @@ class Attachment:
         """Detach, and do nothing at the end of the process."""
         atexit.unregister(self._ended)
         self._hook.close()
+        self._release()
 
     def _stepped(self, optimizer: object) -> None:
         try:
@@ -124,19 +130,49 @@ class Attachment:
             self.close()
 
     def _is_first(self) -> bool:
-        """Return whether this process is the first to take an optimizer step; later processes do not attach.
+        """Return whether this process is the first of its rank to take an optimizer step; later ones do not attach.
 
-        The first one gives the token its own number as a name: so `launch.script` knows which process is recorded.
+        Without a rank it gives the token its own number as a name, otherwise it makes a file named after the rank: so
+        `launch.script` knows which processes are recorded.
         """
+        from tbdprof.hooks.ranks import own_rank
+
         withdraw(self._order)
+        self._rank = own_rank(self._framework)
         try:
-            Path(self._order["token"]).rename(self._own_token())
-        except FileNotFoundError:
+            if apart := self._rank_apart():
+                Path(self._order["token"]).with_name(f"{RANK}{apart.number}").touch(exist_ok=False)
+            else:
+                Path(self._order["token"]).rename(self._own_token())
+        except (FileExistsError, FileNotFoundError):
             return False
         return True
 
     def _own_token(self) -> Path:
         return Path(self._order["token"]).with_name(str(self._pid))
+
+    def _rank_apart(self) -> "Rank | None":
+        """Return this process's rank if it has one, other than that in which `tbdprof run` was started itself."""
+        return None if self._rank is None or self._order["rank"] == [*self._rank] else self._rank
+
+    def _path(self) -> Path:
+        """Return the file to record into, which `launch.script` claimed; a rank's own file is claimed here.
+
+        Raise UsageError if that cannot be written.
+        """
+        from tbdprof.facts.file.placing import claim
+        from tbdprof.facts.ranks import path_of
+
+        if (apart := self._rank_apart()) is None:
+            return Path(self._order["path"])
+        self._claimed = claim(path_of(Path(self._order["named"]), apart.number), force=self._order["force"])
+        atexit.unregister(self._ended)
+        atexit.register(self._ended)  # at exit the last one registered is called first, and this one before the release
+        return self._claimed.path
+
+    def _release(self) -> None:
+        if self._claimed is not None:
+            self._claimed.release()
 
     def _ended(self) -> None:
         if os.getpid() != self._pid:  # a forked child ends; stopping the parent's profiler in it would hang
@@ -146,30 +182,34 @@ class Attachment:
         else:
             failure = getattr(sys, "last_value", None)  # the script's exception, with its frames
             self._profiler.stop(_end_of(failure), failure)
+            self._release()
             self._leave_word()
             if isinstance(failure, KeyboardInterrupt):
                 _end_by_interrupt()
 
     def _leave_word(self) -> None:
-        """Write why no file was kept, if none was, into the token, where `launch.script` reads it."""
+        """Write why no file was kept, if none was, into a file named after this process: `launch.script` reads it."""
         reason = "" if self._profiler is None else self._profiler.recording.missing.get(RemarkOn.FILE, "")
-        with suppress(OSError):
-            self._own_token().write_text(visible(reason), encoding="utf-8")
+        if reason:
+            with suppress(OSError):
+                self._own_token().write_text(visible(reason), encoding="utf-8")
 
     def _new_profiler(self) -> "LoopProfiler":
+        from tbdprof.facts.ranks import facts_of
         from tbdprof.launch.choose_instruments import instruments_for
         from tbdprof.loop.new_run import new_run, script_name
-        from tbdprof.loop.plan import Schedule, plan_for
+        from tbdprof.loop.plan import Schedule, plan_for, together
         from tbdprof.loop.profiler import LoopProfiler
 
         name = script_name() or "script"
         said = Said(**self._order["said"])
         with _own_packages():
-            run = new_run(name, self._framework, script=name, **said.facts)
+            run = new_run(name, self._framework, script=name, **said.facts, **facts_of(self._rank))
         device = self._hook.facts().device
         found = instruments_for(device, self._framework)
         plan = plan_for(device, Schedule(**self._order["schedule"]), windows=found.windows, early_after=EARLY_AFTER)
-        path, per_step = Path(self._order["path"]), said.samples_per_step
+        plan = plan if self._rank is None else together(plan)
+        path, per_step = self._path(), said.samples_per_step
         return LoopProfiler(self._hook, run, plan, path=path, instruments=found, per_step=per_step)
 
 

@@ -6,6 +6,7 @@ from tbdprof.facts.batches import SAMPLES, TOKENS
 
 VARIABLE = "TBDPROF_ATTACH"
 IMPORTED = "imported-{}"  # a file beside the token: a process imported this framework
+RANK = "rank"  # files beside the token are named after the ranks that are recorded: rank0, rank1
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Literal
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.errors import TbdprofError, UsageError
+from tbdprof.errors import TbdprofError, UsageError, visible
 from tbdprof.facts.consumed import STEPS
 from tbdprof.facts.file.placing import Claim, claim, save
 from tbdprof.facts.keys import ReasonFor
+from tbdprof.facts.ranks import Rank, facts_of, path_of
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
 from tbdprof.hooks import FRAMEWORKS, FrameworkHook, Setting, load
+from tbdprof.hooks.ranks import own_rank
 from tbdprof.launch.arguments import (
     file_path,
     known_precision,
@@ -31,7 +33,7 @@ from tbdprof.launch.choose_instruments import instruments_for
 from tbdprof.loop.defect import defect_line
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.new_run import listed, new_run, script_name
-from tbdprof.loop.plan import Plan, Schedule, plan_for
+from tbdprof.loop.plan import Plan, Schedule, plan_for, together
 from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report.terminal import render
 from tbdprof.results.summary import Summary
@@ -127,6 +129,7 @@ class Joining:
     optimizers: list[object]
     is_prepared: bool
     schedule: Schedule
+    is_together: bool = False
 
     def __call__(self, hook: FrameworkHook, framework: str) -> tuple[Plan, Instruments]:
         """Let the hook watch, and return the plan and the instruments for its device."""
@@ -135,7 +138,8 @@ class Joining:
         hook.watch(self.models, self.optimizers)
         device = hook.facts().device
         found = instruments_for(device, framework)
-        return plan_for(device, self.schedule, windows=found.windows, early_after=EARLY_AFTER), found
+        plan = plan_for(device, self.schedule, windows=found.windows, early_after=EARLY_AFTER)
+        return together(plan) if self.is_together else plan, found
 
 
 def prepare(framework: str) -> None:
@@ -194,7 +198,8 @@ def profile(
         precision: what matrix products and convolutions are meant to compute in: fp32, tf32, fp64, bf16 or fp16. By
             default, it is seen.
         name: what the report calls the run; by default the model's class.
-        output: a file to record into while the loop runs; `Profiler.save` writes one afterwards.
+        output: a file to record into while the loop runs; `Profiler.save` writes one afterwards. Each of several
+            processes that train together gets a file of its own: `run.rank1.tbd` for `run.tbd`.
         force: overwrite that file.
         enabled: False makes this a no-op.
 
@@ -219,13 +224,22 @@ def profile(
     named, path = optional_text("name", name), optional_path("output", output)
     chosen = optional_text("framework", framework) or _framework_of([*models, *optimizers], required=enabled)
     hook = load(chosen)
-    run = new_run(named or _name_of(models), chosen, script=script_name(), **facts)
+    rank = own_rank(chosen)
+    run = new_run(named or _name_of(models), chosen, script=script_name(), **facts, **facts_of(rank))
     if not enabled:
         return DisabledProfiler(hook, run, Joining([], [], False, Schedule()), None)
-    claimed = None if path is None else claim(path, force=force)
+    claimed = None if path is None else claim(path if rank is None else _of_rank(path, rank), force=force)
     prepared = _prepared.pop(chosen, None)
-    joining = Joining(models, optimizers, prepared is not None, schedule)
+    joining = Joining(models, optimizers, prepared is not None, schedule, rank is not None)
     return Profiler(prepared or hook, run, joining, claimed, per_step=per_step)
+
+
+def _of_rank(path: Path, rank: Rank) -> Path:
+    """Return a rank's own file, and say on stderr that it is not the one that was given."""
+    own = path_of(path, rank.number)
+    if own != path and sys.stderr is not None:
+        sys.stderr.write(f"tbdprof: {rank} records into {visible(str(own))}\n")
+    return own
 
 
 def _unit(unit: object) -> str:

@@ -2,7 +2,7 @@
 
 The script runs as its own process. A `sitecustomize` that is first on its path lets `launch.attach` watch the framework
 from its import on. The end of an optimizer's step is the end of a training step. A launcher passes this on to the
-processes that it starts, and the first one to take a step is recorded.
+processes that it starts, and the first one to take a step is recorded, or each rank of those that train together.
 """
 
 import json
@@ -19,11 +19,14 @@ from tempfile import TemporaryDirectory
 from typing import TextIO
 
 from tbdprof.errors import UsageError
-from tbdprof.facts.file.placing import claim, write_anew
+from tbdprof.facts.file.places import mark
+from tbdprof.facts.file.placing import check, claim, write_anew
 from tbdprof.facts.file.reading import load
+from tbdprof.facts.ranks import files_of, path_of
 from tbdprof.facts.recording import KILLED, Recording
 from tbdprof.hooks import FRAMEWORKS, about
-from tbdprof.launch.order import IMPORTED, VARIABLE, Said
+from tbdprof.hooks.ranks import launched_rank
+from tbdprof.launch.order import IMPORTED, RANK, VARIABLE, Said
 from tbdprof.launch.processes import relay
 from tbdprof.loop.ending import OF_SIGNAL
 from tbdprof.loop.plan import Schedule
@@ -49,7 +52,7 @@ class Outcome:
     """How a script ended, and what its recording is to say about that."""
 
     code: int  # as a shell gives it: 128 + n for a signal n
-    is_recorded: bool
+    paths: tuple[Path, ...]  # of its recordings: none, one, or one of each rank
     stepped: bool  # an optimizer step was taken while tbdprof watched
     killed_by: str  # why a recording ends that its process could not end
     not_kept: str  # why no file was kept, as the script's process said at its end; otherwise empty
@@ -69,14 +72,21 @@ def run(
     """Run a command line with tbdprof attached to its end.
 
     Without a framework, the first one that takes a step is recorded. With `quiet_stdout` the script's stdout goes to
-    stderr. Raise UsageError if the command cannot be started or the file not be written.
+    stderr. If this process is a rank itself, `path` is that of all ranks. Raise UsageError if the command cannot be
+    started or the file not be written.
     """
     if framework not in (None, *FRAMEWORKS):
         raise UsageError(f"unknown framework {framework!r}: choose {' or '.join(FRAMEWORKS)}")
-    with claim(path, force=force) as claimed, TemporaryDirectory(prefix="tbdprof-", ignore_cleanup_errors=True) as name:
+    rank = launched_rank()
+    older = _older_ranks(path, force=force or rank is not None)  # in a rank, others write theirs now
+    own = path if rank is None else path_of(path, rank.number)
+    with claim(own, force=force) as claimed, TemporaryDirectory(prefix="tbdprof-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         order = {
             "path": str(claimed.target),
+            "named": os.path.abspath(path),  # noqa: PTH100 (ranks lie beside a link, not beside what it points at)
+            "rank": rank,
+            "force": force,
             "package": str(PACKAGE),
             "startup": str(STARTUP),
             "token": str(_token(folder)),
@@ -88,14 +98,38 @@ def run(
         number, status = _run(script, order, folder, sys.stderr if quiet_stdout else None)
         code = status if status >= 0 else OF_SIGNAL - status
         is_its_own = (folder / str(number)).exists()
-        stepped = not Path(str(order["token"])).exists()
+        ranks = _ranks(folder)
+        stepped = bool(ranks) or not Path(str(order["token"])).exists()
+        found = [own] * claimed.is_kept + _kept([path_of(path, rank) for rank in ranks], older)
         killed_by = _killed_by(code, is_its_own=is_its_own)
         imported = tuple(name for name in FRAMEWORKS if (folder / IMPORTED.format(name)).exists())
-        return Outcome(code, claimed.is_kept, stepped, killed_by, _word_of(folder), imported)
+        return Outcome(code, tuple(found), stepped, killed_by, _word_of(folder), imported)
+
+
+def _older_ranks(path: Path, *, force: bool) -> dict[Path, object]:
+    """Return the marks of the ranks' files that there are already; raise UsageError if these may not be replaced."""
+    found = files_of(path).values()
+    for each in found:
+        check(each, force=force)
+    return {each: mark(each) for each in found}
+
+
+def _ranks(folder: Path) -> list[int]:
+    """Return the ranks that took a step while tbdprof watched."""
+    names = (each.name.removeprefix(RANK) for each in folder.glob(f"{RANK}*"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _kept(paths: Sequence[Path], older: Mapping[Path, object]) -> list[Path]:
+    """Return which files hold a new recording, and remove what ranks that were killed left beside theirs."""
+    for path in paths:
+        with suppress(UsageError):  # a rank that outlives its launcher still writes
+            claim(path, force=True, room_bytes=0).release()
+    return [path for path in paths if mark(path) not in (None, older.get(path))]
 
 
 def recorded(path: Path, outcome: Outcome) -> Recording:
-    """Return a script's recording; raise RecordingFormatError if it cannot be read.
+    """Return a recording of a script; raise RecordingFormatError if it cannot be read.
 
     If its process was killed, the reason becomes what the script's end shows, in the file too if it can be written.
     """
@@ -108,8 +142,9 @@ def recorded(path: Path, outcome: Outcome) -> Recording:
 
 
 def _word_of(folder: Path) -> str:
-    """Return what the recorded process wrote into its token."""
-    return "".join(each.read_text(encoding="utf-8") for each in folder.iterdir() if each.name.isdigit())
+    """Return why no file was kept, as the recorded processes wrote into files that are named after them."""
+    found = (each.read_text(encoding="utf-8") for each in folder.iterdir() if each.name.isdecimal())
+    return "; ".join(dict.fromkeys(filter(None, found)))
 
 
 def _killed_by(code: int, *, is_its_own: bool) -> str:

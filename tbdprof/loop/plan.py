@@ -1,7 +1,7 @@
 """How long each part of a run lasts, and the interface for its progress."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
@@ -34,6 +34,7 @@ class Plan:
     period: int = 1  # steps after which the data repeats; figures are compared over whole periods
     warmup_block_s: float = 0.01  # blocks of very short steps last this long, within their share of `patience`
     early: "Plan | None" = None  # short windows before the warm-up, in case the loop ends soon
+    is_together: bool = False  # other processes take the same steps, and each waits for the others
 
     @property
     def warmup_block_steps(self) -> int:
@@ -122,6 +123,19 @@ def plan_for(
 def early_plan(warmup: int) -> Plan:
     """Return the plan of early windows: after `warmup` steps, one window of each kind, of few steps."""
     return Plan(warmup, steps=EARLY_STEPS, memory_steps=EARLY_STEPS, kernel_steps=EARLY_STEPS, windows=EARLY)
+
+
+def together(plan: Plan) -> Plan:
+    """Return the plan of a process that trains with others, in which counts of steps alone decide.
+
+    Each process follows it by itself. If one judged its own times, or a clock, its windows would begin at other steps
+    than another's: then each would take what the other's watching costs for its own waiting. So a warm-up that would
+    last until the loop has settled has a fixed number of steps, and a clean window no least time.
+    """
+    judged = min(plan.patience, 2 * BLOCKS * plan.warmup_block_steps)
+    warmup = plan.warmup if plan.warmup is not None else plan.max_warmup or judged
+    early = None if plan.early is None else together(plan.early)
+    return replace(plan, warmup=warmup, clean_s=0.0, early=early, is_together=True)
 
 
 class Progress(Protocol):

@@ -27,7 +27,7 @@ from tbdprof.hooks import Drained, Facts, FrameworkHook
 from tbdprof.loop import steady
 from tbdprof.loop.defect import by_signal, defect_line, first_line
 from tbdprof.loop.instruments import Instruments
-from tbdprof.loop.plan import EARLY, MINIMUM_WARMUP, Plan, Progress
+from tbdprof.loop.plan import EARLY, MINIMUM_WARMUP, NO_STEPS, Plan, Progress
 
 Course = Generator[None, Consumed, None]
 
@@ -83,6 +83,8 @@ class Stages:
                 before = len(self._recorder.recording.windows)
                 try:
                     yield from self._clean() if name == CLEAN else self._watched(name)
+                    if self._plan.is_together and name != CLEAN:
+                        yield from self._catch_up()
                 except Exception as error:
                     if self.failure is not None or by_signal(error):
                         raise
@@ -121,7 +123,7 @@ class Stages:
         plan, asked = self._plan, self._plan.warmup is not None
         self._recorder.update(
             settled=None if asked else steady.is_settled(times),
-            settled_by=f"{plan.warmup} steps, as asked" if asked else steady.METHOD,
+            settled_by=_why_fixed(plan) if asked else steady.METHOD,
         )
 
     def _warm(self, times: Sequence[float], steps: int) -> bool:
@@ -193,6 +195,10 @@ class Stages:
                     drained = self._take_off()
                 if whole:
                     self._keep(window, rows, drained, is_complete=self.steps - first == steps)
+
+    def _catch_up(self) -> Course:
+        """Let a step pass that no window counts: in it this process waits for those whose window took longer to end."""
+        yield from self._take_step("catch up", self.steps, NO_STEPS)
 
     def _start(self, window: str) -> None:
         """Begin the hook's window; a hook that fails halfway is taken off."""
@@ -321,6 +327,10 @@ def _batch_size(facts: Facts, run: Run) -> dict[str, object]:
     if facts.batch_size is None or (run.batch_size is not None and not run.batch_size_from):
         return {}
     return {"batch_size": facts.batch_size, "batch_size_from": facts.batch_size_from}
+
+
+def _why_fixed(plan: Plan) -> str:
+    return f"{plan.warmup} steps, {'the same in all processes' if plan.is_together else 'as asked'}"
 
 
 def _of_sampled(missing: Mapping[str, str]) -> dict[str, str]:

@@ -90,6 +90,8 @@ def _run(summary: Summary) -> Json:
         "precision_flags": dict(run.precision_flags),
         "options": dict(run.options),
         "seed": run.seed,
+        "rank": run.rank,
+        "world_size": run.world_size,
         "parameters": summary.parameter_count,
         "whole_parameters": run.whole_parameters or summary.parameter_count,
         "flops_per_sample": None if summary.utilization is None else summary.utilization.flops_per_sample,

@@ -18,6 +18,7 @@ NO_SAMPLES = "no samples were counted, and no batch size is known"
 NO_PRODUCTS = "no operator reported a matmul or convolution"
 NO_COMMUNICATION = "no communication was seen"
 NO_BYTES = "the framework does not report what its collective operations are handed"
+NO_RANK = "the process trains alone, or nobody says its rank"
 NO_WINDOW = "no kernels window was recorded"
 NO_WAIT = "no call in which the host waits for the device was recorded"
 NOT_OUT_OF_MEMORY = "the run did not end out of memory"
@@ -35,6 +36,7 @@ QUIET = frozenset(
     {
         GPU_ONLY,
         NO_COMMUNICATION,
+        NO_RANK,
         NO_WINDOW,
         NO_WAIT,
         NOT_COMPARED,

@@ -98,7 +98,7 @@ def spawn(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
         (["run", "--"], "nothing after --: give the command to profile"),
         (["rune"], "No such command 'rune'"),
         (["doctor", "--device", "cpu"], "unknown device 'cpu': give the GPU to look at as cuda:N"),
-        (["report"], "Missing argument 'FILE'"),
+        (["report"], "Missing argument 'FILE...'"),
         (["export", "a.tbd"], "Missing option '-o' / '--output'"),
     ],
 )
@@ -228,6 +228,26 @@ def test_report_prints_text_or_json_and_nothing_else(tbdprof: Command, recorded:
     code, text, said = tbdprof("report", "a.tbd", "--json")
     assert (code, said) == (0, "")
     assert json.loads(text)["memory"]["allocator_peak_bytes"] == 140
+
+
+def test_the_files_that_share_a_name_but_for_a_rank_are_reported_together(tbdprof: Command, recorded: Path):
+    for name in ("b.rank0.tbd", "b.rank1.tbd"):
+        Path(name).write_bytes(recorded.read_bytes())
+
+    for words in (["b.tbd"], ["b.rank0.tbd", "b.rank1.tbd", "b"]):
+        code, text, said = tbdprof("report", *words)
+        assert (code, said) == (0, "")
+        assert text.startswith("2 recordings\n")
+    assert [each["file"] for each in json.loads(tbdprof("report", "b", "--json")[1])["ranks"]] == [
+        "b.rank0.tbd",
+        "b.rank1.tbd",
+    ]
+    hint = "tbdprof: b.tbd does not exist, but each rank has a file: give one, such as b.rank0.tbd\n"
+    assert tbdprof("memory", "b.tbd") == (2, "", hint)
+    assert tbdprof("report", "b", "--full")[::2] == (
+        2,
+        "tbdprof: --full is for one recording, and these are several: give one of them\n",
+    )
 
 
 @pytest.mark.parametrize(

@@ -250,16 +250,6 @@ def test_what_a_launcher_starts_is_recorded_once_whichever_process_steps_first()
     assert (kept.complete, kept.script) == (True, "train.py")
 
 
-def test_torchrun_is_profiled_by_its_first_rank():
-    script("train(20); print(os.environ['LOCAL_RANK'])")
-    ranks = ["--standalone", "--nproc-per-node", "2", "train.py"]
-    done = run(sys.executable, "-m", "torch.distributed.run", *ranks)
-
-    assert done.returncode == 0, done.stderr
-    assert windows() == WINDOWS
-    assert load(Path("a.tbd")).run.script == "train.py"
-
-
 @pytest.mark.parametrize(
     "probe",
     [

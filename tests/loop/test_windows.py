@@ -13,7 +13,7 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UsageError
 from tbdprof.facts.consumed import Consumed
 from tbdprof.hooks import Drained, Facts
-from tbdprof.loop.plan import Plan, plan_for
+from tbdprof.loop.plan import Plan, Schedule, plan_for, together
 from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report.terminal import render
 
@@ -136,6 +136,34 @@ def test_windows_can_be_repeated():
 
     assert [name for name, _, _ in windows(prof)] == ["warmup", *MEMORY * 2]
     assert prof.recording.run.complete
+
+
+def test_with_others_each_window_has_its_steps_by_count_and_one_between_is_in_none():
+    prof, hook = profiler(together(Plan(steps=2, clean_s=99.0, memory_steps=2, kernel_steps=2)))
+    with prof:
+        train(prof, hook.clock, 40)
+
+    taken = [window.table("step")["index"].tolist() for window in prof.recording.windows]
+    assert taken == [[*range(12)], [12, 13], [14, 15], [17, 18], [19, 20], [22, 23]]
+    assert prof.recording.run.settled_by == "12 steps, the same in all processes"
+    assert (prof.recording.run.settled, prof.recording.run.complete) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("device", "given", "warmup"),
+    [
+        ("cpu", Schedule(), 12),
+        ("cuda:0", Schedule(), 192),
+        ("cpu", Schedule(warmup=0), 0),
+        ("cpu", Schedule(max_warmup=5), 5),
+    ],
+)
+def test_with_others_no_clock_decides_and_the_warm_up_has_a_fixed_number_of_steps(
+    device: str, given: Schedule, warmup: int
+):
+    plan = together(plan_for(device, given))
+
+    assert (plan.warmup, plan.clean_s) == (warmup, 0.0)
 
 
 def test_progress_is_reported_phase_by_phase():

@@ -37,6 +37,7 @@ _WINDOW = "window"  # the reason for which a function is replaced
 class _Named:
     module: weakref.ref[torch.nn.Module]
     name: str
+    is_root: bool
 
 
 class Watch:
@@ -150,7 +151,7 @@ class Watch:
             for name, module in named_layers(model) or model.named_modules():
                 # What torch.compile generated runs as one module.
                 if "_orig_mod" not in name:
-                    named = _Named(weakref.ref(module), (prefix + name).removesuffix("."))
+                    named = _Named(weakref.ref(module), (prefix + name).removesuffix("."), module is model)
                     found.setdefault(id(module), named)
         self._named = found  # in one assignment, because other threads look names up meanwhile
 

@@ -78,6 +78,7 @@ def _head(summary: Summary) -> RenderableType:
         f"{run.device} ({run.device_name})" if run.device_name else run.device,
         f"{run.threads} thread{'s' * (run.threads > 1)}" if run.threads else None,
         f"batch {size:,.0f}" if (size := summary.batch_size) else None,
+        None if run.rank is None else f"rank {run.rank} of {run.world_size}",
         summary.precision,
     ]
     first = Text.assemble((run.model, "bold"), *(f" · {fact}" for fact in model if fact))
