@@ -74,8 +74,11 @@ def spawn(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
         (["run", *TORCH, "--image-siz", "64"], "resnet50 has no option --image-siz (did you mean --image-size?)"),
         (["run", *TORCH, "--batchsize", "2"], "resnet50 has no option --batchsize (did you mean --batch-size?)"),
         (["run", *TORCH, "--jsn"], "--jsn needs a value, or is no option of tbdprof run (did you mean --json?)"),
-        (["run", *TORCH, "--precision", "fp16"], "Invalid value for '--precision': 'fp16'"),
+        (["run", *TORCH, "--precision", "fp16"], "unknown precision 'fp16': choose fp32, tf32, fp64, bf16"),
         (["run", *TORCH, "--steps", "0"], "Invalid value for '--steps': 0"),
+        (["run", *TORCH, "--unit", "images"], "--unit is for scripts: put the script after --"),
+        (["run", *TORCH, "--samples-per-step", "2"], "--samples-per-step is for scripts: put the script after --"),
+        (["run", "--unit", "steps", "--", "true"], "--unit is 'steps': give what a step is counted in"),
         (["run", *TORCH, "--seed", "-1"], "seed is -1: give 0 or more"),
         (["run", "resnet50", "wgan", "--framework", "torch"], "one model at a time: resnet50 or wgan?"),
         (["run", "resnet50", "--", "python"], "unexpected 'resnet50' before --: "),
@@ -83,7 +86,6 @@ def spawn(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
             (["run", option, value, "--", "true"], f"{option} is for the models of the suite: ")
             for option, value in [
                 ("--batch-size", "2"),
-                ("--precision", "bf16"),
                 ("--threads", "1"),
                 ("--device", "cpu"),
                 ("--seed", "0"),
