@@ -142,12 +142,12 @@ def test_weights_that_several_processes_share_are_on_the_first_screen():
 
 
 def test_a_sample_s_flops_stand_beside_the_parameters():
-    assert "25 parameters · 1.00 GFLOP a sample\n" in screen(160)
+    assert "25 parameters · 1.00 GFLOP a sample · 8.00 GFLOP a step\n" in screen(160)
 
 
 def test_products_of_the_update_stand_beside_those_of_a_sample():
     muon = Utilization(0.79, 0.8, FLOP, FLOP, 1e9, 8e9, update_flops_per_step=2e6)
-    assert "1.00 GFLOP a sample · 2.00 MFLOP a step in the update" in screen(160, utilization=muon)
+    assert "1.00 GFLOP a sample · 8.00 GFLOP a step · 2.00 MFLOP a step in the update" in screen(160, utilization=muon)
 
 
 def test_clean_windows_that_disagree_are_reported_with_the_rate_of_each():
