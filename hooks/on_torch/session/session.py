@@ -1,5 +1,6 @@
 """One session of torch's profiler."""
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from torch._C._profiler import (
     _RecordFunctionFast,
 )
 from torch.autograd.profiler import profile
+from torch.profiler import ProfilerAction
+from torch.profiler import profile as scheduled_profile
 
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks.clock import wall_offset_ns
@@ -26,12 +29,31 @@ from tbdprof.hooks.on_torch.session.markers import WHOLE
 LOCK = threading.Lock()  # held while a session of all threads begins: a thread that leaves at that moment would end it
 _BUSY = "a thread was still inside an operator when the window had ended: what was recorded could not be read"
 TAKEN = "another torch profiler began within the window and took its events: leave it off while tbdprof records"
+_WOULD_RAISE = (
+    "the script's own torch profiler is to begin soon, and would raise an error in tbdprof's {} window: "
+    "leave it off while tbdprof records"
+)
+_AHEAD = 64  # steps, more than a window has
 _NOT_RUNNING = "not running"  # torch 2.11 says this at the end of a session that another profiler took over
 
 
 def is_profiler_active() -> bool:
     """Return whether any torch profiler is on."""
     return Session.is_on or _profiler_type() != ActiveProfilerType.NONE
+
+
+def begins_soon() -> bool:
+    """Return whether a profiler of the script's own, which follows a schedule, is to begin within the next steps."""
+    return any(
+        _begins_soon(each)
+        for each in gc.get_objects()
+        if issubclass(type(each), scheduled_profile) and each.step_rec_fn is not None  # it was started, and not stopped
+    )
+
+
+def _begins_soon(each: scheduled_profile) -> bool:
+    steps = range(each.step_num, each.step_num + _AHEAD)
+    return any(each.schedule(step) != ProfilerAction.NONE for step in steps)
 
 
 def reports_gpus() -> bool:
@@ -74,6 +96,8 @@ class Session:
     def __init__(self, window: str, *, threads: Threads | None = None, gpu: str | None = None) -> None:
         if is_profiler_active():
             raise UnavailableError(f"another torch profiler is active: end it before tbdprof's {window} window begins")
+        if begins_soon():
+            raise UnavailableError(_WOULD_RAISE.format(window))
         self._threads = threads
         self._gpu = gpu
         self._room = Room()

@@ -522,6 +522,30 @@ def test_a_second_session_in_the_process_adds_up_too() -> None:
         assert set(differences_from_total(window.allocations)) == {0}
 
 
+def test_no_window_begins_while_the_scripts_own_profiler_is_to_begin(attached: TorchHook) -> None:
+    model = small_convnet()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    attached.watch([model], [optimizer])
+    reports: list[int] = []
+
+    def report(own: torch.profiler.profile) -> None:
+        reports.append(len(own.events() or ()))
+
+    once = torch.profiler.schedule(wait=2, warmup=1, active=1, repeat=1)
+    with torch.profiler.profile(schedule=once, on_trace_ready=report, acc_events=True) as own:
+        for window in ("memory", "kernels"):
+            with pytest.raises(UnavailableError, match=f"own torch profiler .* tbdprof's {window} window"):
+                attached.start(window)
+        for _ in range(5):
+            image_step(model, optimizer)
+            own.step()
+        assert len(reports) == 1
+        window = record(attached, lambda: (image_step(model, optimizer), own.step()))
+
+    assert reports[0] > 20
+    assert set(differences_from_total(window.allocations)) == {0}
+
+
 def test_the_thread_that_redraws_progress_bars_keeps_no_hook_on(
     attached: TorchHook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
