@@ -303,7 +303,7 @@ print("trained")
     assert done.stdout.startswith("trained\n")
     assert done.stderr.splitlines() == [
         "tbdprof: the counter is gone; the script goes on unwatched",
-        "tbdprof: nothing was recorded: watching ended before a step did",
+        "tbdprof: no step was recorded, so there is no file",
     ]
 
 
