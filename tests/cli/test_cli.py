@@ -336,13 +336,18 @@ def test_a_full_disk_under_stdout_is_one_line(recorded: Path, words: list[str]):
     assert (done.returncode, done.stderr) == (1, "tbdprof: cannot write the output: the disk is full\n")
 
 
+AGAIN = "tbdprof: find the device's peak again"  # on a busy machine
+
+
 def test_a_run_prints_its_report_to_stdout_and_its_course_to_stderr(tmp_path: Path):
     done = spawn(*SMALL, "--warmup", "2", "--steps", "2", "-o", "a.tbd", cwd=tmp_path)
 
     assert done.returncode == 0
     assert done.stdout.startswith("resnet50 · 25,557,032 parameters · ")
     assert "does not hold" not in done.stdout
-    assert [line.split(" of ")[0] for line in done.stderr.splitlines()] == [
+    said = [line.split(" of ")[0] for line in done.stderr.splitlines()]
+    assert said.count(AGAIN) <= 1
+    assert [line for line in said if line != AGAIN] == [
         "tbdprof: find the device's peak",
         "tbdprof: build resnet50",
         "tbdprof: warm-up: step 0",
