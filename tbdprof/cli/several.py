@@ -12,14 +12,19 @@ from tbdprof.results.summary import Summary
 
 def recordings(files: Sequence[Path]) -> list[Path]:
     """Return each file once; where there is none, those of the ranks that share its name."""
-    found = (path for file in files for path in ([] if file.exists() else [*files_of(file).values()]) or [file])
+    found = (path for file in files for path in _of_ranks(file) or [file])
     return list(dict.fromkeys(found))
+
+
+def _of_ranks(file: Path) -> list[Path]:
+    """Return the files of ranks that share a name which is no file's own."""
+    found = [*files_of(file).values()]
+    return [] if not found or file.exists() else found
 
 
 def refuse_common_name(file: Path) -> None:
     """Raise UsageError if a name is not that of a file, but what the files of several ranks share."""
-    found = [] if file.exists() else [*files_of(file).values()]
-    if found:
+    if found := _of_ranks(file):
         raise UsageError(f"{file} does not exist, but each rank has a file: give one, such as {found[0]}")
 
 

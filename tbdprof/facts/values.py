@@ -59,7 +59,7 @@ VALUES: Mapping[str, Mapping[str, Values]] = {  # by kind and column of `tbdprof
         "shared_bytes": _OR_NONE,
         "moved_bytes": _OR_NONE,
         "graph": _OR_NONE,
-        "launch_ns": _TIME_OR_NONE,
+        "launch_ns": _TIME,
         **_TIMES,
     },
     "allocation": {

@@ -141,7 +141,7 @@ def test_a_defect_is_one_line_with_the_version_and_a_traceback_only_if_asked_for
         (["run", "-o", "a" * 300, "--", "true"], "the file's name has 300 bytes"),
         (["run", "--", ""], "cannot start : "),
         (["run", EVIL], "unknown model '"),
-        (["report", ""], "Invalid value for 'FILE': it is empty"),
+        (["report", ""], "Invalid value for 'FILE...': it is empty"),
         (["export", "a.tbd", "-o", ""], "Invalid value for '-o' / '--output': it is empty"),
         (["export", "a.tbd", "-o", "a" * 300], "the file's name has 300 bytes"),
         (["export", "a.tbd", "-o", "x", "--format", ""], "Invalid value for '--format': ''"),
