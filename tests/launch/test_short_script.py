@@ -71,5 +71,5 @@ def test_a_script_of_12_steps_has_memory_kernels_and_a_throughput(tmp_path: Path
     assert report["memory"]["mismatches"] == 0
     assert report["memory"]["roles_at_peak"]["weight"] == WEIGHT_BYTES
     assert report["memory"]["roles_at_peak"]["optimizer_state"] >= WEIGHT_BYTES  # Keras has counters, too
-    assert report["run"]["flops_per_unit"] == {"steps": FLOPS}
+    assert report["run"]["flops_per_unit"] == {"steps": FLOPS, "samples": FLOPS / 2}
     assert report["throughput"]["unit"]["per_s"] > 0

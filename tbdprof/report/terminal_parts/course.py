@@ -36,7 +36,7 @@ def _rows(summary: Summary) -> Iterator[tuple[str, str]]:
     run = summary.recording.run
     warmups = [window.table("step") for window in summary.recording.windows if window.name == WARMUP]
     steps = sum(map(len, warmups))
-    if run.settled is not None and len(warmups[-1]):
+    if run.settled is not None and warmups and len(warmups[-1]):
         steps = int(warmups[-1]["index"][-1]) + 1  # those of early windows, too
     method = "" if run.settled is None else f" ({run.settled_by})"
     yield "warm-up", f"{SETTLED[run.settled]} {steps} step{'s' * (steps != 1)}{method}"
