@@ -35,8 +35,8 @@ class About:
     """
 
     title: str
-    no_step: str  # what was not seen of a script that imports it and is not recorded
     probe: str
+    no_step: str = "no optimizer stepped"  # what was not seen of a script that imports it and is not recorded
     records_gpu: str | None = None  # None if it never does; CUPTI is used instead
     number_of_thread: Callable[[int], int] = int  # how the framework's profiler numbers a thread of Python's number
     failure_text: FailureText = FailureText()

@@ -10,7 +10,7 @@ from tbdprof.errors import UsageError
 from tbdprof.facts.records import Peaks, Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.environment import Environment
-from tbdprof.hooks.waiting import raise_waiting
+from tbdprof.hooks.waiting import forget_waiting, raise_waiting
 from tbdprof.hooks.windows import Windows
 
 
@@ -67,6 +67,7 @@ class Facade(ABC, Generic[State]):
     def close(self) -> None:
         """Restore everything to its state before `prepare` or `attach`, whatever is raised on the way."""
         with ExitStack() as after:
+            after.callback(forget_waiting)
             after.callback(self._environment.put_back)
             after.callback(self._leave)
             self._windows.stop()

@@ -28,6 +28,11 @@ def waits(callback: Callable[Arguments, Result]) -> Callable[Arguments, Result |
     return quiet
 
 
+def forget_waiting() -> None:
+    """Forget the failure that waits: the window it was met in is over."""
+    _waiting.clear()
+
+
 def raise_waiting() -> None:
     """Raise the failure that waits, if there is one."""
     if _waiting:

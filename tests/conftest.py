@@ -38,9 +38,10 @@ SLOWEST = (
 collect_ignore = ["libraries"]  # `make test-libraries` names the folder: they need an environment of their own
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 
-# A shell without job control starts what runs in its background with SIGINT ignored, and nohup ignores SIGHUP. Every
-# child would inherit that, and tests of signals send both.
-for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+# A shell without job control starts what runs in its background with SIGINT and SIGQUIT ignored, and nohup ignores
+# SIGHUP. Every child would inherit that, and tests of signals send them.
+USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGQUIT: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+for number, handler in USUAL.items():
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
 

@@ -21,7 +21,6 @@ def _rank() -> Rank | None:
 
 ABOUT = About(
     title="PyTorch",
-    no_step="no optimizer stepped",
     probe="import torch; print(torch.__version__, torch.cuda.device_count())",
     records_gpu=(
         "from torch import profiler; "
