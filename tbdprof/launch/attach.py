@@ -93,7 +93,7 @@ class Attachment:
     def _say_imported(self) -> None:
         """Let `launch.script` know which framework was seen, in case that nothing is recorded."""
         with suppress(OSError):
-            Path(self._order["token"]).with_name(IMPORTED.format(self._framework)).touch()
+            self._beside_token(IMPORTED.format(self._framework)).touch()
 
     def close(self) -> None:
         """Detach, and do nothing at the end of the process."""
@@ -141,15 +141,16 @@ class Attachment:
         self._rank = own_rank(self._framework)
         try:
             if apart := self._rank_apart():
-                Path(self._order["token"]).with_name(f"{RANK}{apart.number}").touch(exist_ok=False)
+                self._beside_token(f"{RANK}{apart.number}").touch(exist_ok=False)
             else:
-                Path(self._order["token"]).rename(self._own_token())
+                Path(self._order["token"]).rename(self._beside_token(str(self._pid)))
         except (FileExistsError, FileNotFoundError):
             return False
         return True
 
-    def _own_token(self) -> Path:
-        return Path(self._order["token"]).with_name(str(self._pid))
+    def _beside_token(self, name: str) -> Path:
+        """Return a file by which `launch.script` learns of this process."""
+        return Path(self._order["token"]).with_name(name)
 
     def _rank_apart(self) -> "Rank | None":
         """Return this process's rank if it has one, other than that in which `tbdprof run` was started itself."""
@@ -192,7 +193,7 @@ class Attachment:
         reason = "" if self._profiler is None else self._profiler.recording.missing.get(RemarkOn.FILE, "")
         if reason:
             with suppress(OSError):
-                self._own_token().write_text(visible(reason), encoding="utf-8")
+                self._beside_token(str(self._pid)).write_text(visible(reason), encoding="utf-8")
 
     def _new_profiler(self) -> "LoopProfiler":
         from tbdprof.facts.ranks import facts_of

@@ -52,7 +52,7 @@ class Watch:
     def __init__(self, allocator: Allocator) -> None:
         self.watched = owners.Watched()
         self.batches = Batches()  # of the open window
-        self.batch_size: int | None = None  # as the last step of a trainer was told
+        self.batch_size: int | None = None  # as the last step of a trainer was given
         self.owned: list[tuple[int, owners.Owned]] = []
         self.phases: Phases | None = None  # None if no window is open
         self._allocator = allocator
@@ -338,7 +338,7 @@ class Watch:
                 if self._here.steps > 1:
                     return original(trainer, *arguments, **named)
                 if isinstance(trainer, Trainer):
-                    self.batch_size = _told(*arguments, **named)
+                    self.batch_size = _batch_size(*arguments, **named)
                 self._makers.planned()  # waits, and so may raise what the script's own work raised
                 self._step_begins(trainer)
                 result = self._step(lambda: original(trainer, *arguments, **named), trainer)
@@ -433,6 +433,6 @@ def _in_batches(batch: Any) -> list[list[Any]]:
     return [[getattr(each, "data", None), getattr(each, "label", None)] for each in batches]
 
 
-def _told(batch_size: object = None, *_: object, **__: object) -> int | None:
-    """Return the batch size in a trainer's arguments; 1 is what a trainer is told where the loss is a mean."""
+def _batch_size(batch_size: object = None, *_: object, **__: object) -> int | None:
+    """Return the batch size in a trainer's arguments; 1 is what a trainer is given where the loss is a mean."""
     return batch_size if isinstance(batch_size, int) and batch_size > 1 else None

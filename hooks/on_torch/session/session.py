@@ -42,16 +42,16 @@ def is_profiler_active() -> bool:
     return Session.is_on or _profiler_type() != ActiveProfilerType.NONE
 
 
-def begins_soon() -> bool:
+def _is_another_scheduled() -> bool:
     """Return whether a profiler of the script's own, which follows a schedule, is to begin within the next steps."""
     return any(
-        _begins_soon(each)
+        _records_soon(each)
         for each in gc.get_objects()
         if issubclass(type(each), scheduled_profile) and each.step_rec_fn is not None  # it was started, and not stopped
     )
 
 
-def _begins_soon(each: scheduled_profile) -> bool:
+def _records_soon(each: scheduled_profile) -> bool:
     steps = range(each.step_num, each.step_num + _AHEAD)
     return any(each.schedule(step) != ProfilerAction.NONE for step in steps)
 
@@ -96,7 +96,7 @@ class Session:
     def __init__(self, window: str, *, threads: Threads | None = None, gpu: str | None = None) -> None:
         if is_profiler_active():
             raise UnavailableError(f"another torch profiler is active: end it before tbdprof's {window} window begins")
-        if begins_soon():
+        if _is_another_scheduled():
             raise UnavailableError(_WOULD_RAISE.format(window))
         self._threads = threads
         self._gpu = gpu

@@ -140,7 +140,7 @@ def _flop(kernels: Kernels, total: float, busy: float, run: Run) -> Flop | None:
     active_seconds = busy * float(kernels.step_ns.sum()) / 1e9
     value = total / (peak * active_seconds) if active_seconds else None
     coverage = kernels.share(kernels.has_products)
-    is_told = coverage >= LEAST_COVERAGE and not run.peaks.is_disturbed
+    has_bound = coverage >= LEAST_COVERAGE and not run.peaks.is_disturbed
     return Flop(
         value=value,
         level=ANALYTIC,
@@ -148,7 +148,7 @@ def _flop(kernels: Kernels, total: float, busy: float, run: Run) -> Flop | None:
         coverage=coverage,
         peak_flops_per_s=peak,
         peak_source=run.peaks.sources.get(precision, ""),
-        bound=1 / value if value and is_told and 1 / value <= LARGEST_BOUND else None,
+        bound=1 / value if value and has_bound and 1 / value <= LARGEST_BOUND else None,
         at_most=run.peaks.is_disturbed,
     )
 
