@@ -1,6 +1,6 @@
 """The report of a comparison: what differs, whether throughput does, and each figure beside that of the baseline."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from tbdprof.report.terminal_parts.tables import printed, sheet
 from tbdprof.results.compare import (
     BROKEN,
     CANNOT_TELL,
+    EVENED,
     FINE,
     NO_DIFFERENCE,
     SLOWER,
@@ -28,9 +29,12 @@ from tbdprof.results.memory import CATEGORIES
 SCHEMA = 1
 ROWS, FEW_ROWS = 10, 5  # kernels and layers, of two sides and of more
 MOST_NAMED = 3
-ONE_RUN = (
-    "one recording a side: the interval covers what varies within each, not between runs; repeats: a1.tbd,a2.tbd,a3.tbd"
-)
+REPEATS = "give repeats, as a1.tbd,a2.tbd,a3.tbd"
+NOTES = {
+    EVENED: "one recording a side: the interval covers what varies within each and the cores that other processes took,"
+    f" not what else varies between runs; {REPEATS}",
+    WITHIN: f"one recording a side: the interval covers what varies within each, not between runs; {REPEATS}",
+}
 OTHER_NAMES = "kernels and layers have other names in another framework or on another kind of device"
 COLORS = {BROKEN: "red", CANNOT_TELL: "yellow", FINE: "green", SLOWER: "red", NO_DIFFERENCE: ""}
 RENAMED = {
@@ -105,18 +109,22 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _facts(comparison: Comparison) -> RenderableType:
-    shared = comparison.shared
-    alike = [
-        shared[name]
-        for name in ("model", "framework", "framework version", "device name", "precision")
-        if name in shared
-    ]
-    alike += [f"{name} {shared[name]}" for name in ("threads", "batch") if name in shared]
+    alike = Text(" · ".join(_alike(comparison.shared)))
     remarks = [Text(remark, style="yellow") for side in comparison.sides for remark in side.remarks]
     if not comparison.differences:
-        return Group(Text("The facts of the runs are the same", style="bold"), Text(" · ".join(alike)), *remarks)
+        return Group(Text("The facts of the runs are the same", style="bold"), alike, *remarks)
     table = facts([side.label for side in comparison.sides], comparison.differences)
-    return Group(table, Text(f"the same: {' · '.join(alike)}" if alike else "", style="dim"), *remarks)
+    return Group(table, *([Text.assemble(("the same  ", "bold"), alike)] if alike else []), *remarks)
+
+
+def _alike(shared: Mapping[str, str]) -> Iterator[str]:
+    """Yield the facts that sides share and that a reader looks for first."""
+    for names in (("model",), ("framework", "framework version"), ("device", "device name"), ("precision",)):
+        if found := " ".join(shared[name] for name in names if name in shared):
+            yield found
+    for name in ("threads", "batch"):
+        if name in shared:
+            yield f"{name} {shared[name]}"
 
 
 def _limits(comparison: Comparison) -> RenderableType:
@@ -143,8 +151,9 @@ def _judged(judged: Judged, label: str) -> str:
 
 def _answers(comparison: Comparison) -> RenderableType:
     lines = [_answer(comparison, pair) for pair in comparison.pairs]
-    single = any(pair.throughput.basis == WITHIN for pair in comparison.pairs)
-    return Group(*lines, *([Text(ONE_RUN, style="dim")] if single else []))
+    bases = {pair.throughput.basis for pair in comparison.pairs}
+    notes = [text for basis, text in NOTES.items() if basis in bases]
+    return Group(*lines, *(Text(note, style="dim") for note in notes[:1]))
 
 
 def _answer(comparison: Comparison, pair: Pair) -> Text:
@@ -183,7 +192,7 @@ def _pair(comparison: Comparison, pair: Pair) -> Iterator[RenderableType]:
         yield longest("Layers by the change of their time", labels, pair.layers, most, layers=True)
 
 
-def _there(rows: Sequence[Change]) -> list[Change]:
+def _there(rows: Iterable[Change]) -> list[Change]:
     return [each for each in rows if each.baseline or each.other]
 
 

@@ -1,4 +1,4 @@
-"""The facts of the runs: what may not differ between repeats, what differs between sides, and what makes them unsure."""
+"""The facts of the runs: what repeats have in common, what differs between sides, and what makes figures unsure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -42,7 +42,7 @@ def sides_of(groups: Sequence[Sequence[Run]], *, anyway: bool) -> tuple[Side, ..
             _refuse_unlike(group)
         _refuse_models(groups)
     return tuple(
-        Side(label, tuple(run.name for run in group), facts_of(group[0].summary), tuple(_remarks(group)))
+        Side(label, tuple(run.name for run in group), facts_of(group[0].summary), tuple(_remarks(label, group)))
         for label, group in zip(LABELS, groups, strict=False)
     )
 
@@ -93,17 +93,26 @@ def facts_of(summary: Summary) -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if value not in (None, "", 0)}
 
 
-def _remarks(group: Sequence[Run]) -> Iterator[str]:
+def _remarks(label: str, group: Sequence[Run]) -> Iterator[str]:
+    """Yield what makes the figures of a side less sure, and name the recordings where only some are meant."""
+    throughputs = {run.name: run.summary.throughput for run in group}
+    drifted = [name for name, found in throughputs.items() if found is not None and found.drifted]
+    moving = [run.name for run in group if run.summary.recording.run.settled is False]
+    for names, said in ((drifted, "drifted: clean windows disagree"), (moving, "never settled before it was measured")):
+        if names:
+            yield f"{_which(label, names, group)} {said}"
     for run in group:
-        summary = run.summary
-        if summary.throughput is not None and summary.throughput.drifted:
-            yield f"{run.name} drifted: its clean windows disagree"
-        if summary.recording.run.settled is False:
-            yield f"{run.name} never settled: it still changed while it was measured"
-        if not summary.recording.run.complete:
-            yield f"{run.name} is not complete: {summary.recording.run.ended_by}"
-        if summary.cpu is not None and summary.cpu.disturbed:
-            yield f"{run.name}: other processes took {100 * summary.cpu.others:.0f} % of the cores"
+        if not run.summary.recording.run.complete:
+            yield f"{_which(label, [run.name], group)} is not complete: {run.summary.recording.run.ended_by}"
+    others = [run.summary.cpu.others for run in group if run.summary.cpu is not None and run.summary.cpu.disturbed]
+    if others:
+        yield f"{label}: other processes took up to {100 * max(others):.0f} % of the cores"
+
+
+def _which(label: str, names: Sequence[str], group: Sequence[Run]) -> str:
+    if len(group) == 1:
+        return label
+    return f"{label}: all {len(group)}" if len(names) == len(group) else f"{label}: {', '.join(names)}"
 
 
 def unsteady(group: Sequence[Run]) -> list[str]:

@@ -1,6 +1,7 @@
 """The figures of two sides beside each other: throughput, time by phase, memory, utilization, kernels and layers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from tbdprof.analysis.comparison.statistics import Estimate, effect, exact, rati
 from tbdprof.analysis.time.time_blocks import of_windows
 from tbdprof.facts.arrays import Floats
 from tbdprof.facts.windows import CLEAN
-from tbdprof.results.compare import Change
+from tbdprof.results.compare import EVENED, WITHIN, Change
 from tbdprof.results.memory import CATEGORIES
 from tbdprof.results.summary import Summary
 
@@ -76,7 +77,7 @@ def throughput(baseline: Runs, other: Runs) -> Change:
         [_rate(each, (scales[id(each)] or 1.0) if unit == "samples" else 1.0) for each in side]
         for side in (baseline, other)
     ]
-    return between(THROUGHPUT, THROUGHPUT, f"{unit}/s", *scaled)
+    return _evened(between(THROUGHPUT, THROUGHPUT, f"{unit}/s", *scaled), baseline, other)
 
 
 def _rate(summary: Summary, scale: float) -> Estimate:
@@ -91,7 +92,29 @@ def step_time(baseline: Runs, other: Runs) -> Change:
         [ratio_of_sums(*reversed(_clean(each, "steps"))) for each in side if each.throughput]
         for side in (baseline, other)
     ]
-    return between("step time", STEP_TIME, SECONDS, *times, is_whole=whole)
+    return _evened(between("step time", STEP_TIME, SECONDS, *times, is_whole=whole), baseline, other, is_time=True)
+
+
+def _evened(change: Change, baseline: Runs, other: Runs, *, is_time: bool = False) -> Change:
+    """Extend the interval of one recording a side to the ratio that an equal share of the cores would have given.
+
+    That is done on a CPU whose cores other processes took a notable part of. They come and go between two recordings,
+    and the variation within each does not show it; that each got another share of the cores does.
+    """
+    shares = [_share_of_cores(each) for each in (*baseline, *other)]
+    is_disturbed = any(each.cpu is not None and each.cpu.disturbed for each in (*baseline, *other))
+    if change.basis != WITHIN or change.interval is None or not is_disturbed or not all(shares):
+        return change
+    times = (shares[1] or 0.0) / (shares[0] or 1.0) if is_time else (shares[0] or 0.0) / (shares[1] or 1.0)
+    low, high = (end * factor for end, factor in zip(change.interval, (min(1.0, times), max(1.0, times)), strict=True))
+    one = change.baseline or 0.0
+    return replace(change, interval=(low, high), change_interval=((low - 1) * one, (high - 1) * one), basis=EVENED)
+
+
+def _share_of_cores(summary: Summary) -> float | None:
+    """Return the CPU seconds that a run on a CPU got in a second."""
+    cpu = summary.cpu
+    return None if cpu is None or summary.recording.run.device != "cpu" else cpu.process * cpu.cores
 
 
 def _clean(summary: Summary, kind: str) -> tuple[list[Floats], list[Floats]]:

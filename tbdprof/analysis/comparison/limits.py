@@ -18,10 +18,15 @@ _DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTP", 1)}
 UNITS: Mapping[str, tuple[str, float]] = {  # what can be typed behind a number: the figure's unit, and how many of it
     **{f"{prefix}B": (BYTES, times) for prefix, times in {**_DECIMAL, "K": 1e3, **_BINARY}.items()},
-    **{"ns": (SECONDS, 1e-9), "us": (SECONDS, 1e-6), "µs": (SECONDS, 1e-6), "μs": (SECONDS, 1e-6)},
-    **{"ms": (SECONDS, 1e-3), "s": (SECONDS, 1.0), "min": (SECONDS, 60.0)},
     **{f"{prefix}{unit}": (unit, times) for unit in ("FLOP", "Hz", "J", "W") for prefix, times in _DECIMAL.items()},
-    **{"mJ": ("J", 1e-3), "mW": ("W", 1e-3)},
+    "ns": (SECONDS, 1e-9),
+    "us": (SECONDS, 1e-6),
+    "µs": (SECONDS, 1e-6),
+    "ms": (SECONDS, 1e-3),
+    "s": (SECONDS, 1.0),
+    "min": (SECONDS, 60.0),
+    "mJ": ("J", 1e-3),
+    "mW": ("W", 1e-3),
 }
 
 

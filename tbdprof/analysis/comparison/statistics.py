@@ -92,7 +92,7 @@ def effect(baseline: Sequence[Estimate], other: Sequence[Estimate]) -> Effect:
     sides = [_values(side, is_positive) for side in (baseline, other)]
     one, two = (float(values.mean()) for values in sides)
     means = [_mean(side, is_positive) for side in (baseline, other)]
-    found = Effect(*means, means[1] / means[0] if means[0] > 0 else None)
+    found = Effect(means[0], means[1], means[1] / means[0] if means[0] > 0 else None)
     spread = _spread(baseline, other, sides, is_positive)
     if isinstance(spread, str):
         return found._replace(reason=spread)
@@ -121,18 +121,15 @@ def _spread(
     runs = (*baseline, *other)
     known = [each for each in runs if each.variance is not None]
     within = [(each.variance or 0.0) * (1.0 if is_positive else each.value**2) for each in known]
-    is_exact = len(known) == len(runs) and not any(within)
+    if len(known) == len(runs) and not any(within) and all(len({*side}) == 1 for side in (baseline, other)):
+        return _Spread(0.0, 0.0, 0.0, EXACT)
     if len(runs) > 2:
         between = sum(float(((values - values.mean()) ** 2).sum()) for values in sides) / (len(runs) - 2)
         variance = max(between, float(np.mean(within)) if within else 0.0)
         one, two = (math.sqrt(variance / len(side)) for side in (baseline, other))
-        return _Spread(
-            math.hypot(one, two), two, student(len(runs) - 2), BETWEEN if variance or not is_exact else EXACT
-        )
+        return _Spread(math.hypot(one, two), two, student(len(runs) - 2), BETWEEN)
     if len(known) < 2:
         return next(each.reason for each in runs if each.variance is None)
-    if is_exact:
-        return _Spread(0.0, 0.0, 0.0, EXACT)
     squares = sum(each**2 / run.freedom for each, run in zip(within, known, strict=True))
     freedom = sum(within) ** 2 / squares if squares else math.inf  # Satterthwaite's
     return _Spread(math.sqrt(sum(within)), math.sqrt(within[1]), student(freedom), WITHIN)

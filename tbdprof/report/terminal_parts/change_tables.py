@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from tbdprof.facts.units import bytes_text, decimal_text, percent_text, seconds_text
-from tbdprof.report.terminal_parts.tables import Column, filled, layer_text, short
+from tbdprof.report.terminal_parts.tables import Column, filled, layer_text, short, title_of
 from tbdprof.results.compare import EXACT, Change
 
 LEAST_SHOWN = 0.0005  # a smaller change is printed as 0.0 %
-FACT_COLUMNS = 28  # of a fact's text, if there are more than two sides
 
 
 def changes(
@@ -42,7 +42,7 @@ def longest(
     if within:
         said.append(f"({within} changed by no more than they vary between runs)")
     if not cells:
-        return filled(f"{title}: none", columns, [], below=said)
+        return Group(title_of(f"{title}: none"), *(Text(line, style="dim") for line in said))
     return filled(title, columns, cells, below=said)
 
 
@@ -94,8 +94,8 @@ def _columns(labels: tuple[str, str]) -> tuple[Column, ...]:
 
 
 def _cells(change: Change) -> tuple[str, str, str, str]:
-    values = (value_text(each, change.unit) for each in (change.baseline, change.other))
-    return (*values, change_text(change), interval_text(change))
+    baseline, other = value_text(change.baseline, change.unit), value_text(change.other, change.unit)
+    return baseline, other, change_text(change), interval_text(change)
 
 
 def _name(change: Change) -> str:
