@@ -25,6 +25,7 @@ from tbdprof.results.compare import (
     Pair,
 )
 from tbdprof.results.memory import CATEGORIES
+from tbdprof.results.time import WIDE
 
 SCHEMA = 1
 ROWS, FEW_ROWS = 10, 5  # kernels and layers, of two sides and of more
@@ -35,6 +36,8 @@ NOTES = {
     f" not what else varies between runs; {REPEATS}",
     WITHIN: f"one recording a side: the interval covers what varies within each, not between runs; {REPEATS}",
 }
+NO_DIFFERENCE_SHOWS = "no difference between {} and {} shows: "
+UNSURE = "no difference between {} and {} shows, but the interval is too wide to say that there is none: "
 OTHER_NAMES = "kernels and layers have other names in another framework or on another kind of device"
 COLORS = {BROKEN: "red", CANNOT_TELL: "yellow", FINE: "green", SLOWER: "red", NO_DIFFERENCE: ""}
 RENAMED = {
@@ -164,7 +167,9 @@ def _answer(comparison: Comparison, pair: Pair) -> Text:
         said = f"cannot tell whether {two} is faster or slower than {one}: {pair.reason}"
         return Text(f"{said}; seen: {seen}" if seen else said, style="bold yellow")
     if pair.verdict == NO_DIFFERENCE:
-        return Text(f"no difference between {two} and {one} shows: {seen}", style="bold")
+        wide = change.interval is not None and change.interval[1] > WIDE * change.interval[0]
+        said = UNSURE if wide else NO_DIFFERENCE_SHOWS
+        return Text(f"{said.format(two, one)}{seen}", style="bold")
     style = "bold red" if pair.verdict == SLOWER else "bold green"
     return Text(f"{two} is {pair.verdict} than {one}: {seen}", style=style)
 

@@ -26,6 +26,7 @@ from tbdprof.results.memory import CATEGORIES
 from tbdprof.results.summary import Summary
 
 Runs = Sequence[Summary]
+MOST_IDLE = 0.05  # of the cores, where processes that compete for them leave none
 OTHER_UNITS = "the sides count their work in different units, and not in samples"
 Key = tuple[str | None, str]  # name and phase; a layer's name is None for what is in none, "" for the model itself
 Rows = dict[Key, float]
@@ -98,23 +99,25 @@ def step_time(baseline: Runs, other: Runs) -> Change:
 def _evened(change: Change, baseline: Runs, other: Runs, *, is_time: bool = False) -> Change:
     """Extend the interval of one recording a side to the ratio that an equal share of the cores would have given.
 
-    That is done on a CPU whose cores other processes took a notable part of. They come and go between two recordings,
-    and the variation within each does not show it; that each got another share of the cores does.
+    That is done where other processes took a notable part of a CPU's cores and left none idle. They come and go between
+    two recordings, and the variation within each does not show it; that each got another share of the cores does.
     """
-    shares = [_share_of_cores(each) for each in (*baseline, *other)]
-    is_disturbed = any(each.cpu is not None and each.cpu.disturbed for each in (*baseline, *other))
-    if change.basis != WITHIN or change.interval is None or not is_disturbed or not all(shares):
+    runs = (*baseline, *other)
+    shares = [0.0 if each.cpu is None else each.cpu.process * each.cpu.cores for each in runs]
+    if change.basis != WITHIN or change.interval is None or not all(shares) or not any(map(_is_crowded, runs)):
         return change
-    times = (shares[1] or 0.0) / (shares[0] or 1.0) if is_time else (shares[0] or 0.0) / (shares[1] or 1.0)
-    low, high = (end * factor for end, factor in zip(change.interval, (min(1.0, times), max(1.0, times)), strict=True))
+    factor = shares[1] / shares[0] if is_time else shares[0] / shares[1]
+    low, high = change.interval[0] * min(1.0, factor), change.interval[1] * max(1.0, factor)
     one = change.baseline or 0.0
     return replace(change, interval=(low, high), change_interval=((low - 1) * one, (high - 1) * one), basis=EVENED)
 
 
-def _share_of_cores(summary: Summary) -> float | None:
-    """Return the CPU seconds that a run on a CPU got in a second."""
+def _is_crowded(summary: Summary) -> bool:
+    """Return whether other processes took cores from a run on a CPU: a notable part, and hardly one was idle."""
     cpu = summary.cpu
-    return None if cpu is None or summary.recording.run.device != "cpu" else cpu.process * cpu.cores
+    if cpu is None or not cpu.disturbed or summary.recording.run.device != "cpu":
+        return False
+    return cpu.process * cpu.cores + cpu.others * cpu.affinity_cores > (1 - MOST_IDLE) * cpu.affinity_cores
 
 
 def _clean(summary: Summary, kind: str) -> tuple[list[Floats], list[Floats]]:

@@ -42,7 +42,7 @@ def unit_of(path: str) -> str:
     """Return the unit of a figure: BYTES, SECONDS, RATE, SHARE, "J", "W", "Hz", "FLOP", or COUNT for a plain number."""
     parent, _, last = path.rpartition(".")
     parent = parent.rpartition(".")[2]
-    if last.endswith("per_s") or path.startswith("throughput.windows["):
+    if last.endswith("per_s") or path == THROUGHPUT or path.startswith("throughput.windows["):
         return RATE
     if last.endswith("bytes") or parent in _SIZES or path == PEAK_MEMORY:
         return BYTES

@@ -80,29 +80,40 @@ def student(freedom: float) -> float:
         return NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     # With t = sqrt(n) tan(a), the density is that of cos(a)^(n - 1), which is finite for n of 1 and more.
     angles = np.linspace(0, math.pi / 2, ANGLES)
-    density = np.cos(angles) ** (max(freedom, 1.0) - 1)
+    density = np.cos(angles) ** (freedom - 1)
     below = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
     angle = np.interp(CONFIDENCE, below / below[-1], angles)
-    return float(math.sqrt(max(freedom, 1.0)) * math.tan(angle))
+    return float(math.sqrt(freedom) * math.tan(angle))
 
 
 def effect(baseline: Sequence[Estimate], other: Sequence[Estimate]) -> Effect:
     """Return how a side differs from the baseline, with intervals where the variation is known."""
     is_positive = all(each.value > 0 for each in (*baseline, *other))
     sides = [_values(side, is_positive) for side in (baseline, other)]
-    one, two = (float(values.mean()) for values in sides)
     means = [_mean(side, is_positive) for side in (baseline, other)]
     found = Effect(means[0], means[1], means[1] / means[0] if means[0] > 0 else None)
     spread = _spread(baseline, other, sides, is_positive)
     if isinstance(spread, str):
         return found._replace(reason=spread)
-    reach, own_reach = spread.factor * spread.of_difference, spread.factor * spread.of_other
-    change, value = (two - one - reach, two - one + reach), (two - own_reach, two + own_reach)
+    reach, own = spread.factor * spread.of_difference, spread.factor * spread.of_other
     if not is_positive:
-        return found._replace(change_interval=change, value_interval=value, basis=spread.basis)
-    ends, own = _exponents(change), _exponents(value)
-    between = (ends[0] - 1) * found.baseline, (ends[1] - 1) * found.baseline
-    return found._replace(interval=ends, change_interval=between, value_interval=own, basis=spread.basis)
+        difference = found.other - found.baseline
+        return found._replace(
+            change_interval=(difference - reach, difference + reach),
+            value_interval=(found.other - own, found.other + own),
+            basis=spread.basis,
+        )
+    low, high = ((found.ratio or 0.0) * each for each in _around(reach))
+    return found._replace(
+        interval=(low, high),
+        change_interval=((low - 1) * found.baseline, (high - 1) * found.baseline),
+        value_interval=(found.other * _around(own)[0], found.other * _around(own)[1]),
+        basis=spread.basis,
+    )
+
+
+def _around(reach: float) -> Interval:
+    return math.exp(-min(reach, MOST_LOG)), math.exp(min(reach, MOST_LOG))
 
 
 class _Spread(NamedTuple):
@@ -146,8 +157,3 @@ def _mean(side: Sequence[Estimate], is_positive: bool) -> float:
         return side[0].value
     mean = float(_values(side, is_positive).mean())
     return math.exp(mean) if is_positive else mean
-
-
-def _exponents(ends: Interval) -> Interval:
-    low, high = np.exp(np.clip(ends, -MOST_LOG, MOST_LOG))
-    return float(low), float(high)
