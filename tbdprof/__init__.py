@@ -7,7 +7,7 @@ The public names are those listed here, the types in `tbdprof.results` that a `S
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tbdprof.analysis.comparison.sides import compare as compare
+    from tbdprof.analysis.comparison.files import compare as compare
     from tbdprof.analysis.recordings import load as load
     from tbdprof.analysis.summary import summarize as summarize
     from tbdprof.errors import TbdprofError as TbdprofError
@@ -28,7 +28,7 @@ _HOMES = {
     "Role": "facts.records",
     "Summary": "results.summary",
     "TbdprofError": "errors",
-    "compare": "analysis.comparison.sides",
+    "compare": "analysis.comparison.files",
     "load": "analysis.recordings",
     "prepare": "launch.own_loop",
     "profile": "launch.own_loop",

@@ -7,10 +7,11 @@ from tbdprof.analysis.comparison.facts import Run
 from tbdprof.analysis.comparison.gate import judge
 from tbdprof.analysis.comparison.limits import parse
 from tbdprof.analysis.comparison.sides import compare_runs
-from tbdprof.analysis.recordings import load
+from tbdprof.analysis.summary import summarize
 from tbdprof.cli import several
 from tbdprof.cli.streams import emit, tell
 from tbdprof.errors import RecordingFormatError, UsageError
+from tbdprof.facts.file.reading import load
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.report import compare as report
 from tbdprof.report.json_report import document
@@ -56,7 +57,7 @@ def _summary(path: Path) -> Summary:
         raise UsageError(str(error)) from error
     if RemarkOn.DAMAGE in recording.missing:
         tell(f"{path}: {recording.missing[RemarkOn.DAMAGE]}")
-    return recording.summary
+    return summarize(recording)
 
 
 def _code(comparison: Comparison) -> int:

@@ -11,10 +11,10 @@ from report_results import CONVOLUTION, LAYERS, NORMALIZATION, TIME, UNCOUNTED
 
 import tbdprof
 from tbdprof.analysis.comparison.documents import figures_of
+from tbdprof.analysis.comparison.files import compare
 from tbdprof.analysis.comparison.gate import judge
 from tbdprof.analysis.comparison.limits import bound, parse
 from tbdprof.analysis.comparison.names import SHORT
-from tbdprof.analysis.comparison.sides import compare
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UsageError
 from tbdprof.facts.recording import Recording
@@ -305,3 +305,14 @@ def test_a_file_a_recording_and_a_summary_can_be_compared():
     assert found.sides[0].names == (str(path),)
     assert loaded.summary is loaded.summary
     assert all(isinstance(each, Change) for each in found.pairs[0].figures)
+
+
+def test_the_docs_list_every_short_name_and_no_other():
+    page = (Path(__file__).parents[2] / "docs" / "compare.md").read_text()
+    table = page.partition("| short name | figure |\n|---|---|\n")[2].partition("\n\n")[0]
+
+    named = [
+        name for line in table.splitlines() for name in line.split("|")[1].replace("`", "").replace(",", " ").split()
+    ]
+
+    assert sorted(named) == sorted(SHORT)

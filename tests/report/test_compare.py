@@ -8,7 +8,7 @@ import pytest
 from report_results import CONVOLUTION, LAYERS, NORMALIZATION, TIME
 
 import tbdprof
-from tbdprof.analysis.comparison.sides import compare
+from tbdprof.analysis.comparison.files import compare
 from tbdprof.report import compare as report
 from tbdprof.report.terminal_parts.change_tables import change_text, interval_text, value_text
 from tbdprof.results.compare import BETWEEN, EXACT, Change
