@@ -32,8 +32,8 @@ ROWS, FEW_ROWS = 10, 5  # kernels and layers, of two sides and of more
 MOST_NAMED = 3
 REPEATS = "give repeats, as a1.tbd,a2.tbd,a3.tbd"
 NOTES = {
-    EVENED: "one recording a side: the interval covers what varies within each and the cores that other processes took,"
-    f" not what else varies between runs; {REPEATS}",
+    EVENED: "one recording a side: the interval covers what varies within each, and the cores that other processes took,"
+    f" but not all that varies between runs; {REPEATS}",
     WITHIN: f"one recording a side: the interval covers what varies within each, not between runs; {REPEATS}",
 }
 NO_DIFFERENCE_SHOWS = "no difference between {} and {} shows: "

@@ -100,13 +100,15 @@ def _evened(change: Change, baseline: Runs, other: Runs, *, is_time: bool = Fals
     """Extend the interval of one recording a side to the ratio that an equal share of the cores would have given.
 
     That is done where other processes took a notable part of a CPU's cores and left none idle. They come and go between
-    two recordings, and the variation within each does not show it; that each got another share of the cores does.
+    two recordings, and the variation within each does not show it; that each got another share of the cores does. Only
+    the part of a step in which operators run is taken to scale with that share, and all of it if that is not known.
     """
     runs = (*baseline, *other)
     shares = [0.0 if each.cpu is None else each.cpu.process * each.cpu.cores for each in runs]
     if change.basis != WITHIN or change.interval is None or not all(shares) or not any(map(_is_crowded, runs)):
         return change
-    factor = shares[1] / shares[0] if is_time else shares[0] / shares[1]
+    busy = max(1.0 if each.step_time is None else each.step_time.busy for each in runs)
+    factor = 1 + busy * ((shares[1] / shares[0] if is_time else shares[0] / shares[1]) - 1)
     low, high = change.interval[0] * min(1.0, factor), change.interval[1] * max(1.0, factor)
     one = change.baseline or 0.0
     return replace(change, interval=(low, high), change_interval=((low - 1) * one, (high - 1) * one), basis=EVENED)

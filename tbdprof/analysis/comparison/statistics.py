@@ -6,6 +6,9 @@ of two: that between the runs of a side, and the mean of those within the runs (
 interval is Student's t with as many degrees of freedom as there are runs, less two: Kalibera and Jones, "Rigorous
 benchmarking in reasonable time", ISMM 2013, section 6, with the variances of both sides pooled.
 
+One run a side shows no variance between runs. It is then taken to be that between the windows of a run: the spread of
+single windows, not the smaller error of their mean. Runs that lie further apart in time may differ by more.
+
 Blocks of steps are autocorrelated: what slows a machine lasts for many steps. So the error within a run comes from sums
 over whole windows, which lie apart in time, or over stretches of consecutive blocks where there is one window.
 """
@@ -141,9 +144,10 @@ def _spread(
         return _Spread(math.hypot(one, two), two, student(len(runs) - 2), BETWEEN)
     if len(known) < 2:
         return next(each.reason for each in runs if each.variance is None)
-    squares = sum(each**2 / run.freedom for each, run in zip(within, known, strict=True))
-    freedom = sum(within) ** 2 / squares if squares else math.inf  # Satterthwaite's
-    return _Spread(math.sqrt(sum(within)), math.sqrt(within[1]), student(freedom), WITHIN)
+    clustered = [each * (run.freedom + 1) if each else 0.0 for each, run in zip(within, known, strict=True)]
+    squares = sum(each**2 / run.freedom for each, run in zip(clustered, known, strict=True))
+    freedom = sum(clustered) ** 2 / squares if squares else math.inf  # Satterthwaite's
+    return _Spread(math.sqrt(sum(clustered)), math.sqrt(clustered[1]), student(freedom), WITHIN)
 
 
 def _values(side: Sequence[Estimate], is_positive: bool) -> Floats:
