@@ -10,7 +10,7 @@ from rich.text import Text
 from tbdprof.report.json_text import json_text
 from tbdprof.report.plain import plain
 from tbdprof.report.terminal_parts.change_tables import change_text, changes, facts, interval_text, longest, value_text
-from tbdprof.report.terminal_parts.tables import printed, sheet
+from tbdprof.report.terminal_parts.tables import printed, sheet, title_of
 from tbdprof.results.compare import (
     BROKEN,
     CANNOT_TELL,
@@ -32,8 +32,8 @@ ROWS, FEW_ROWS = 10, 5  # kernels and layers, of two sides and of more
 MOST_NAMED = 3
 REPEATS = "give repeats, as a1.tbd,a2.tbd,a3.tbd"
 NOTES = {
-    EVENED: "one recording a side: the interval covers what varies within each, and the cores that other processes took,"
-    f" but not all that varies between runs; {REPEATS}",
+    EVENED: "one recording a side: the interval covers what varies within each and the cores that others took, "
+    f"not all that varies between runs; {REPEATS}",
     WITHIN: f"one recording a side: the interval covers what varies within each, not between runs; {REPEATS}",
 }
 NO_DIFFERENCE_SHOWS = "no difference between {} and {} shows: "
@@ -184,8 +184,10 @@ def _pair(comparison: Comparison, pair: Pair) -> Iterator[RenderableType]:
     yield changes(f"{labels[1]} against {labels[0]}", labels, (pair.throughput, *pair.figures))
     if pair.phases:
         yield changes("Time of a step in the kernels windows, by phase", labels, _there(pair.phases))
-    if pair.categories:
+    if any(each.change for each in (*pair.categories, *pair.roles)):
         yield changes("Memory at the peak, by category and role", labels, _there(_with_roles(pair)))
+    elif pair.categories:
+        yield title_of("Memory at the peak: the same in every category and role")
     if pair.operations and not pair.same_names:
         yield Group(
             longest("Operations by the change of their time", labels, pair.operations, most),

@@ -66,6 +66,16 @@ def test_the_same_thing_shows_no_difference_and_a_slower_one_does():
     assert {each.path: each.ratio for each in slow.figures} == {"step_time": pytest.approx(1.2)}
 
 
+def test_single_recordings_are_not_told_apart_by_less_than_windows_of_one_run_may_differ():
+    still = ([0.1, 0.1],) * 3
+    (single,), (repeats,) = (
+        compare(trained(1.0, still), trained(1.04, still)).pairs,
+        compare(of_loop(9), of_loop(9, 1.04)).pairs,
+    )
+    assert single.throughput.interval == pytest.approx((1 / 1.04, 1 / 1.04))
+    assert (single.verdict, repeats.verdict) == (NO_DIFFERENCE, SLOWER)
+
+
 def test_repeats_are_pooled_and_their_variation_makes_the_interval():
     (pair,) = compare(of_loop(3), of_loop(3, 1.1)).pairs
 
@@ -102,9 +112,24 @@ def test_a_single_block_or_no_clean_window_is_a_reason_and_no_verdict():
     assert pair.reason == trained(windows=()).missing["throughput"]
 
 
+def test_a_throughput_of_0_is_a_reason_and_no_verdict():
+    none = summarize(Recording(run(complete=True), [timed_window(0, "clean", [0.1, 0.1], units=0.0)]))
+
+    for sides in ((trained(), none), (none, trained()), ([none, none], of_loop(2))):
+        (pair,) = compare(*sides, anyway=True).pairs
+        assert (pair.verdict, pair.throughput.interval) == (CANNOT_TELL, None)
+        assert pair.reason.startswith("no ratio")
+
+
 def test_work_in_other_units_is_compared_in_samples_or_not_at_all():
     (pair,) = compare(trained(), trained(unit="tokens", sample_unit="tokens")).pairs
     assert (pair.throughput.unit, pair.throughput.ratio) == ("samples/s", pytest.approx(1.0))
+
+    (pair,) = compare(trained(unit="tokens"), trained(unit="tokens", batch_size=16)).pairs
+    assert (pair.throughput.unit, pair.throughput.ratio) == ("samples/s", pytest.approx(2.0))
+
+    (pair,) = compare(trained(unit="tokens"), trained(unit="tokens", batch_size=None)).pairs
+    assert (pair.throughput.unit, pair.throughput.ratio) == ("tokens/s", pytest.approx(1.0))
 
     (pair,) = compare(trained(), trained(unit="tokens", batch_size=None)).pairs
     assert pair.verdict == CANNOT_TELL

@@ -9,6 +9,7 @@ from report_results import CONVOLUTION, LAYERS, NORMALIZATION, TIME
 
 import tbdprof
 from tbdprof.analysis.comparison.files import compare
+from tbdprof.facts.records import Role
 from tbdprof.report import compare as report
 from tbdprof.report.terminal_parts.change_tables import change_text, interval_text, value_text
 from tbdprof.results.compare import BETWEEN, EXACT, Change
@@ -24,7 +25,9 @@ def summary() -> Summary:
 
 
 def test_two_sides_have_their_facts_their_answer_and_a_table_of_each_subject(summary: Summary):
-    grown = replace(summary, groups=(replace(CONVOLUTION, seconds=0.13),))
+    assert summary.memory is not None
+    memory = replace(summary.memory, roles_at_peak={**summary.memory.roles_at_peak, Role.INPUT: 2048})
+    grown = replace(summary, groups=(replace(CONVOLUTION, seconds=0.13),), memory=memory)
 
     text = report.render(compare(summary, grown), width=80)
 
@@ -41,7 +44,12 @@ def test_two_sides_have_their_facts_their_answer_and_a_table_of_each_subject(sum
     rows = [line.split() for line in text.splitlines()]
     assert ["aten::mkldnn_convolution", "forward", "100.00", "ms", "130.00", "ms", "+30.0", "%", "+17.6", "%"] in rows
     assert [row[-3:] for row in rows if "went" in row] == [["went", "-23.5", "%"]]
+    assert ["input", "128", "B", "2.00", "KiB", "+1500.0", "%"] in rows
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_memory_that_is_the_same_is_one_line(summary: Summary):
+    assert "\nMemory at the peak: the same in every category and role\n" in report.render(compare(summary, summary))
 
 
 def test_what_differs_stands_first(summary: Summary):

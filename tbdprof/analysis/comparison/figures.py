@@ -70,20 +70,22 @@ def throughput(baseline: Runs, other: Runs) -> Change:
     if reason := next((each.missing.get("throughput", "not measured") for each in runs if not each.throughput), None):
         return Change(THROUGHPUT, THROUGHPUT, RATE, None, None, reason=reason)
     units = {each.throughput.unit for each in runs if each.throughput}
-    scales = {id(each): each.throughput.samples_per_unit(each.recording.run) for each in runs if each.throughput}
-    if len(units) > 1 and None in scales.values():
+    in_samples = all(_samples_per_unit(each) for each in runs)
+    if len(units) > 1 and not in_samples:
         return Change(THROUGHPUT, THROUGHPUT, RATE, None, None, reason=OTHER_UNITS)
-    unit = "samples" if len(units) > 1 else units.pop()
-    scaled = [
-        [_rate(each, (scales[id(each)] or 1.0) if unit == "samples" else 1.0) for each in side]
-        for side in (baseline, other)
-    ]
-    return _evened(between(THROUGHPUT, THROUGHPUT, f"{unit}/s", *scaled), baseline, other)
+    is_own = len(units) == 1 and all(_samples_per_unit(each) in (1.0, None) for each in runs)
+    unit = units.pop() if is_own or not in_samples else "samples"
+    rates = [[_rate(each, in_samples=in_samples) for each in side] for side in (baseline, other)]
+    return _evened(between(THROUGHPUT, THROUGHPUT, f"{unit}/s", *rates), baseline, other)
 
 
-def _rate(summary: Summary, scale: float) -> Estimate:
+def _samples_per_unit(summary: Summary) -> float | None:
+    return None if summary.throughput is None else summary.throughput.samples_per_unit(summary.recording.run)
+
+
+def _rate(summary: Summary, *, in_samples: bool) -> Estimate:
     found = ratio_of_sums(*_clean(summary, "units"))
-    return found._replace(value=found.value * scale)
+    return found._replace(value=found.value * (_samples_per_unit(summary) or 1.0)) if in_samples else found
 
 
 def step_time(baseline: Runs, other: Runs) -> Change:

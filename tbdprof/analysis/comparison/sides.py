@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from tbdprof.analysis.comparison import figures
 from tbdprof.analysis.comparison.facts import Run, differences, not_alike, shared, sides_of, unsteady
+from tbdprof.analysis.time.throughput import DRIFT
 from tbdprof.results.compare import (
     BETWEEN,
     CANNOT_TELL,
@@ -54,12 +55,17 @@ def _pair(place: int, groups: Sequence[Sequence[Run]], sides: Sequence[Side]) ->
 
 
 def _verdict(throughput: Change, unsteady_runs: Sequence[str]) -> tuple[str, str]:
-    """Return which side is faster, or why one cannot tell; of repeats, drift in a run is part of their variation."""
-    ends = throughput.interval
+    """Return which side is faster, or why one cannot tell.
+
+    Of repeats, drift in a run is part of their variation. Of single recordings nobody knows how much more runs differ
+    than the windows of one: they are told apart only by as much as windows of one run must differ to disagree.
+    """
+    ends, is_pooled = throughput.interval, throughput.basis == BETWEEN
     if ends is None:
         return CANNOT_TELL, throughput.reason
-    if ends[0] <= 1 <= ends[1]:
+    is_small = abs(throughput.change) <= DRIFT * min(throughput.baseline or 0.0, throughput.other or 0.0)
+    if ends[0] <= 1 <= ends[1] or (is_small and not is_pooled):
         return NO_DIFFERENCE, ""
-    if unsteady_runs and throughput.basis != BETWEEN:
+    if unsteady_runs and not is_pooled:
         return CANNOT_TELL, f"not steady while it was measured: {', '.join(unsteady_runs)}"
     return (FASTER if ends[0] > 1 else SLOWER), ""

@@ -29,6 +29,7 @@ ANGLES = 20_001
 MOST_LOG = 300.0  # an interval beyond is as good as without an end
 NO_SPREAD = "one recording a side does not show how this varies: give several a side, as a1.tbd,a2.tbd,a3.tbd"
 ONE_BLOCK = "needs two blocks of steps or more"
+NO_RATIO = "no ratio: it is 0, or not finite"
 Interval = tuple[float, float]
 
 
@@ -69,8 +70,10 @@ def ratio_of_sums(above: Sequence[Floats], below: Sequence[Floats]) -> Estimate:
         above, below = np.array_split(above[0], count or 1), np.array_split(below[0], count or 1)
     sums = np.array([[each.sum(), other.sum()] for each, other in zip(above, below, strict=True)])
     total, over = sums.sum(axis=0)
+    if not total or not over:
+        return Estimate(0.0 if over else math.inf, reason=NO_RATIO)
     value, clusters = float(total / over), len(sums)
-    if clusters < 2 or not total:
+    if clusters < 2:
         return Estimate(value, reason=ONE_BLOCK)
     rest = sums[:, 0] - value * sums[:, 1]
     return Estimate(value, float(clusters / (clusters - 1) * (rest**2).sum() / total**2), clusters - 1)
@@ -91,6 +94,8 @@ def student(freedom: float) -> float:
 
 def effect(baseline: Sequence[Estimate], other: Sequence[Estimate]) -> Effect:
     """Return how a side differs from the baseline, with intervals where the variation is known."""
+    if not all(math.isfinite(each.value) for each in (*baseline, *other)):
+        return Effect(baseline[0].value, other[0].value, None, reason=NO_RATIO)
     is_positive = all(each.value > 0 for each in (*baseline, *other))
     sides = [_values(side, is_positive) for side in (baseline, other)]
     means = [_mean(side, is_positive) for side in (baseline, other)]
@@ -105,6 +110,7 @@ def effect(baseline: Sequence[Estimate], other: Sequence[Estimate]) -> Effect:
             change_interval=(difference - reach, difference + reach),
             value_interval=(found.other - own, found.other + own),
             basis=spread.basis,
+            reason=NO_RATIO,
         )
     low, high = ((found.ratio or 0.0) * each for each in _around(reach))
     return found._replace(
