@@ -264,6 +264,7 @@ def test_the_reason_says_why_one_cannot_tell():
         "drifted": judged([drifting], [trained()], "throughput < -5%"),
         "batch": judged([trained()], [trained(1.2, batch_size=16)], "throughput < -5%"),
         "no GPU": judged([trained()], [trained()], "energy > +5%"),
+        "no window": judged([trained()], [trained()], "time.step_s > +5%"),
     }
     said = {name: found[0].reason for name, found in reasons.items()}
 
@@ -271,6 +272,7 @@ def test_the_reason_says_why_one_cannot_tell():
     assert said["drifted"] == "not steady while it was measured: toy"
     assert said["batch"] == "not comparable: batch 8 and 16 (--anyway compares them)"
     assert said["no GPU"]
+    assert "kernels window" in said["no window"]
     assert judged([trained()], [trained(1.2, batch_size=16)], "throughput < -5%", anyway=True)[0].outcome == BROKEN
     assert judged([trained()], [trained(1.2, batch_size=16)], "step_time > 105 ms")[0].outcome == BROKEN
 

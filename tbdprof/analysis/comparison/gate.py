@@ -51,12 +51,20 @@ def _with_peak(figures: Figures) -> Figures:
 def _path(limit: Limit, known: set[str]) -> str:
     """Return the path of a limit's figure; raise UsageError, which names the nearest ones, if there is none."""
     path = SAME_AS.get(limit.figure, SHORT.get(limit.figure) or limit.figure)
-    if path in known or limit.figure in SHORT:
+    if limit.figure in SHORT or any(
+        each in known for each in (path, *_around(path))
+    ):  # a part that is null has no more
         return path
     short = get_close_matches(limit.figure, SHORT, n=2, cutoff=CLOSE)
     near = dict.fromkeys([*short, *_ending_alike(limit.figure, known), *get_close_matches(limit.figure, known, n=3)])
     meant = f"did you mean {' or '.join([*near][:4])}? " if near else ""
     raise UsageError(f"--fail-if {limit.text!r}: no figure {limit.figure!r}: {meant}docs/compare.md lists short names")
+
+
+def _around(path: str) -> list[str]:
+    """Return the paths of the parts around a figure, the innermost first."""
+    ends = [at for at, each in enumerate(path) if each in ".["]
+    return [path[:at] for at in reversed(ends)]
 
 
 def _ending_alike(figure: str, known: set[str]) -> list[str]:
@@ -83,9 +91,8 @@ def _change(
 
 def _why_missing(path: str, documents: Documents) -> str:
     """Return the reason that a report has for a missing figure, under its path or that of a part around it."""
-    paths = [PEAKS[1]] if path == PEAK_MEMORY else [path]
-    while "." in paths[-1]:
-        paths.append(paths[-1].rpartition(".")[0])
+    inside = PEAKS[1] if path == PEAK_MEMORY else path
+    paths = [inside, *_around(inside)]
     every = [each.get("missing") or {} for side in documents for each in side]
     return next((str(each[name]) for name in paths for each in every if name in each), "not measured in all recordings")
 
@@ -103,7 +110,7 @@ def _judged(pair: Pair, limit: Limit, number: float, change: Change, *, anyway: 
     if all(beyond):
         return Judged(limit, pair.side, BROKEN, change)
     if any(beyond):
-        return _cannot(limit, pair, change, "the interval lies across the limit: measure longer, or give repeats")
+        return _cannot(limit, pair, change, "the interval lies across the limit: measure longer, or give more repeats")
     return Judged(limit, pair.side, FINE, change)
 
 
