@@ -49,7 +49,7 @@ def sides_of(groups: Sequence[Sequence[Run]], *, anyway: bool) -> tuple[Side, ..
 
 def _refuse_unlike(group: Sequence[Run]) -> None:
     first, facts = group[0], facts_of(group[0].summary)
-    names = [name for name in facts if name in REPEATED or name.startswith(OPTION)]
+    names = [name for name in facts if _is_of_any(name)]
     for run in group[1:]:
         others = facts_of(run.summary)
         for name in (*names, *(name for name in others if name.startswith(OPTION))):
@@ -135,7 +135,14 @@ def differences(sides: Sequence[Side]) -> dict[str, tuple[str, ...]]:
     """Return the facts that differ, with one text for each side, empty where it is not known."""
     names = dict.fromkeys(name for side in sides for name in side.facts)
     found = {name: tuple(side.facts.get(name, "") for side in sides) for name in names}
-    return {name: texts for name, texts in found.items() if len(set(texts)) > 1}
+    different = {name: texts for name, texts in found.items() if len(set(texts)) > 1}
+    if "framework" in different:  # whose settings of precision have names of their own
+        return {name: texts for name, texts in different.items() if all(texts) or _is_of_any(name)}
+    return different
+
+
+def _is_of_any(name: str) -> bool:
+    return name in REPEATED or name.startswith(OPTION)
 
 
 def not_alike(one: Mapping[str, str], other: Mapping[str, str]) -> tuple[str, ...]:

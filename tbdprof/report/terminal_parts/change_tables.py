@@ -9,6 +9,7 @@ from tbdprof.facts.units import bytes_text, decimal_text, percent_text, seconds_
 from tbdprof.report.terminal_parts.tables import Column, filled, layer_text, short, title_of
 from tbdprof.results.compare import EXACT, Change
 
+MOST_PERCENT = 20  # times: a larger ratio is no percentage
 LEAST_SHOWN = 0.0005  # a smaller change is printed as 0.0 %
 
 
@@ -78,7 +79,7 @@ def change_text(change: Change) -> str:
         return "same"
     if change.ratio is None:
         return f"{'+' if change.change > 0 else '-'}{value_text(abs(change.change), change.unit)}"
-    return _signed(change.ratio - 1)
+    return _signed(change.ratio - 1) if change.ratio < MOST_PERCENT else f"{change.ratio:,.0f} times"
 
 
 def interval_text(change: Change) -> str:
