@@ -9,10 +9,9 @@ from tbdprof.analysis.comparison.limits import parse
 from tbdprof.analysis.comparison.sides import compare_runs
 from tbdprof.analysis.summary import summarize
 from tbdprof.cli import several
-from tbdprof.cli.streams import emit, tell
+from tbdprof.cli.streams import emit
 from tbdprof.errors import RecordingFormatError, UsageError
 from tbdprof.facts.file.reading import load
-from tbdprof.facts.keys import RemarkOn
 from tbdprof.report import compare as report
 from tbdprof.report.json_report import document
 from tbdprof.results.compare import BROKEN, CANNOT_TELL, Comparison
@@ -52,12 +51,9 @@ def _files(path: Path) -> list[Path]:
 
 def _summary(path: Path) -> Summary:
     try:
-        recording = load(path)
+        return summarize(load(path))
     except RecordingFormatError as error:  # exit code 1 means that a limit is broken
         raise UsageError(str(error)) from error
-    if RemarkOn.DAMAGE in recording.missing:
-        tell(f"{path}: {recording.missing[RemarkOn.DAMAGE]}")
-    return summarize(recording)
 
 
 def _code(comparison: Comparison) -> int:

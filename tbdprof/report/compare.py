@@ -39,7 +39,7 @@ NOTES = {
 NO_DIFFERENCE_SHOWS = "no difference between {} and {} shows: "
 UNSURE = "no difference between {} and {} shows, but the interval is too wide to say that there is none: "
 OTHER_NAMES = "kernels and layers have other names in another framework or on another kind of device"
-COLORS = {BROKEN: "red", CANNOT_TELL: "yellow", FINE: "green", SLOWER: "red", NO_DIFFERENCE: ""}
+COLORS = {BROKEN: "red", CANNOT_TELL: "yellow", FINE: "green"}
 RENAMED = {
     "interval": "ratio_ci95",
     "change_interval": "change_ci95",
