@@ -29,6 +29,18 @@ class RunCommand(click.Command):
         return super().parse_args(ctx, args[:at])
 
 
+class CompareCommand(click.Command):
+    """A command whose help names the figures that a limit can be set on."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what a limit is, and the exit codes."""
+        from tbdprof.analysis.comparison.names import HELP
+
+        for paragraph in HELP:
+            formatter.write_paragraph()
+            formatter.write_text(paragraph)
+
+
 class NamedPath(click.Path):
     """The path of a file, which has a name."""
 
@@ -243,6 +255,19 @@ def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool) ->
     streams.emit(json_report.render(summary) if as_json else terminal.render(summary, color=_color(), full=full))
 
 
+@cli.command(cls=CompareCommand)
+@click.argument("sides", nargs=-1, required=True, metavar="A B [C]...")
+@click.option("--fail-if", multiple=True, metavar="LIMIT", help="Exit with 1 if this holds: 'throughput < -5%'.")
+@click.option("--anyway", is_flag=True, help="Compare different models, pool unlike repeats, and judge all the same.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@VERBOSE
+def compare(sides: tuple[str, ...], fail_if: tuple[str, ...], anyway: bool, as_json: bool) -> int:
+    """Compare recordings with the first one; repeats of one thing are joined with commas: a1.tbd,a2.tbd,a3.tbd."""
+    from tbdprof.cli import comparing
+
+    return comparing.compare(sides, fail_if, anyway=anyway, color=_color(), as_json=as_json)
+
+
 @cli.command()
 @click.argument("file", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -277,9 +302,9 @@ def memory(file: Path, as_json: bool) -> None:
     "--output",
     type=NEW,
     required=True,
-    help="SQLite file, or folder for CSV.",
+    help="SQLite file, or folder for CSV and Parquet.",
 )
-@click.option("--format", "form", type=click.Choice(["sqlite", "csv"]), default="sqlite", show_default=True)
+@click.option("--format", "form", type=click.Choice(["sqlite", "csv", "parquet"]), default="sqlite", show_default=True)
 @VERBOSE
 def export(file: Path, output: Path, form: str) -> None:
     """Write a recording as plain tables anyone can query."""
