@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tbdprof.cli import streams
+from tbdprof.cli.options import FILE, MOST, MOST_THREADS, NEW, PRECISIONS, VERBOSE, RunCommand, of_sweep
 from tbdprof.errors import TbdprofError
 
 if TYPE_CHECKING:
@@ -16,44 +17,6 @@ if TYPE_CHECKING:
     from tbdprof.results.summary import Summary
 
 INTERRUPTED = 130
-PRECISIONS = ("fp32", "tf32", "fp64", "bf16", "fp16")
-
-
-class RunCommand(click.Command):
-    """A command that passes everything after `--` to a script, and unknown options to the model."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take out the script's command line before anything is parsed."""
-        at = args.index("--") if "--" in args else len(args)
-        ctx.obj = args[at + 1 :] if at < len(args) else None
-        return super().parse_args(ctx, args[:at])
-
-
-class NamedPath(click.Path):
-    """The path of a file, which has a name."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path; refuse an empty one, which would mean the current folder."""
-        if not value:
-            self.fail("it is empty: give the name of a file", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-class NewPath(NamedPath):
-    """The path of a file or folder to be made."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path; refuse a name that is too long for those that are made from it."""
-        from tbdprof.launch.arguments import file_path
-
-        return file_path("-o", super().convert(value, param, ctx))
-
-
-FILE = NamedPath(path_type=Path)
-NEW = NewPath(path_type=Path)
-VERBOSE = click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Print the traceback of an error.")
-MOST = 10**9  # steps, samples and repetitions: more is a slip of the hand
-MOST_THREADS = 1024
 
 
 def main() -> None:
@@ -185,13 +148,14 @@ def run(
 ) -> int:
     """Train a model of the suite, or run a script unchanged (after --), and report on it."""
     from tbdprof.cli import commands
+    from tbdprof.cli import words as typed
     from tbdprof.launch.request import RunRequest
     from tbdprof.loop.plan import Schedule
 
     schedule = Schedule(steps=steps, warmup=warmup, max_warmup=max_warmup, repeat=repeat)
-    said = commands.said_of_script(samples_per_step, unit, precision)
+    said = typed.said_of_script(samples_per_step, unit, precision)
     if ctx.obj is not None:
-        commands.refuse_unheeded(words)
+        typed.refuse_unheeded(words)
         return commands.run_script(
             ctx.obj,
             framework,
@@ -202,11 +166,11 @@ def run(
             as_json=as_json,
             require_recording=require_recording,
         )
-    commands.refuse_for_models(require_recording=require_recording, said=said)
-    model, options = commands.model_and_options(words)
+    typed.refuse_for_models(require_recording=require_recording, said=said)
+    model, options = typed.model_and_options(words)
     request = RunRequest(
         model=model,
-        framework=commands.chosen_framework(model, framework),
+        framework=typed.chosen_framework(model, framework),
         device=device,
         batch_size=batch_size,
         precision=precision,
@@ -214,12 +178,25 @@ def run(
         schedule=schedule,
         seed=seed,
         options=options,
-        data=commands.folder_of(data),
+        data=typed.folder_of(data),
         output=output,
         force=force,
         power_period_ms=power_period,
     )
     return commands.run_model(request, exact=exact, as_json=as_json, quiet=quiet)
+
+
+@cli.command(cls=RunCommand, context_settings={"ignore_unknown_options": True})
+@of_sweep
+@click.pass_context
+def sweep(ctx: click.Context, /, **typed: Any) -> int:
+    """Run models of the suite, or a script (after --), at many settings, and report on all points.
+
+    A sweep that was interrupted goes on with: tbdprof sweep -o DIR
+    """
+    from tbdprof.cli import sweeps
+
+    return sweeps.run_typed(sweeps.Typed(script=ctx.obj, **typed))
 
 
 @cli.command()
@@ -229,10 +206,16 @@ def run(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which is always in full.")
 @VERBOSE
 def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool) -> None:
-    """Report on a recording, or compare several: the ranks of one run, which their common name stands for."""
+    """Report on a recording, on several (the ranks of one run, which their common name stands for), or on a sweep."""
     from tbdprof.cli import several
     from tbdprof.report import json_report, terminal
 
+    if len(files) == 1 and (files[0] / "sweep.json").is_file():
+        from tbdprof.cli import sweeps
+        from tbdprof.sweep import folder
+
+        sweeps.report(folder.load(files[0]), as_json=as_json)
+        return
     paths = several.recordings(files)
     summaries = [_summarize(path, salvage=salvage) for path in paths]
     if len(paths) > 1:
@@ -310,10 +293,11 @@ def train_check(
 ) -> int:
     """Show that a model learns: train it on small generated data, and judge it on held-out data."""
     from tbdprof.cli import commands
+    from tbdprof.cli import words as typed
     from tbdprof.launch.request import RunRequest
     from tbdprof.loop.plan import Schedule
 
-    chosen = commands.chosen_framework(model, framework)
+    chosen = typed.chosen_framework(model, framework)
     request = RunRequest(model, chosen, device, threads=threads, schedule=Schedule(steps=steps), seed=seed)
     return commands.train_check(request, as_json=as_json, quiet=quiet)
 
