@@ -200,6 +200,21 @@ def sweep(ctx: click.Context, /, **typed: Any) -> int:
 
 
 @cli.command()
+@click.argument("folders", type=FILE, nargs=-1, required=True, metavar="DIR [DIR]")
+@click.option("-o", "--output", type=NEW, required=True, metavar="DIR", help="A new folder for the figures.")
+@click.option("--format", "form", type=click.Choice(["png", "svg", "both"]), default="both", show_default=True)
+@VERBOSE
+def figures(folders: tuple[Path, ...], output: Path, form: str) -> None:
+    """Draw the TBD paper's figures 4 to 8, and its tables V and VI, from a sweep; of two, the devices side by side."""
+    from tbdprof.cli.figures import draw
+    from tbdprof.cli.sweeps import gathered
+    from tbdprof.sweep.folder import load
+
+    sweeps = [gathered(load(folder)) for folder in folders]
+    draw(sweeps, folders, output, ("png", "svg") if form == "both" else (form,))
+
+
+@cli.command()
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @click.option("--full", is_flag=True, help="Print every kernel, layer and tensor, and the roofline.")
 @click.option("--salvage", is_flag=True, help="Leave out the damaged windows of a file, and report on the others.")

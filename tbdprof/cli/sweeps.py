@@ -174,14 +174,22 @@ def gathered(folder: Folder) -> Sweep:
     plan, ended = folder.plan, outcomes(folder)
     points = tuple(_point(folder, point, outcome) for point, outcome in ended)
     expected = total(plan)
-    title = " ".join(plan.program.command) if isinstance(plan.program, Script) else f"sweep of {folder.path.name}"
     return Sweep(
-        title=title,
+        title=_title(plan),
         swept=plan.swept,
+        batch=plan.batch or "",
         points=points,
         knees=tuple(_knees(plan, points)),
         to_come=None if expected is None else expected - len(ended),
     )
+
+
+def _title(plan: Plan) -> str:
+    """Return the names of the models, or of the script."""
+    if isinstance(plan.program, Script):
+        words = plan.program.command
+        return next((Path(word).name for word in words if word.endswith(".py")), Path(words[0]).name)
+    return ", ".join(str(name) for name in plan.axes.get("model", (plan.program.model,)))
 
 
 def _point(folder: Folder, point: Point, outcome: Outcome) -> SweepPoint:

@@ -1,6 +1,6 @@
 """The report of a sweep: a row for each point, and where throughput stops growing with the batch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from rich.console import Group
@@ -10,7 +10,7 @@ from tbdprof.facts.units import bytes_text, percent_text, seconds_text
 from tbdprof.report.json_text import json_text
 from tbdprof.report.plain import plain
 from tbdprof.report.terminal_parts.tables import Column, filled, printed, utilization_text
-from tbdprof.results.sweep import Growth, Knee, Sweep, SweepPoint
+from tbdprof.results.sweep import Growth, Knee, Sweep, SweepPoint, settings_text
 
 SCHEMA = 1
 _FINISHED = "finished"
@@ -37,7 +37,16 @@ def render(sweep: Sweep, *, width: int | None = None, color: bool = False) -> st
 
 def render_json(sweep: Sweep) -> str:
     """Return the report as one JSON object; docs/json.md describes it."""
-    return json_text({"schema": SCHEMA, **asdict(sweep)})
+    return json_text({"schema": SCHEMA, **_plain(sweep)})
+
+
+def _plain(sweep: Sweep) -> dict[str, object]:
+    """Return a sweep as plain data; the kernels of each point are in the point's own report."""
+    fields = asdict(sweep)
+    for point in fields["points"]:
+        if point["figures"] is not None:
+            del point["figures"]["low_utilization"]
+    return fields
 
 
 def _row(point: SweepPoint) -> Iterator[str]:
@@ -66,7 +75,7 @@ def _ended(point: SweepPoint) -> str:
 
 def _sentences(sweep: Sweep) -> Iterator[str]:
     for each in sweep.knees:
-        label = _label(each.settings)
+        label = ", ".join(settings_text(each.settings))
         said = f"no knee: {each.reason}" if each.knee is None else _said(each.knee)
         yield f"{label}: {said}" if label else said
     for point in sweep.points:
@@ -74,12 +83,6 @@ def _sentences(sweep: Sweep) -> Iterator[str]:
             yield f"{point.name}: {point.end}{'' if point.reason is None else f' ({point.reason})'}"
     if sweep.to_come:
         yield f"{sweep.to_come} points have not ended"
-
-
-def _label(settings: Mapping[str, str | int]) -> str:
-    return ", ".join(
-        str(value) if name in ("model", "framework") else f"{name} {value}" for name, value in settings.items()
-    )
 
 
 def _said(knee: Knee) -> str:

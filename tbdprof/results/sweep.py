@@ -1,9 +1,10 @@
 """Results of a sweep: the figures of its points, and where throughput stops growing with the batch."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from tbdprof.results.kernels import LowUtilization
 from tbdprof.results.time import Rate
 
 
@@ -20,6 +21,13 @@ class PointFigures:
     fp32: float | None  # utilization, FLOPs over the peak
     drifted: bool | None
     complete: bool
+    model: str
+    framework: str  # and its version
+    device: str  # its name
+    on_gpu: bool
+    precision: str | None
+    threads: int | None
+    low_utilization: LowUtilization | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,12 @@ class SweepPoint:
     seconds: float | None
     machine: str | None
     figures: PointFigures | None
+
+
+def settings_text(settings: Mapping[str, str | int]) -> Iterator[str]:
+    """Yield each setting as people read it: models and frameworks by their names alone."""
+    for name, value in settings.items():
+        yield str(value) if name in ("model", "framework") else f"{name} {value}"
 
 
 class Growth(str, Enum):
@@ -77,6 +91,7 @@ class Sweep:
 
     title: str
     swept: tuple[str, ...]
+    batch: str  # the swept setting that is the batch size; "": none is
     points: tuple[SweepPoint, ...]
     knees: tuple[KneeOf, ...]
     to_come: int | None  # points that have not ended; None: not known

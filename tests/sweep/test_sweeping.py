@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tbdprof.cli.main import main
+from tbdprof.sweep.folder import opened
+from tbdprof.sweep.plan import Plan, Script
 
 ROOT = Path(__file__).parents[2]
 RECORDING = ROOT / "tests/fixtures/format-5-torch.tbd"
@@ -219,3 +221,51 @@ def test_a_point_with_a_damaged_recording_is_told_and_the_others_are_reported(sw
     assert code == 1
     assert "batch=2: failed (" in out
     assert sweeps.ran == ["batch=1", "batch=2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["none", "-o", "out"], "none is no folder"),
+        (["empty", "-o", "out"], "no point of empty has a recording: run it first"),
+        (["lr", "-o", "out"], "lr sweeps no batch size: name the script's setting batch"),
+        (["empty", "empty", "empty", "-o", "out"], "3 sweeps: give one, or two"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, setting in (("empty", "batch"), ("lr", "lr")):
+        opened(Path(name), Plan(Script(("fake", f"{{{setting}}}")), {setting: ("1",)}))
+    monkeypatch.setattr(sys, "argv", ["tbdprof", "figures", *words])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    out, complaints = capsys.readouterr()
+    assert (ended.value.code, out, complaints.count("\n")) == (2, "", 1)
+    assert message in complaints
+    assert not Path("out").exists()
+
+
+def test_the_figures_of_a_sweep_are_files(
+    sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    sweeps.run("-o", "s", "--set", "batch=1,20", *SCRIPT)
+    monkeypatch.chdir(sweeps.folder)
+    monkeypatch.setattr(sys, "argv", ["tbdprof", "figures", "s", "s", "-o", "out", "--format", "svg"])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    out, _ = capsys.readouterr()
+    assert ended.value.code == 0
+    assert sorted(out.split()) == sorted(str(path) for path in Path("out").iterdir())
+    assert {f"out/figure-{number}.svg" for number in (4, 5, 6, 7, 8)} < {*out.split()}
+    assert "× marks a batch that ran out of memory" in Path("out/captions.md").read_text()

@@ -26,6 +26,13 @@ def figures(summary: Summary, batch: int | None = None) -> PointFigures:
         fp32=fp32,
         drifted=None if summary.throughput is None else summary.throughput.drifted,
         complete=run.complete,
+        model=run.model,
+        framework=f"{run.framework} {run.framework_version}",
+        device=run.device_name,
+        on_gpu=run.device != "cpu",
+        precision=summary.precision,
+        threads=run.threads,
+        low_utilization=summary.low_utilization,
     )
 
 
