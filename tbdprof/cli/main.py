@@ -215,6 +215,25 @@ def figures(folders: tuple[Path, ...], output: Path, form: str) -> None:
 
 
 @cli.command()
+@click.argument("paths", type=FILE, nargs=-1, required=True, metavar="DIR|FILE...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@VERBOSE
+def observations(paths: tuple[Path, ...], as_json: bool) -> None:
+    """Say which of the TBD paper's observations these sweeps and recordings bear out."""
+    from tbdprof.analysis.observations.cases import of_recording, of_sweep
+    from tbdprof.analysis.observations.judging import observe
+    from tbdprof.cli.sweeps import gathered
+    from tbdprof.report import observations as reports
+    from tbdprof.sweep.folder import load
+
+    cases = []
+    for path in paths:
+        cases += of_sweep(gathered(load(path))) if path.is_dir() else of_recording(_summarize(path))
+    found = observe(cases)
+    streams.emit(reports.render_json(found) if as_json else reports.render(found, color=_color()))
+
+
+@cli.command()
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @click.option("--full", is_flag=True, help="Print every kernel, layer and tensor, and the roofline.")
 @click.option("--salvage", is_flag=True, help="Leave out the damaged windows of a file, and report on the others.")

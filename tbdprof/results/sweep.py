@@ -28,6 +28,8 @@ class PointFigures:
     precision: str | None
     threads: int | None
     low_utilization: LowUtilization | None
+    cpu: float | None  # utilization of the cores by the process
+    exposed: float | None  # share of a step in which communication runs alone; None: none was seen
 
 
 @dataclass(frozen=True, slots=True)

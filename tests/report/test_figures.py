@@ -50,6 +50,8 @@ FIGURES = PointFigures(
     precision="fp32",
     threads=2,
     low_utilization=LowUtilization(0.5, 0.9, (KERNEL,) * 7, ()),
+    cpu=0.1,
+    exposed=None,
 )
 
 

@@ -33,7 +33,14 @@ def figures(summary: Summary, batch: int | None = None) -> PointFigures:
         precision=summary.precision,
         threads=run.threads,
         low_utilization=summary.low_utilization,
+        cpu=None if summary.cpu is None else summary.cpu.process,
+        exposed=_exposed(summary),
     )
+
+
+def _exposed(summary: Summary) -> float | None:
+    step = summary.step_time
+    return None if step is None or step.communication is None else step.communication.exposed
 
 
 def _rate(summary: Summary, batch: int | None) -> tuple[Rate | None, str]:
