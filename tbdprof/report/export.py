@@ -18,9 +18,11 @@ from tbdprof.facts.file.placing import new
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.rows import KINDS
 from tbdprof.facts.values import VALUES, TextOf
+from tbdprof.report import perfetto
 from tbdprof.report.json_text import json_text
 from tbdprof.report.parquet import refuse_without_pyarrow, to_parquet
 from tbdprof.report.plain import plain
+from tbdprof.results.memory import Timeline
 
 Row = tuple[object, ...]
 RowTable = tuple[str, tuple[str, ...], Iterator[Row]]  # name, columns, rows
@@ -64,6 +66,12 @@ def write(recording: Recording, path: Path, form: str) -> None:
             to_parquet(recording, _storable_tables(_tables_of_run(recording)), part)
         else:
             {"sqlite": to_sqlite, "csv": to_csv}[form](recording, part)
+
+
+def write_trace(recording: Recording, memory: Timeline | None, path: Path) -> None:
+    """Write a recording as a trace; raise UsageError if the target exists or cannot be written."""
+    with new(path) as part:
+        perfetto.write(recording, memory, part)
 
 
 def _storable_tables(tables: Iterable[RowTable]) -> Iterator[RowTable]:
