@@ -75,7 +75,9 @@ class Packed:
         dtype, parts = self.dtype[name], self._columns[name]
         if not parts:
             return np.full(self._length, -1, dtype)
-        plain = [np.frombuffer(zlib.decompress(data, bufsize=rows * dtype.itemsize or 1), dtype) for rows, data in parts]
+        plain = [
+            np.frombuffer(zlib.decompress(data, bufsize=max(rows * dtype.itemsize, 1)), dtype) for rows, data in parts
+        ]
         column: NDArray[Any] = plain[0] if len(plain) == 1 else np.concatenate(plain)
         column.flags.writeable = False
         return column
