@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.analysis.kernels.kernels import Kernels
-from tbdprof.facts.arrays import Bools, Ints, Rows
+from tbdprof.facts.arrays import Bools, Ints, Rows, narrowed
 from tbdprof.facts.records import Operation, Phase
 
 PHASES = ("data", "forward", "backward", "recompute", "update", "other")
@@ -34,7 +34,7 @@ _PLACE_OF = {phase: PHASES.index(phase.name.lower()) for phase in _TRAINING}
 class Timeline:
     """One entry per piece of the steps' wall time; the pieces add up to it."""
 
-    length_ns: Ints
+    length_ns: Ints  # of a narrower type if all fit
     step: Rows  # index among the counted steps
     phase: NDArray[np.uint8]  # index in PHASES
     busy: Bools  # at least one kernel runs
@@ -79,7 +79,7 @@ def timeline(kernels: Kernels) -> Timeline:
 
 def _step_of(at: Ints, begins: Ints, ends: Ints) -> Rows:
     """Return the index of the step that contains each of some ordered times, or -1 if there is none."""
-    step = np.full(len(at), -1, np.int32)
+    step: Rows = np.full(len(at), -1, np.int32 if len(begins) > np.iinfo(np.int16).max else np.int16)
     for index, (first, last) in enumerate(zip(*(np.searchsorted(at, each) for each in (begins, ends)), strict=True)):
         step[first:last] = index
     return step
@@ -87,7 +87,7 @@ def _step_of(at: Ints, begins: Ints, ends: Ints) -> Rows:
 
 def _divided(kernels: Kernels, edges: Ints, phase: NDArray[np.uint8]) -> tuple[Ints | slice, NDArray[np.uint8], Ints]:
     """Return the pieces, their phases and lengths; a piece that several phases share appears once per phase."""
-    length = np.diff(edges)
+    length = narrowed(np.diff(edges))
     trains = np.isin(kernels.phase, _TRAINING)
     threads = np.unique(kernels.thread_or_stream[trains]) if kernels.device == "cpu" else ()
     if len(threads) < 2:
@@ -142,12 +142,12 @@ def _labels(kernels: Kernels, edges: Ints, of: Bools | None = None) -> NDArray[n
             if not chosen.any():
                 continue
             start, end = kernels.start_ns[chosen], kernels.end_ns[chosen]
+            wins, places = _running(edges, start, end), np.searchsorted(edges, start)
+            del start, end
             began = np.full(len(edges), -1, np.int32)
-            places = np.searchsorted(edges, start)
             began[places] = places
-            del places
             began = np.maximum.accumulate(began, out=began)[:-1]
-            wins = _running(edges, start, end) & (began > began_last)
+            wins &= began > began_last
             label[wins], began_last[wins] = phase, began[wins]
     return label
 
@@ -163,7 +163,7 @@ def _only(kernels: Kernels, edges: Ints, chosen: Bools) -> Bools:
 def _phases(label: NDArray[np.uint8], step: Rows, asking: Bools) -> NDArray[np.uint8]:
     """Return the index in PHASES of each piece."""
     busy = label != _NOTHING
-    before = label[_last_at(busy | (np.diff(step, prepend=np.int32(-2)) != 0))]
+    before = label[_last_at(busy | np.append(True, step[1:] != step[:-1]))]
     ahead = _ahead(label, np.isin(label, _TRAINING), step)
     to_forward = ahead == Phase.FORWARD
     phase = np.full(len(label), OTHER, np.uint8)
