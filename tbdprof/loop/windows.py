@@ -136,7 +136,7 @@ class Stages:
         step_s = statistics.median(times[-steady.BLOCKS :]) / 1e9
         before, self._plan = self._plan, self._plan.fitted(step_s)
         if self._plan.steps < before.steps:
-            self._recorder.recording.missing[RemarkOn.PLAN] = (
+            self._recorder.recording.missing[RemarkOn.CLEAN_STEPS] = (
                 f"a step takes {step_s:.1f} s, so a clean window has {self._plan.steps} steps and not {before.steps}; "
                 f"ask for {before.steps} steps to have them all"
             )
