@@ -8,8 +8,8 @@ here are sums over them.
 
 One training step is five steps of the critic, each on real pictures of its own, and one of the generator. A step
 consumes the real pictures, which are five batches, and throughput counts these. A synthetic run keeps one batch and
-shows it to the critic each time. By default the batch is the paper's 64 on a GPU, and 2 on a CPU, where a step would
-otherwise take minutes (`--batch-size`). `--width` makes the networks narrower, for trials where the paper's width of 64
+shows it to the critic each time. By default the batch is the paper's 64 on a GPU, and 2 on a CPU, where a step of 64
+would take minutes (`--batch-size`). `--width` makes the networks narrower, for trials where the paper's width of 64
 would take too long. Adam's learning rate is then larger in proportion (Yang et al., 2022, arXiv:2203.03466).
 """
 

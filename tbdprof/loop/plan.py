@@ -53,9 +53,10 @@ class Plan:
 
     def fitted(self, step_s: float) -> "Plan":
         """Return the plan for steps that take so long: clean windows that would last too long have fewer steps."""
+        if self.steps * step_s <= self.window_s:
+            return self
         least = max(LEAST_STEPS, LEAST_BLOCKS * self.period if self.period > 1 else 0)
-        fewer = max(least, int(self.window_s / step_s)) if math.isfinite(self.window_s) else self.steps
-        return replace(self, steps=min(self.steps, fewer))
+        return replace(self, steps=min(self.steps, max(least, int(self.window_s / step_s))))
 
     def watched(self, window: str) -> tuple[int, int]:
         """Return (steps, steps per block) of a memory, kernels or sampled window.
