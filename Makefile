@@ -70,12 +70,14 @@ fuzz: .venv/test.stamp
 gpu-check:
 	$(PYTHON) tests/gpu/check.py $(GPU_ARGS)
 
-# Every model in every framework it is written for. One that fails keeps no other from its turn, and is named at the end.
+# Every model in every framework it is written for. One that fails keeps no other from its turn, and is named at the end;
+# so are the seconds of each, from its start to its report.
 CELLS = from tbdprof import suite; print(*(f"{name}:{each}" for name in suite.names() for each in suite.frameworks(name)))
-EVERY_CELL = failed=; for cell in $$($(BIN)/python -c '$(CELLS)'); do \
+EVERY_CELL = failed= times=; for cell in $$($(BIN)/python -c '$(CELLS)'); do \
 		model=$${cell%:*}; framework=$${cell\#*:}; echo "== $$model, $$framework" >&2; \
-		$(1) || failed="$$failed $$model-$$framework"; \
-	done; if [ -n "$$failed" ]; then echo "tbdprof: failed:$$failed" >&2; exit 1; fi
+		begun=$$(date +%s); $(1) || failed="$$failed $$model-$$framework"; \
+		times="$$times $$model-$$framework $$(($$(date +%s) - begun)) s,"; \
+	done; echo "took:$${times%,}" >&2; if [ -n "$$failed" ]; then echo "tbdprof: failed:$$failed" >&2; exit 1; fi
 
 # At its default size; then the table of docs/suite.md, and whether everything adds up.
 suite: .venv/test.stamp

@@ -28,6 +28,7 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 RUNS = 5  # timed runs of each operator
 RUNS_AGAIN = 20  # timed runs of the two fastest, later: load from other processes may have changed
 PATIENCE_NS = 100_000_000  # limit for an operator's timed runs: no run begins later
+MOST_NS = 2_000_000_000  # limit for all operators of one peak: after it each still untried one has one timed run
 WIDTH = 1024  # columns of the matmuls, and length of the inner dimension
 ARRAY_BYTES = 1 << 27  # size of each of the two arrays that measure the memory rate
 LIMIT_S = 120.0  # limit for the process that only measures, including the import of its framework
@@ -189,16 +190,16 @@ def best(
     candidates: Iterable[Candidate], threads: int, clock: Callable[[], int] = time.perf_counter_ns
 ) -> tuple[float | None, str]:
     """Return the highest rate per second and the operator that reached it, or None and the reason if none could run."""
-    trials, reason = list[_Trial](), "there is no operator for it"
+    trials, reason, until_ns = list[_Trial](), "there is no operator for it", clock() + MOST_NS
     for candidate in candidates:
         try:
-            trials.append(_try(candidate, RUNS, clock))
+            trials.append(_try(candidate, RUNS, clock, until_ns))
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:200]
     if not trials:
         return None, f"not measured: {reason}"
     trials.sort(key=_rate, reverse=True)
-    trials += [_try(trial.candidate, RUNS_AGAIN, clock) for trial in trials[:2]]
+    trials += [_try(trial.candidate, RUNS_AGAIN, clock, until_ns) for trial in trials[:2] if clock() < until_ns]
     found = max(trials, key=_rate)
     return _rate(found), f"{found.candidate.name}, {_count(threads, 'thread')}, best of {found.runs}"
 
@@ -214,13 +215,13 @@ def _rate(trial: _Trial) -> float:
     return trial.candidate.amount / trial.shortest_ns * 1e9
 
 
-def _try(candidate: Candidate, runs: int, clock: Callable[[], int]) -> _Trial:
+def _try(candidate: Candidate, runs: int, clock: Callable[[], int], until_ns: int) -> _Trial:
     """Run a candidate once untimed, which wakes the threads and fills caches, then several times timed."""
     run = candidate.prepare()
     run()
     times: list[int] = []
-    begun = clock()
-    while not times or (len(times) < runs and clock() - begun < PATIENCE_NS):
+    until_ns = min(until_ns, clock() + PATIENCE_NS)
+    while not times or (len(times) < runs and clock() < until_ns):
         started = clock()
         run()
         times.append(max(1, clock() - started))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tbdprof.errors import UsageError
-from tbdprof.suite.data.loading import readable
 from tbdprof.suite.workload import Spec
 
 SYNTHETIC = "synthetic"
@@ -62,6 +61,8 @@ def look(spec: Spec, folder: Path) -> None:
     if known is not None:
         importlib.import_module(f"{__package__}.{known.reader}").look(folder)
         return
+    from tbdprof.suite.data.loading import readable  # with numpy, which a list of models does not need
+
     with readable(folder):
         if not folder.is_dir():
             raise UsageError(f"no folder {folder}: give --data the folder of {spec.dataset}, or {SYNTHETIC}")

@@ -8,8 +8,9 @@ here are sums over them.
 
 One training step is five steps of the critic, each on real pictures of its own, and one of the generator. A step
 consumes the real pictures, which are five batches, and throughput counts these. A synthetic run keeps one batch and
-shows it to the critic each time. `--width` makes the networks narrower, for trials where the paper's width of 64 would
-take too long. Adam's learning rate is then larger in proportion (Yang et al., 2022, arXiv:2203.03466).
+shows it to the critic each time. By default the batch is the paper's 64 on a GPU, and 2 on a CPU, where a step of 64
+would take minutes (`--batch-size`). `--width` makes the networks narrower, for trials where the paper's width of 64
+would take too long. Adam's learning rate is then larger in proportion (Yang et al., 2022, arXiv:2203.03466).
 """
 
 from tbdprof.suite.wgan.architecture import WIDTH
@@ -51,7 +52,7 @@ SPEC = Spec(
     layers="14+14",
     dominant_layer="convolution",
     parameters=8_540_483 + 7_491_841,  # generator, critic
-    default_batch={"cpu": 8, "cuda": 64},
+    default_batch={"cpu": 2, "cuda": 64},
     optimizer="Adam, betas 0 and 0.9, learning rate 1e-4 × 64 / width",
     options=(
         Option("critic_steps", CRITIC_STEPS, "steps of the critic for one of the generator"),

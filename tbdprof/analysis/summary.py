@@ -16,6 +16,7 @@ from tbdprof.analysis.memory.post_mortem import examine
 from tbdprof.analysis.run_facts import run_facts
 from tbdprof.analysis.time import throughput as rates
 from tbdprof.analysis.time.consumption import lengths
+from tbdprof.analysis.time.given import Given, given
 from tbdprof.analysis.timing import timing
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import KERNELS, MEMORY
@@ -71,12 +72,13 @@ class _OfDevice(NamedTuple):
 
 def summarize(recording: Recording) -> Summary:
     """Work out all results of a recording."""
-    run = _of_run(recording)
+    steps = given(recording)
+    run = _of_run(recording, steps)
     device = _of_device(recording, run)
     timed, (fp32_pipe, tensor_pipe) = run.kernels.value, device.pipes.value
     return Summary(
         recording=recording,
-        missing=_missing(recording, run, device),
+        missing=_missing(recording, steps, run, device),
         remarks={**recording.remarks, **run.kernels.remarks, **run.memory.remarks},
         memory=run.memory.value,
         post_mortem=run.post_mortem.value,
@@ -105,14 +107,14 @@ def summarize(recording: Recording) -> Summary:
     )
 
 
-def _of_run(recording: Recording) -> _OfRun:
-    throughput = rates.throughput(recording)
+def _of_run(recording: Recording, steps: Found[Given]) -> _OfRun:
+    throughput = rates.throughput(recording, steps)
     return _OfRun(
         memory=measure(recording),
         post_mortem=examine(recording),
         throughput=throughput,
         cpu=rates.cpu_utilization(recording, throughput.reason),
-        kernels=timing(recording, throughput.value),
+        kernels=timing(recording, steps, throughput.value),
         memory_overhead=rates.overhead(recording, MEMORY),
         kernels_overhead=rates.overhead(recording, KERNELS),
     )
@@ -137,10 +139,10 @@ def _of_device(recording: Recording, run: _OfRun) -> _OfDevice:
     )
 
 
-def _missing(recording: Recording, run: _OfRun, device: _OfDevice) -> dict[str, str]:
+def _missing(recording: Recording, steps: Found[Given], run: _OfRun, device: _OfDevice) -> dict[str, str]:
     """Return all reasons and remarks by their place in the report; of two for one place the later one holds."""
     use = device.use.value
-    facts = run_facts(recording, run.throughput.value, None if use is None else use.precision)
+    facts = run_facts(recording, steps, run.throughput.value, None if use is None else use.precision)
     return {
         **_reasons(("utilization", device.use), ("device", device.driver), ("energy", device.energy)),
         **_reasons(("device_memory", device.memory), ("post_mortem", run.post_mortem)),

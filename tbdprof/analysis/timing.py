@@ -4,6 +4,7 @@ from tbdprof.analysis.kernels.executions import gather
 from tbdprof.analysis.kernels.groups import groups
 from tbdprof.analysis.kernels.layers import layers
 from tbdprof.analysis.kernels.low_utilization import low_utilization
+from tbdprof.analysis.time.given import Given
 from tbdprof.analysis.time.step_time import step_time
 from tbdprof.analysis.time.throughput import cpu_utilization, data_wait
 from tbdprof.analysis.time.time_blocks import settled
@@ -27,7 +28,7 @@ PARTS = (
 )
 
 
-def timing(recording: Recording, throughput: Throughput | None) -> Found[Timing | None]:
+def timing(recording: Recording, steps: Found[Given], throughput: Throughput | None) -> Found[Timing | None]:
     """Return the results of the kernels windows, or why no kernel of a counted step was reported.
 
     The paths of the reasons begin at the report's top, because the report has these results in several parts.
@@ -38,7 +39,7 @@ def timing(recording: Recording, throughput: Throughput | None) -> Found[Timing 
     run = recording.run
     course = timeline(kernels)
     spent = step_time(kernels, course)
-    use = utilization(kernels, spent.value, throughput, recording)
+    use = utilization(kernels, spent.value, throughput, recording, steps)
     load = cpu_utilization(recording).value
     others = load.others if load is not None and load.disturbed else 0.0
     judged = verdict(kernels, course, run.peaks, _starved(recording, use.value.busy), others)

@@ -57,6 +57,7 @@ class RemarkOn(_Text):
     DAMAGE = "damage"
     CHECKSUMS = "checksums"
     LAST_WINDOW = "last window"
+    CLEAN_STEPS = "clean steps"
     GIVEN_UP = "given up"  # a window in which tbdprof failed
     THREADS = "threads"
     PHASES = "phases"

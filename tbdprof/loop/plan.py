@@ -12,6 +12,9 @@ WITH_SAMPLED = (*WINDOWS, SAMPLED, CLEAN)
 MINIMUM_WARMUP = 3  # steps
 BLOCKS_PER_WINDOW = 5
 LEAST_BLOCKS = 3  # per window if the data has a period; with the other windows' blocks enough for an interval
+LEAST_STEPS = 4  # of a clean window whose steps take long: the three of a plan then have more than 10
+WARMUP_S = 30.0  # after which the warm-up of a CPU gives up
+WINDOW_S = 10.0  # of a clean window of a CPU, at most, unless its least number of steps takes longer
 EARLY = (MEMORY, CLEAN, KERNELS)  # memory first: of a loop of five steps, it alone is as good as later
 EARLY_STEPS = 3  # of each early window
 NO_STEPS = 0  # number of steps of a phase without steps; only its name is reported
@@ -26,6 +29,8 @@ class Plan:
     patience: int = 22  # steps, but at least twice the number of judged blocks
     steps: int = 10  # per clean window
     clean_s: float = 0.0  # a clean window also lasts at least this long
+    warmup_s: float = math.inf  # the warm-up gives up after this time, too, once enough blocks can be judged
+    window_s: float = math.inf  # a clean window that would last longer has fewer steps (`fitted`)
     memory_steps: int = 4  # the first one is discarded as warm-up
     kernel_steps: int = 4  # the first block is discarded as warm-up
     kernel_block_steps: int = 1
@@ -45,6 +50,13 @@ class Plan:
     def block_steps(self) -> int:
         """Return the number of steps between two synchronizations in a clean window."""
         return self._whole_periods(self.steps // BLOCKS_PER_WINDOW)
+
+    def fitted(self, step_s: float) -> "Plan":
+        """Return the plan for steps that take so long: clean windows that would last too long have fewer steps."""
+        if self.steps * step_s <= self.window_s:
+            return self
+        least = max(LEAST_STEPS, LEAST_BLOCKS * self.period if self.period > 1 else 0)
+        return replace(self, steps=min(self.steps, max(least, int(self.window_s / step_s))))
 
     def watched(self, window: str) -> tuple[int, int]:
         """Return (steps, steps per block) of a memory, kernels or sampled window.
@@ -84,6 +96,9 @@ def plan_for(
 ) -> Plan:
     """Return the plan for a device type: a GPU's clean windows have 50 steps and last 10 s, a CPU's 10 steps.
 
+    On a CPU, steps may take seconds: then a clean window without a given number of steps has fewer, at least 4, and
+    the warm-up gives up earlier.
+
     A memory or kernels window has at least `watched_steps` after its first block, which is discarded as warm-up. If the
     data has a period, a block lasts at least one period, and a clean window at least three blocks.
 
@@ -111,6 +126,8 @@ def plan_for(
         schedule.warmup,
         schedule.max_warmup,
         steps=schedule.steps or max(10, least),
+        warmup_s=WARMUP_S,
+        window_s=math.inf if schedule.steps else WINDOW_S,
         memory_steps=max(4, watched),
         kernel_steps=max(4, watched),
         windows=windows,
@@ -135,7 +152,7 @@ def together(plan: Plan) -> Plan:
     judged = min(plan.patience, 2 * BLOCKS * plan.warmup_block_steps)
     warmup = plan.warmup if plan.warmup is not None else plan.max_warmup or judged
     early = None if plan.early is None else together(plan.early)
-    return replace(plan, warmup=warmup, clean_s=0.0, early=early, is_together=True)
+    return replace(plan, warmup=warmup, clean_s=0.0, window_s=math.inf, early=early, is_together=True)
 
 
 class Progress(Protocol):

@@ -10,6 +10,7 @@ windows alone. In a memory window the framework's hook reports allocations and o
 operators with what they compute.
 """
 
+import statistics
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -73,7 +74,9 @@ class Stages:
             yield from self._windows()
             self._plan, self._early = self._whole, tuple(self._recorder.recording.windows)
         if not self._ended:
-            self._judge((yield from self._warm_up()))
+            times = yield from self._warm_up()
+            self._judge(times)
+            self._fit(times)
             yield from self._windows()
 
     def _windows(self) -> Course:
@@ -109,10 +112,10 @@ class Stages:
 
     def _warm_up(self) -> Generator[None, Consumed, list[float]]:
         """Take the steps of the warm-up, and return the time per step of its blocks."""
-        plan, first = self._plan, self.steps
+        plan, first, begun = self._plan, self.steps, self._clock()
         times: list[float] = []
         with self._recorder.window(WARMUP) as window:
-            while not self._warm(times, self.steps - first):
+            while not self._warm(times, self.steps - first, (self._clock() - begun) / 1e9):
                 total = plan.warmup if plan.warmup is not None else plan.max_warmup
                 rows = yield from self._warmup_block(window, first, total)
                 times.append((rows[-1].end_ns - rows[0].start_ns) / len(rows))
@@ -126,7 +129,19 @@ class Stages:
             settled_by=_why_fixed(plan) if asked else steady.METHOD,
         )
 
-    def _warm(self, times: Sequence[float], steps: int) -> bool:
+    def _fit(self, times: Sequence[float]) -> None:
+        """Take fewer steps in clean windows where steps take long, and say so."""
+        if not times:
+            return
+        step_s = statistics.median(times[-steady.BLOCKS :]) / 1e9
+        before, self._plan = self._plan, self._plan.fitted(step_s)
+        if self._plan.steps < before.steps:
+            self._recorder.recording.missing[RemarkOn.CLEAN_STEPS] = (
+                f"a step takes {step_s:.1f} s, so a clean window has {self._plan.steps} steps and not {before.steps}; "
+                f"ask for {before.steps} steps to have them all"
+            )
+
+    def _warm(self, times: Sequence[float], steps: int, seconds: float) -> bool:
         plan = self._plan
         if plan.warmup is not None:
             return steps >= plan.warmup
@@ -134,6 +149,8 @@ class Stages:
             return True
         if plan.max_warmup is not None:
             return steps >= plan.max_warmup
+        if seconds >= plan.warmup_s:
+            return len(times) >= steady.BLOCKS
         return len(times) >= 2 * steady.BLOCKS and steps >= plan.patience
 
     def _warmup_block(self, window: Window, first: int, total: int | None) -> Generator[None, Consumed, list[StepRow]]:

@@ -21,6 +21,7 @@ from tbdprof.suite.workload import Spec
 
 SUITE = "The suite: models, data sets, dominant layers and the frameworks they are written for here"
 DATA = "The data sets"
+BATCH = "batch, CPU / GPU"
 
 Where = dict[str, str | None]
 
@@ -36,13 +37,14 @@ def where(name: str) -> Where:
 def as_table() -> str:
     """Return the list for a terminal."""
     table = Table()
-    for column in ("model", "task", "data set", "parameters", *FRAMEWORKS):
-        whole = column not in ("task", "data set")
-        table.add_column(column, justify="right" if column == "parameters" else "left", no_wrap=whole)
+    for column in ("model", "task", "data set", "parameters", BATCH, *FRAMEWORKS):
+        whole = column not in ("task", "data set", BATCH)
+        table.add_column(column, justify="right" if column in ("parameters", BATCH) else "left", no_wrap=whole)
     reasons: dict[str, str] = {}
     for name in suite.names():
         spec = suite.find(name)
-        facts = (spec.name, spec.task, spec.dataset, f"{spec.parameters:,}")
+        batch = f"{spec.default_batch['cpu']} / {spec.default_batch['cuda']}"
+        facts = (spec.name, spec.task, spec.dataset, f"{spec.parameters:,}", batch)
         cells = where(name)
         table.add_row(*facts, *("yes" if reason is None else "no" for reason in cells.values()))
         reasons.update({framework: reason for framework, reason in cells.items() if reason is not None})
@@ -51,9 +53,11 @@ def as_table() -> str:
 
 def as_json() -> str:
     """Return the list as JSON: null if a model can run in a framework, otherwise the reason why not."""
-    return json.dumps(
-        {name: {"parameters": suite.find(name).parameters, **where(name)} for name in suite.names()}, indent=2
-    )
+    return json.dumps({spec.name: _listed(spec) for spec in _specs()}, indent=2)
+
+
+def _listed(spec: Spec) -> dict[str, Any]:
+    return {"parameters": spec.parameters, "default_batch": dict(spec.default_batch), **where(spec.name)}
 
 
 def overview_as_text() -> str:

@@ -5,6 +5,7 @@ from make import run, timed_window
 
 from tbdprof.analysis.memory.breakdown import measure
 from tbdprof.analysis.summary import NAMES, summarize
+from tbdprof.analysis.time.given import given
 from tbdprof.analysis.time.throughput import overhead, throughput
 from tbdprof.facts.recording import Recording
 from tbdprof.results.found import Found, because, reasons
@@ -33,7 +34,7 @@ def test_an_analysis_gives_the_reason_with_the_result() -> None:
     recording = Recording(run(batch_size=None), [timed_window(0, "clean", [2.0])])
 
     assert measure(recording).reason == summarize(recording).missing["memory"]
-    assert set(throughput(recording).missing) == {"ci95", "data_wait"}
+    assert set(throughput(recording, given(recording)).missing) == {"ci95", "data_wait"}
     assert overhead(recording, "kernels").reason is not None
 
 

@@ -5,8 +5,15 @@ from make import run, timed_window
 from plain_rows import table
 
 from tbdprof.analysis.time import throughput
+from tbdprof.analysis.time.given import given
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import Strings
+from tbdprof.results.found import Found
+from tbdprof.results.time import Throughput
+
+
+def measured(recording: Recording) -> Found[Throughput | None]:
+    return throughput.throughput(recording, given(recording))
 
 
 def test_throughput_is_units_over_block_time_of_the_clean_windows_alone():
@@ -17,7 +24,7 @@ def test_throughput_is_units_over_block_time_of_the_clean_windows_alone():
         timed_window(3, "clean", [2.0, 2.0], units=4, steps_per_block=2),
     ]
 
-    result = throughput.throughput(Recording(run(unit="images"), windows)).value
+    result = measured(Recording(run(unit="images"), windows)).value
 
     assert result is not None
     assert result.rate.per_s == pytest.approx(32 / 6)
@@ -29,7 +36,7 @@ def test_throughput_is_units_over_block_time_of_the_clean_windows_alone():
 def test_the_interval_holds_the_rate_and_is_the_same_every_time():
     recording = Recording(run(), [timed_window(0, "clean", [1.0, 1.1, 0.9, 1.05, 1.2])])
 
-    first, second = (throughput.throughput(recording).value for _ in range(2))
+    first, second = (measured(recording).value for _ in range(2))
 
     assert first is not None
     assert first == second
@@ -39,7 +46,7 @@ def test_the_interval_holds_the_rate_and_is_the_same_every_time():
 
 
 def test_one_block_gives_a_rate_without_an_interval():
-    result = throughput.throughput(Recording(run(), [timed_window(0, "clean", [2.0])])).value
+    result = measured(Recording(run(), [timed_window(0, "clean", [2.0])])).value
 
     assert result is not None
     assert result.rate == throughput.Rate(0.5, None)
@@ -50,20 +57,20 @@ def test_one_block_gives_a_rate_without_an_interval():
 def test_clean_windows_that_disagree_have_drifted(later, drifted):
     windows = [timed_window(0, "clean", [1.0, 1.01, 0.99]), timed_window(2, "clean", later)]
 
-    result = throughput.throughput(Recording(run(), windows)).value
+    result = measured(Recording(run(), windows)).value
 
     assert result is not None
     assert result.drifted is drifted
 
 
 def test_without_a_clean_block_there_is_no_throughput():
-    assert throughput.throughput(Recording(run(), [timed_window(0, "warmup", [1.0])])).value is None
+    assert measured(Recording(run(), [timed_window(0, "warmup", [1.0])])).value is None
 
 
 def test_samples_are_counted_by_batch_where_the_unit_is_another():
     recording = Recording(run(unit="tokens", batch_size=8), [timed_window(0, "clean", [2.0, 2.0], units=100)])
 
-    result = throughput.throughput(recording).value
+    result = measured(recording).value
 
     assert result is not None
     assert result.samples_per_unit(recording.run) == pytest.approx(0.08)
@@ -139,7 +146,7 @@ def test_without_samples_there_is_no_cpu_utilization():
 def test_where_samples_are_counted_a_batch_size_changes_nothing():
     recording = Recording(run(unit="samples", batch_size=16), [timed_window(0, "clean", [1.0, 1.0], units=32)])
 
-    result = throughput.throughput(recording).value
+    result = measured(recording).value
 
     assert result is not None
     assert result.samples_per_unit(recording.run) == 1.0

@@ -305,6 +305,14 @@ def test_list_names_the_models_and_what_can_run(tbdprof: Command):
     code, text, said = tbdprof("list", "--json")
     assert (code, said) == (0, "")
     assert json.loads(text)["resnet50"]["parameters"] == 25_557_032
+    assert json.loads(text)["wgan"]["default_batch"] == {"cpu": 2, "cuda": 64}
+
+
+def test_the_help_and_the_list_of_models_come_without_what_analyses_import():
+    program = "import sys, tbdprof.cli.main as main; main.cli(sys.argv[1:], standalone_mode=False); print(*sys.modules)"
+    for word, unneeded in (("--help", {"numpy", "rich", "psutil"}), ("list", {"numpy", "msgspec", "torch"})):
+        printed = subprocess.check_output([sys.executable, "-c", program, word], cwd=ROOT, text=True)
+        assert not unneeded & set(printed.splitlines()[-1].split()), word
 
 
 def test_doctor_examines(tmp_path: Path):

@@ -87,6 +87,19 @@ def test_a_slow_operator_is_run_less_often() -> None:
     assert source == "slow, 1 thread, best of 1"
 
 
+def test_many_slow_operators_have_one_timed_run_each_after_the_limit_and_the_fastest_still_wins() -> None:
+    clock = Clock()
+    slow = [clock.candidate(f"slow {number}", 90_000_000) for number in range(20)]
+    fast = clock.candidate("fast", 60_000_000)
+
+    rate, source = probing.best([*slow, fast], 1, clock)
+
+    assert (rate, source) == (1000 / 60e-3, "fast, 1 thread, best of 1")
+    before_the_limit = [clock.runs.count(each.name) for each in slow if clock.runs.count(each.name) > 2]
+    assert len(before_the_limit) * 3 * 90_000_000 <= probing.MOST_NS + 3 * 90_000_000
+    assert clock.now_ns <= probing.MOST_NS + 2 * sum([90_000_000] * 20, 60_000_000)
+
+
 def test_an_operator_that_cannot_be_run_is_passed_over() -> None:
     clock = Clock()
 

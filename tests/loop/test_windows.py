@@ -12,8 +12,9 @@ from make import run
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UsageError
 from tbdprof.facts.consumed import Consumed
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.hooks import Drained, Facts
-from tbdprof.loop.plan import Plan, Schedule, plan_for, together
+from tbdprof.loop.plan import LEAST_STEPS, WINDOW_S, Plan, Schedule, plan_for, together
 from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report.terminal import render
 
@@ -254,3 +255,48 @@ def test_watched_windows_are_as_long_as_a_loop_of_several_threads_needs(device: 
     assert longer.watched("memory") == (1 + 48, 1)
     steps, block = longer.watched("kernels")
     assert steps == block + 48
+
+
+@pytest.mark.parametrize(
+    ("step_s", "period", "steps"),
+    [(0.9, 1, 10), (1.6, 1, 6), (3.0, 1, 4), (60.0, 1, 4), (0.5, 4, 12), (60.0, 4, 12), (60.0, 2, 6)],
+)
+def test_a_clean_window_of_a_cpu_has_fewer_steps_where_they_take_long(step_s: float, period: int, steps: int):
+    plan = plan_for("cpu", period=period).fitted(step_s)
+
+    assert plan.steps == steps
+    assert plan.windows.count("clean") * plan.steps >= 10
+    assert plan.steps * step_s <= WINDOW_S or plan.steps == max(LEAST_STEPS, 3 * period * (period > 1))
+
+
+def test_what_is_asked_for_a_gpu_and_ranks_have_all_their_steps():
+    assert plan_for("cpu", Schedule(steps=10)).fitted(60.0).steps == 10
+    assert plan_for("cuda:0").fitted(60.0).steps == 50
+    assert together(plan_for("cpu")).fitted(60.0).steps == 10
+
+
+@pytest.mark.parametrize("settles", [True, False])
+def test_a_run_of_slow_steps_ends_early_and_says_so(settles: bool):
+    prof, hook = profiler(plan_for("cpu"))
+    with prof:
+        train(prof, hook.clock, 60, lambda step: 3.0 if settles or step % 2 else 6.0)
+
+    run, recorded = prof.recording.run, windows(prof)
+    assert run.complete
+    assert run.settled is settles
+    assert recorded[0] == ("warmup", "complete", 6 if settles else 7)  # 30 s: the end of the seventh step
+    assert [(name, steps) for name, _, steps in recorded[1:]] == [
+        *[("clean", 4), ("memory", 4), ("clean", 4), ("kernels", 4), ("clean", 4)]
+    ]
+    remark = prof.recording.missing[RemarkOn.CLEAN_STEPS]
+    assert "a clean window has 4 steps and not 10; ask for 10 steps to have them all" in remark
+    assert remark in " ".join(render(summarize(prof.recording)).split())
+
+
+def test_a_run_of_fast_steps_says_nothing_of_its_plan():
+    prof, hook = profiler(plan_for("cpu"))
+    with prof:
+        train(prof, hook.clock, 60)
+
+    assert RemarkOn.CLEAN_STEPS not in prof.recording.missing
+    assert [steps for name, _, steps in windows(prof) if name == "clean"] == [10, 10, 10]

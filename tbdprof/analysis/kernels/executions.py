@@ -21,7 +21,7 @@ from tbdprof.analysis.kernels.places import Places, of_device, of_operators
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.analysis.time.consumption import totals
 from tbdprof.analysis.time.time_blocks import settled
-from tbdprof.facts.arrays import Bools, Codes, Floats, Texts
+from tbdprof.facts.arrays import Bools, Codes, Floats, Texts, narrowed, ranked
 from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.counters import SYNCHRONIZING
 from tbdprof.facts.recording import Recording, Window
@@ -81,17 +81,17 @@ def _piece(recording: Recording, window: Window, strings: Strings) -> Kernels | 
         layer=tree.name(tree.layer(span)),
         phase=phase,
         operation=shares.operation,
-        grid=places.grid,
-        block=places.block,
-        thread_or_stream=places.thread_or_stream,
+        grid=narrowed(places.grid),
+        block=narrowed(places.block),
+        thread_or_stream=narrowed(places.thread_or_stream),
         start_ns=places.start_ns,
         end_ns=places.end_ns,
         own_ns=places.own_ns,
         step=places.step,
         crosses=_crosses(places, strings) & (shares.operation == Operation.COPY),
         flops=shares.flops,
-        model_flops=np.where(np.isin(phase, _beside_the_model(phase)), 0.0, shares.product_flops),
-        update_flops=np.where(phase == Phase.UPDATE, shares.product_flops, 0.0),
+        product_flops=shares.product_flops,
+        of_model=~np.isin(phase, _beside_the_model(phase)),
         moved_bytes=shares.moved_bytes,
         precision=shares.precision,
         of_product=shares.of_product,
@@ -136,7 +136,7 @@ def _shared(places: Places, tree: SpanTree, strings: Strings) -> _Shares:
     apart = (top >= 0) & (places.moves | does_nothing[places.span]) & ~does_nothing[top]
     sends = tree.rows["operation"] == Operation.COMMUNICATION
     apart |= (top >= 0) & sends[top] & ~sends[places.span]  # what it computes beside is not what it sends
-    spans, work = np.unique(np.where(apart, -1, top), return_inverse=True)
+    spans, work = ranked(np.where(apart, np.int32(-1), top))
     own, sharers = np.bincount(work, places.own_ns), np.bincount(work)
     with np.errstate(invalid="ignore"):
         share = np.where(own[work] > 0, places.own_ns / own[work], 1.0 / sharers[work])
@@ -164,7 +164,7 @@ def _operations(places: Places, tree: SpanTree, of_work: Texts) -> Codes:
 
 def _crosses(places: Places, strings: Strings) -> Bools:
     """Return which copies enter or leave the device, by the direction that clients of CUPTI put into their names."""
-    names, name = np.unique(places.name, return_inverse=True)
+    names, name = ranked(places.name)
     stays = np.array([_WITHIN.search(strings[int(each)]) is not None for each in names], bool)
     return places.copies & ~stays[name]
 

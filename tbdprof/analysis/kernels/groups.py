@@ -10,14 +10,14 @@ import numpy as np
 from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.kernels.roofline import nearer_ceiling, ridge
 from tbdprof.analysis.kernels.sums import Sums, ratio, sums
-from tbdprof.facts.arrays import Ints, Texts
+from tbdprof.facts.arrays import Rows, Texts, ranked
 from tbdprof.facts.records import Operation, Peaks, Phase
 from tbdprof.results.kernels import Group
 
 
 def groups(kernels: Kernels, peaks: Peaks | None) -> tuple[Group, ...]:
     """Return the kernels by name and phase, the longest first."""
-    keys, key = np.unique(kernels.name * len(Phase) + kernels.phase, return_inverse=True)
+    keys, key = ranked(kernels.name * len(Phase) + kernels.phase)
     found = sums(kernels, key, len(keys), peaks)
     columns = (
         kernels.operator,
@@ -59,10 +59,10 @@ def _group(
     )
 
 
-def _by_time(kernels: Kernels, key: Ints, column: Texts) -> list[list[int]]:
+def _by_time(kernels: Kernels, key: Rows, column: Texts) -> list[list[int]]:
     """Return each key's values of a column, the value with the most own time first."""
     width = int(column.max(initial=-1)) + 2
-    pairs, pair = np.unique(key * width + column + 1, return_inverse=True)
+    pairs, pair = ranked(key.astype(np.int64) * width + column + 1)
     order = np.lexsort((-np.bincount(pair, kernels.own_ns), pairs // width))
     values, of = pairs[order] % width - 1, pairs[order] // width
     return [each.tolist() for each in np.split(values, np.flatnonzero(np.diff(of)) + 1)]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tbdprof.facts.arrays import Bools, Codes, Floats, Ints
 from tbdprof.facts.arrays import Texts as Texts
-from tbdprof.facts.records import Operation, Strings
+from tbdprof.facts.records import Operation, Phase, Strings
 
 PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL, Operation.ATTENTION, Operation.RECURRENT)
 
@@ -33,8 +33,8 @@ class Kernels:
     step: NDArray[np.int32]  # index among the counted steps
     crosses: Bools  # copies that enter or leave the device, except communication
     flops: Floats  # share of its `Work`'s FLOPs, with element-wise arithmetic and recomputation; nan if no count
-    model_flops: Floats  # share of forward's and backward's matmuls and convolutions without recomputation; otherwise 0
-    update_flops: Floats  # share of the update's matmuls and convolutions; otherwise 0
+    product_flops: Floats  # share of the FLOPs of matmuls and convolutions, in whatever phase
+    of_model: Bools  # its phase is the model's: forward and backward without recomputation
     moved_bytes: Floats  # nan if not reported
     precision: Texts  # text index, -1 if not reported
     of_product: Bools  # its `Work` is a matmul or convolution, which tensor cores can compute
@@ -55,6 +55,16 @@ class Kernels:
     def steps(self) -> int:
         """Return the number of counted steps."""
         return len(self.step_ns)
+
+    @property
+    def model_flops(self) -> Floats:
+        """Return the shares of forward's and backward's matmuls and convolutions without recomputation; otherwise 0."""
+        return np.where(self.of_model, self.product_flops, 0.0)
+
+    @property
+    def update_flops(self) -> Floats:
+        """Return the shares of the update's matmuls and convolutions; otherwise 0."""
+        return np.where(self.phase == Phase.UPDATE, self.product_flops, 0.0)
 
     @property
     def has_products(self) -> Bools:

@@ -4,7 +4,7 @@ import numpy as np
 
 from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.kernels.sums import ratio, sums
-from tbdprof.facts.arrays import Bools, Floats, Ints
+from tbdprof.facts.arrays import Bools, Floats, Rows, ranked
 from tbdprof.facts.records import Peaks, Phase
 from tbdprof.results.kernels import LayerTime
 
@@ -13,7 +13,7 @@ BACKWARD = (Phase.BACKWARD, Phase.RECOMPUTE)
 
 def layers(kernels: Kernels, peaks: Peaks | None) -> tuple[LayerTime, ...]:
     """Return the layers, the longest first."""
-    names, key = np.unique(kernels.layer, return_inverse=True)
+    names, key = ranked(kernels.layer)
     found = sums(kernels, key, len(names), peaks)
     forward = _seconds(kernels, key, len(names), kernels.phase == Phase.FORWARD)
     backward = _seconds(kernels, key, len(names), np.isin(kernels.phase, BACKWARD))
@@ -34,6 +34,6 @@ def layers(kernels: Kernels, peaks: Peaks | None) -> tuple[LayerTime, ...]:
     )
 
 
-def _seconds(kernels: Kernels, key: Ints, size: int, chosen: Bools) -> Floats:
+def _seconds(kernels: Kernels, key: Rows, size: int, chosen: Bools) -> Floats:
     """Return the seconds per step of the chosen kernels, by layer."""
     return np.bincount(key[chosen], kernels.own_ns[chosen], size) / 1e9 / kernels.steps

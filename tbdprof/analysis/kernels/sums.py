@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tbdprof.analysis.kernels.kernels import Kernels
-from tbdprof.facts.arrays import Bools, Floats, Ints
+from tbdprof.facts.arrays import Bools, Floats, Rows, ranked
 from tbdprof.facts.records import Peaks
 
 
@@ -29,27 +29,29 @@ class Sums:
     both_bytes: Floats
 
 
-def sums(kernels: Kernels, key: Ints, size: int, peaks: Peaks | None) -> Sums:
+def sums(kernels: Kernels, key: Rows, size: int, peaks: Peaks | None) -> Sums:
     """Return the sums over the kernels of each key; keys are below `size`."""
 
     def add(values: Floats, known: Bools) -> Floats:
         total: Floats = np.bincount(key[known], values[known], size).astype(np.float64)
         return total
 
+    def number(known: Bools) -> Floats:
+        return np.bincount(key[known], minlength=size).astype(np.float64)
+
     seconds, peak = kernels.own_ns / 1e9, _peak_of(kernels, peaks)
     counted, moved = np.isfinite(kernels.flops), np.isfinite(kernels.moved_bytes)
     limited = counted & np.isfinite(peak)
-    everything, one = np.ones(len(key), bool), np.ones(len(key))
     return Sums(
-        calls=add(one, everything),
-        seconds=add(seconds, everything),
-        counted=add(one, counted),
+        calls=np.bincount(key, minlength=size).astype(np.float64),
+        seconds=np.bincount(key, seconds, size).astype(np.float64),
+        counted=number(counted),
         flops=add(kernels.flops, counted),
         counted_seconds=add(seconds, counted),
         reached_flops=add(kernels.flops, limited),
         possible_flops=add(peak * seconds, limited),
         reached_seconds=add(seconds, limited),
-        moved=add(one, moved),
+        moved=number(moved),
         moved_bytes=add(kernels.moved_bytes, moved),
         moved_seconds=add(seconds, moved),
         both_flops=add(kernels.flops, counted & moved),
@@ -59,7 +61,7 @@ def sums(kernels: Kernels, key: Ints, size: int, peaks: Peaks | None) -> Sums:
 
 def by_precision(kernels: Kernels, figure: Callable[[str, bool], float | None]) -> Floats:
     """Return, for each kernel, a figure by its precision and whether it is `of_product`; nan if not known."""
-    keys, key = np.unique(2 * kernels.precision + kernels.of_product, return_inverse=True)
+    keys, key = ranked(2 * kernels.precision + kernels.of_product)
     found = [figure(kernels.strings[int(each) // 2], bool(each % 2)) for each in keys]
     return np.array([np.nan if each is None else each for each in found], np.float64)[key]
 

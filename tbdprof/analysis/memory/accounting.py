@@ -16,7 +16,7 @@ from tbdprof.analysis.memory.blocks import (
 from tbdprof.analysis.memory.roles import classify, owned, with_earlier_batches
 from tbdprof.analysis.memory.turns import turns
 from tbdprof.analysis.spans import SpanTree
-from tbdprof.facts.arrays import Bools, Ints
+from tbdprof.facts.arrays import Bools, Ints, narrowed
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import AllocationKind, Run, SpanKind
 from tbdprof.facts.rows import Table
@@ -74,7 +74,7 @@ def account(recording: Recording, window: Window) -> Account:
         tree=tree,
         roles=classify(blocks, named, tree, marks, own),
         scratch_bytes=scratch,
-        unknown_bytes=unexplained - scratch,
+        unknown_bytes=narrowed(unexplained - scratch),
         counted=_counted(levels, own.settled(marks)),
         marks=own.settled(marks),
         seen_from=int(own.settled(marks)[0]) if own.ends and len(marks) else 0,
@@ -102,18 +102,29 @@ def _scratch(unexplained: Ints, allocations: Table, blocks: Blocks, tree: SpanTr
     The memory of an operator's worker threads looks like this if a framework does not report it. A free without a
     reported allocation means that a report was lost instead. An operator with such a free claims nothing.
     """
+    if not (unexplained > 0).any():
+        return np.zeros(len(unexplained), np.int64)
     rows = in_order(allocations)
     operator = tree.outermost(tree.index(allocations["span"][rows]), SpanKind.OPERATOR)
-    begins = np.flatnonzero(np.diff(operator, prepend=-2))
+    begins = np.flatnonzero(np.diff(operator, prepend=np.int32(-2)))
     ends = np.append(begins[1:], len(rows))
-    freed = allocations["kind"][rows] == AllocationKind.FREED
-    lost = freed & ~np.isin(allocations["sequence"][rows], blocks.end)
+    lost = _lost_frees(allocations, blocks)[rows]
     sure = (operator[begins] >= 0) & (begins > 0) & (ends < len(rows)) & ~np.logical_or.reduceat(lost, begins)
     around = np.maximum(unexplained[begins - 1], unexplained[ends % len(rows)])
     level = np.where(sure, np.maximum(around, 0), NEVER)
     claimed = np.repeat(level, ends - begins)
     scratch: Ints = np.maximum(unexplained, claimed) - claimed  # NEVER is the largest integer
-    return scratch
+    return narrowed(scratch)
+
+
+def _lost_frees(allocations: Table, blocks: Blocks) -> Bools:
+    """Return which rows are frees that end no block."""
+    freed = np.flatnonzero(allocations["kind"] == AllocationKind.FREED)
+    known, ended = np.sort(blocks.end), allocations["sequence"][freed]
+    place = np.minimum(np.searchsorted(known, ended), len(known) - 1)
+    lost = np.zeros(len(allocations), bool)
+    lost[freed] = known[place] != ended if len(known) else True
+    return lost
 
 
 def _counted(levels: Levels, marks: Ints) -> Bools:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.facts.arrays import Bools, Ints
+from tbdprof.facts.arrays import Bools, Ints, Rows, narrowed
 from tbdprof.facts.records import AllocationKind
 from tbdprof.facts.rows import Table
 
@@ -19,7 +19,7 @@ NEVER = np.iinfo(np.int64).max  # sequence of the end of a block that was still 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """One entry per block, in the order of (address, start)."""
+    """One entry per block, in the order of (address, start); small numbers may have a narrower type."""
 
     address: NDArray[np.uint64]
     start: Ints  # sequence, BEFORE for an existing block
@@ -73,31 +73,36 @@ def lifetimes(allocations: Table) -> tuple[Blocks, Levels]:
     A free at an address without a known block changes nothing: its allocation was not reported. An allocation at an
     address still in use ends the earlier block there.
     """
-    order = np.lexsort((allocations["sequence"], allocations["address"]))
+    blocks = _blocks(allocations)
+    return blocks, _levels(allocations, blocks)
+
+
+def _blocks(allocations: Table) -> Blocks:
+    order = np.lexsort((allocations["sequence"], allocations["address"])).astype(np.int32)
     kind, address = allocations["kind"][order], allocations["address"][order]
-    begin = np.flatnonzero(kind != AllocationKind.FREED)
+    begin = np.flatnonzero(kind != AllocationKind.FREED).astype(np.int32)
     same = np.zeros(len(order), bool)
     same[:-1] = address[1:] == address[:-1]
     ended = same[begin]
     after = np.where(ended, begin + 1, begin)
     freed = ended & (kind[after] == AllocationKind.FREED)
+    existing, address = kind[begin] == AllocationKind.EXISTING, address[begin]
     first, last = order[begin], order[after]
+    del order, kind, begin, same, after
     size, rounding = _sizes(allocations, first)
-    start = np.where(kind[begin] == AllocationKind.EXISTING, BEFORE, allocations["sequence"][first])
-    blocks = Blocks(
-        address=address[begin],
-        start=start,
+    return Blocks(
+        address=address,
+        start=np.where(existing, BEFORE, allocations["sequence"][first]),
         end=np.where(ended, allocations["sequence"][last], NEVER),
         size_bytes=size,
-        rounding_bytes=rounding,
-        span=allocations["span"][first],
-        thread=allocations["thread"][first],
-        free_span=np.where(freed, allocations["span"][last], -1),
-        free_thread=np.where(freed, allocations["thread"][last], -1),
+        rounding_bytes=narrowed(rounding),
+        span=narrowed(allocations["span"][first]),
+        thread=narrowed(allocations["thread"][first]),
+        free_span=narrowed(np.where(freed, allocations["span"][last], -1)),
+        free_thread=narrowed(np.where(freed, allocations["thread"][last], -1)),
         was_tensor=allocations["was_tensor"][first],
-        shape=allocations["shape"][first].astype(np.int64),
+        shape=allocations["shape"][first],
     )
-    return blocks, _levels(allocations, blocks)
 
 
 def _sizes(allocations: Table, rows: Ints) -> tuple[Ints, Ints]:
@@ -106,10 +111,11 @@ def _sizes(allocations: Table, rows: Ints) -> tuple[Ints, Ints]:
     return size, np.where((requested >= 0) & (allocated >= 0), allocated - requested, 0)
 
 
-def in_order(allocations: Table) -> Ints:
+def in_order(allocations: Table) -> Rows:
     """Return the rows of a window's allocations and frees in order, without the blocks that existed before it."""
-    rows = np.flatnonzero(allocations["kind"] != AllocationKind.EXISTING)
-    return rows[np.argsort(allocations["sequence"][rows], kind="stable")]
+    rows = np.flatnonzero(allocations["kind"] != AllocationKind.EXISTING).astype(np.int32)
+    sequence = allocations["sequence"][rows]
+    return rows if (sequence[1:] >= sequence[:-1]).all() else rows[np.argsort(sequence, kind="stable")]
 
 
 def _levels(allocations: Table, blocks: Blocks) -> Levels:
@@ -125,7 +131,7 @@ def _levels(allocations: Table, blocks: Blocks) -> Levels:
         sequence=sequence,
         time_ns=allocations["time_ns"][rows],
         known_bytes=running(sequence, blocks, blocks.size_bytes),
-        rounding_bytes=running(sequence, blocks, blocks.rounding_bytes),
+        rounding_bytes=narrowed(running(sequence, blocks, blocks.rounding_bytes)),
         total_bytes=total,
         base_bytes=base,
         base_rounding_bytes=base_rounding,
@@ -133,21 +139,22 @@ def _levels(allocations: Table, blocks: Blocks) -> Levels:
     )
 
 
-def _totals(allocations: Table, rows: Ints) -> tuple[Ints, int]:
+def _totals(allocations: Table, rows: Rows) -> tuple[Ints, int]:
     """Return the framework's total after each event and before the first, the sum over all devices; -1: not reported.
 
     A framework counts each device apart. On a device without events, nothing changes what was there before.
     """
     together, before = np.zeros(len(rows), np.int64), 0
     for device in np.unique(allocations["device"]):
-        mine = np.flatnonzero(allocations["device"][rows] == device)
-        counted = allocations["total_bytes"][rows[mine]].astype(np.int64)
+        is_of = allocations["device"][rows] == device
+        mine = np.flatnonzero(is_of)
+        counted = allocations["total_bytes"][rows[mine]]
         if (counted < 0).any():
             return np.full(len(rows), -1, np.int64), -1
         existing = (allocations["device"] == device) & (allocations["kind"] == AllocationKind.EXISTING)
         there = int(allocations["allocated_bytes"][existing].sum())
         first = _base_total(allocations[rows[mine[:1]]]) if len(mine) else there
-        place = np.searchsorted(mine, np.arange(len(rows)), side="right")
+        place = np.cumsum(is_of, dtype=np.int32)
         together += np.append(first, counted)[place]
         before += first
     return together, before if len(rows) else -1
@@ -171,4 +178,6 @@ def running(sequence: Ints, blocks: Blocks, amount: Ints, chosen: Bools | None =
     np.add.at(change, np.searchsorted(sequence, start[later]), amount[later])
     ended = end != NEVER
     np.subtract.at(change, np.searchsorted(sequence, end[ended]), amount[ended])
-    return int(amount[~later].sum()) + np.cumsum(change)
+    np.cumsum(change, out=change)
+    change += int(amount[~later].sum())
+    return change

@@ -93,8 +93,9 @@ class _OfRole:
 def _measure(recording: Recording, window: Window) -> Memory:
     worked = account(recording, window)
     levels, counted = worked.levels, worked.counted
-    total = np.sum([levels.rounding_bytes, worked.scratch_bytes, np.maximum(worked.unknown_bytes, 0)], axis=0)
-    total += levels.known_bytes
+    total = np.maximum(worked.unknown_bytes, 0) + levels.known_bytes
+    total += levels.rounding_bytes
+    total += worked.scratch_bytes
     independent = recording.run.independent_total is None and levels.base_total_bytes >= 0
     peak_row = int(np.argmax(np.where(counted, levels.total_bytes if independent else total, -1)))
     highest, kept = int(total[counted].max()), _kept(counted, total)
@@ -122,7 +123,7 @@ def _measure(recording: Recording, window: Window) -> Memory:
         rounding_max_bytes=int(levels.rounding_bytes[counted].max()) if has_rounding else None,
         at_optimizer_step=_at_optimizer_step(roles),
         top_at_peak=tuple(live[:TOP]),
-        by_layer=by_layer(live, int(worked.scratch_bytes[peak_row] + max(worked.unknown_bytes[peak_row], 0))),
+        by_layer=by_layer(live, int(worked.scratch_bytes[peak_row]) + max(int(worked.unknown_bytes[peak_row]), 0)),
         timeline=Timeline(_steps(worked), levels.time_ns[kept], categories),
         violations=found.lines,
         mismatches=found.count,

@@ -42,9 +42,8 @@ def check(
     negative = unknown_bytes[unknown_bytes < 0]
     lines = []
     if len(negative):
-        lines.append(
-            f"after {len(negative)} events the blocks exceed the framework's total, by up to {-negative.min()} bytes"
-        )
+        most = -int(negative.min())
+        lines.append(f"after {len(negative)} events the blocks exceed the framework's total, by up to {most} bytes")
     tensors = [
         *_reports(recording, window),
         *_tensor_sizes(recording, window),

@@ -32,7 +32,7 @@ from tbdprof.analysis.memory.account import Owned, Roles
 from tbdprof.analysis.memory.blocks import BEFORE, Blocks
 from tbdprof.analysis.memory.turns import NO_TURNS, Turns
 from tbdprof.analysis.spans import SpanTree
-from tbdprof.facts.arrays import Bools, Ints
+from tbdprof.facts.arrays import Bools, Ints, Rows
 from tbdprof.facts.records import Operation, Phase, Role, SpanKind
 from tbdprof.facts.rows import Table
 
@@ -99,12 +99,12 @@ def classify(blocks: Blocks, named: Owned, tree: SpanTree, marks: Ints, own: Tur
     return np.where(believed, named.role, role).astype(np.uint8)
 
 
-def _is(tree: SpanTree, rows: Ints, column: str, value: int) -> Bools:
+def _is(tree: SpanTree, rows: Rows, column: str, value: int) -> Bools:
     matches: Bools = (rows >= 0) & (tree.rows[column][np.maximum(rows, 0)] == value)
     return matches
 
 
-def _made_inside(tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Bools:
+def _made_inside(tree: SpanTree, made: Rows, phase: NDArray[np.uint8]) -> Bools:
     """Return which blocks a network made itself; only recorded layers show which were made between networks."""
     layers = tree.rows["kind"] == SpanKind.LAYER
     inside: Bools = ~np.isin(phase, (Phase.OUTSIDE, Phase.DATA))
@@ -113,7 +113,7 @@ def _made_inside(tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Bools:
     return inside
 
 
-def _computed_in_forward(tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Bools:
+def _computed_in_forward(tree: SpanTree, made: Rows, phase: NDArray[np.uint8]) -> Bools:
     """Return which blocks hold what the forward pass computed; what is only sent was made empty."""
     empty = _is(tree, made, "operation", Operation.BOOKKEEPING)
     inside: Bools = (phase == Phase.FORWARD) & ~empty & _is(tree, made, "kind", SpanKind.OPERATOR)
@@ -125,21 +125,21 @@ def _crossings(blocks: Blocks, maker: Ints, marks: Ints, own: Turns) -> Ints:
     return np.where(own.of(maker), own.crossed(maker, blocks.start, blocks.end), steps)
 
 
-def _common_operator(blocks: Blocks, tree: SpanTree, made: Ints, phase: NDArray[np.uint8]) -> Ints:
+def _common_operator(blocks: Blocks, tree: SpanTree, made: Rows, phase: NDArray[np.uint8]) -> Rows:
     """Return the innermost operator of its phase that both made and freed a block; backward excludes recomputation."""
     operators = tree.rows["kind"] == SpanKind.OPERATOR
     found = tree.nearest(made, operators, inside=blocks.end, thread=blocks.free_thread)
-    return np.where((found >= 0) & (tree.phase(found) == phase), found, -1)
+    return np.where((found >= 0) & (tree.phase(found) == phase), found, np.int32(-1))
 
 
-def _workspace(blocks: Blocks, tree: SpanTree, common: Ints) -> Roles:
+def _workspace(blocks: Blocks, tree: SpanTree, common: Rows) -> Roles:
     compiled = tree.any_above(common, tree.rows["operation"] == Operation.COMPILED)
     temporary = np.where(blocks.was_tensor == 1, Role.TEMPORARY, Role.WORKSPACE)
     return np.where(compiled, Role.COMPILED, temporary).astype(np.uint8)
 
 
 def _by_phase(
-    blocks: Blocks, named: Owned, tree: SpanTree, made: Ints, phase: NDArray[np.uint8], outside: Roles
+    blocks: Blocks, named: Owned, tree: SpanTree, made: Rows, phase: NDArray[np.uint8], outside: Roles
 ) -> Roles:
     accumulated = tree.any_above(tree.index(blocks.free_span), tree.rows["operation"] == Operation.ACCUMULATE)
     compiled = tree.any_above(made, tree.rows["operation"] == Operation.COMPILED)
@@ -172,7 +172,7 @@ def _outside(blocks: Blocks, maker: Ints, tree: SpanTree, marks: Ints, own: Turn
     return np.where(given, Role.INPUT, Role.DYNAMIC).astype(np.uint8)
 
 
-def _casts_weight(blocks: Blocks, named: Owned, tree: SpanTree, made: Ints) -> Bools:
+def _casts_weight(blocks: Blocks, named: Owned, tree: SpanTree, made: Rows) -> Bools:
     cast = tree.nearest(made, (tree.rows["operation"] == Operation.CAST) & (tree.rows["operand"] > 0))
     if not (cast >= 0).any():
         return np.zeros(len(blocks), bool)

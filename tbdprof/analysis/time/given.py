@@ -54,9 +54,9 @@ def given(recording: Recording) -> Found[Given]:
     return Found(Given(found, samples_from, misread), missing)
 
 
-def why_no_samples(recording: Recording) -> str:
-    """Return why the samples of a step are not known."""
-    return given(recording).missing.get(recording.run.sample_unit, NO_SAMPLES)
+def why_no_samples(recording: Recording, steps: Found[Given]) -> str:
+    """Return why the samples of a step are not known; `steps` is what `given` found."""
+    return steps.missing.get(recording.run.sample_unit, NO_SAMPLES)
 
 
 def counted_units(recording: Recording) -> set[str]:

@@ -15,14 +15,16 @@ Every instant of a step has one share:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tbdprof.analysis.kernels.kernels import PRODUCTS, Kernels
 from tbdprof.analysis.kernels.roofline import ridge
 from tbdprof.analysis.kernels.sums import by_precision
 from tbdprof.analysis.time.timeline import DATA, OTHER, PHASES, Timeline
-from tbdprof.facts.arrays import Bools, Floats, Ints
+from tbdprof.facts.arrays import Bools, Floats, Rows, ranked
 from tbdprof.facts.records import Operation, Peaks, Phase
 
 # The launch limits a kernel that is shorter than this. A launch on a GPU takes about 5 µs. An operator on the CPU that
@@ -67,9 +69,10 @@ def parts(kernels: Kernels, course: Timeline, peaks: Peaks | None) -> Parts:
     if not _has_forward(kernels):
         trained |= (course.phase == OTHER) & course.busy
 
+    of_steps = _slices(course.step, kernels.steps)
+
     def spent(chosen: Bools) -> Floats:
-        total: Floats = np.bincount(course.step[chosen], course.length_ns[chosen], kernels.steps).astype(np.float64)
-        return total
+        return np.array([course.length_ns[each][chosen[each]].sum() for each in of_steps], np.float64)
 
     kind = kinds(kernels, peaks)
     gaps, busy = spent(left & trained & ~course.busy), spent(left & trained & course.busy)
@@ -92,15 +95,21 @@ def parts(kernels: Kernels, course: Timeline, peaks: Peaks | None) -> Parts:
     )
 
 
+def _slices(step: Rows, steps: int) -> list[slice]:
+    """Return where each step's pieces are, which are in the order of time."""
+    bounds = np.searchsorted(step, np.arange(steps + 1)).tolist()
+    return [slice(*each) for each in pairwise(bounds)]
+
+
 def short_ns(kernels: Kernels) -> int:
     """Return the length below which a kernel counts as launching."""
     return SHORT_NS["cpu" if kernels.device == "cpu" else "gpu"]
 
 
-def kinds(kernels: Kernels, peaks: Peaks | None) -> Ints:
+def kinds(kernels: Kernels, peaks: Peaks | None) -> NDArray[np.int8]:
     """Return the index in KINDS of each kernel."""
     known = np.isin(kernels.operation, (*PRODUCTS, *BY_ELEMENT)) | np.isfinite(kernels.flops)
-    found = np.where(is_limited_by_compute(kernels, peaks), COMPUTE, MEMORY)
+    found = np.where(is_limited_by_compute(kernels, peaks), np.int8(COMPUTE), np.int8(MEMORY))
     found[~known] = UNCOUNTED
     found[(typical_ns(kernels) < short_ns(kernels)) | (kernels.operation == Operation.BOOKKEEPING)] = LAUNCHING
     return found
@@ -112,18 +121,18 @@ def typical_ns(kernels: Kernels) -> Floats:
     Another process may interrupt a kernel of microseconds for milliseconds; the kernel is short all the same. The
     counterpart is the same occurrence of its name in its phase, where all of at least three steps have equally many.
     """
-    own = kernels.own_ns.astype(np.float64)
+    own, found = kernels.own_ns, kernels.own_ns.astype(np.float64)
     if kernels.steps < FEWEST:
-        return own
-    _, name = np.unique(kernels.name.astype(np.int64) * (max(Phase) + 1) + kernels.phase, return_inverse=True)
-    order = np.lexsort((np.arange(len(own)), kernels.step, name))
+        return found
+    _, name = ranked(kernels.name.astype(np.int64) * (max(Phase) + 1) + kernels.phase)
+    order = np.lexsort((kernels.step, name)).astype(np.int32)  # stable: of one step in the order of their starts
     counts = np.bincount(name * kernels.steps + kernels.step, minlength=(name.max() + 1) * kernels.steps)
     by_step = counts.reshape(-1, kernels.steps)
     alike = (by_step == by_step[:, :1]).all(axis=1)
     chosen = order[alike[name[order]]]  # by name, then step, then occurrence
-    found = own.copy()
+    times_of = by_step[:, 0][name[chosen]]
     for times in np.unique(by_step[alike, 0]):
-        mine = chosen[by_step[name[chosen], 0] == times].reshape(-1, kernels.steps, times)
+        mine = chosen[times_of == times].reshape(-1, kernels.steps, times)
         found[mine] = np.median(own[mine], axis=1)[:, None, :]
     return found
 
@@ -137,7 +146,7 @@ def is_limited_by_compute(kernels: Kernels, peaks: Peaks | None) -> Bools:
     return np.where(unknown, np.isin(kernels.operation, PRODUCTS), above)
 
 
-def _mixture(kernels: Kernels, kind: Ints) -> Floats:
+def _mixture(kernels: Kernels, kind: NDArray[np.int8]) -> Floats:
     """Return the kinds' shares of the own time of each step's training kernels, without communication and copies.
 
     A step without any has the shares of all steps together: kernels of a GPU may run in the step after theirs.
@@ -152,7 +161,7 @@ def _mixture(kernels: Kernels, kind: Ints) -> Floats:
     return mixture
 
 
-def _longest_phases(kernels: Kernels, kind: Ints) -> Mapping[str, str]:
+def _longest_phases(kernels: Kernels, kind: NDArray[np.int8]) -> Mapping[str, str]:
     found = {}
     for place, name in enumerate(KINDS):
         mine = _trains(kernels) & (kind == place)

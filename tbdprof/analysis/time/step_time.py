@@ -103,7 +103,10 @@ def _overlap_ns(kernels: Kernels) -> int:
     for thread, count in zip(threads, counts, strict=True):
         mine = slice(None) if count == len(kernels) else kernels.thread_or_stream == thread
         start, end = kernels.start_ns[mine], kernels.end_ns[mine]
-        reached = np.maximum.accumulate(np.append(start[0], end))[:-1]
-        union = int(np.maximum(end - np.maximum(start, reached), 0).sum())
+        length = np.append(start[:1], end[:-1])
+        np.maximum.accumulate(length, out=length)  # the latest end before
+        np.maximum(start, length, out=length)
+        np.subtract(end, length, out=length)
+        union = int(np.maximum(length, 0, out=length).sum())
         beyond += max(int(kernels.own_ns[mine].sum()) - union, 0)
     return beyond

@@ -8,7 +8,7 @@ bootstrap interval over their blocks.
 from collections.abc import Iterator, Mapping, Sequence
 
 from tbdprof.analysis.time.consumption import counted_in, padding_shares, totals
-from tbdprof.analysis.time.given import Given, given, why_no_samples
+from tbdprof.analysis.time.given import Given, why_no_samples
 from tbdprof.analysis.time.time_blocks import mean_ratio_interval, of_steps, of_windows, ratio_interval
 from tbdprof.analysis.without import was_never_meant, why_without
 from tbdprof.facts.arrays import Floats
@@ -27,13 +27,13 @@ TICK_S = 0.01  # the clock of CPU time counts in such steps
 DISCARDED = {MEMORY: "step", KERNELS: "block", SAMPLED: "block"}  # the first of each window: warm-up
 
 
-def throughput(recording: Recording) -> Found[Throughput | None]:
-    """Return the throughput of the clean windows, or why none has a block."""
+def throughput(recording: Recording, given: Found[Given]) -> Found[Throughput | None]:
+    """Return the throughput of the clean windows, or why none has a block; `given` is what each step was given."""
     windows = [window for window in recording.named(CLEAN) if len(window.table("step"))]
     if not windows:
         return because(why_without(recording, CLEAN))
     blocks = of_windows(windows)
-    steps = given(recording).value
+    steps = given.value
     rates = tuple(_rate(of_windows([window]).units, of_windows([window]).seconds) for window in windows)
     found = Throughput(
         rate=_rate(blocks.units, blocks.seconds),
@@ -49,7 +49,7 @@ def throughput(recording: Recording) -> Found[Throughput | None]:
     missing = {} if found.rate.interval else {"ci95": ONE_BLOCK}
     missing |= data_wait(recording).under("data_wait")
     if found.samples_per_unit(recording.run) is None:
-        missing |= dict.fromkeys(("samples_per_s", "ci95"), why_no_samples(recording))
+        missing |= dict.fromkeys(("samples_per_s", "ci95"), why_no_samples(recording, given))
     return Found(found, missing)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tbdprof.analysis.kernels.kernels import Kernels
-from tbdprof.facts.arrays import Bools, Ints
+from tbdprof.facts.arrays import Bools, Ints, Rows, narrowed
 from tbdprof.facts.records import Operation, Phase
 
 PHASES = ("data", "forward", "backward", "recompute", "update", "other")
@@ -34,8 +34,8 @@ _PLACE_OF = {phase: PHASES.index(phase.name.lower()) for phase in _TRAINING}
 class Timeline:
     """One entry per piece of the steps' wall time; the pieces add up to it."""
 
-    length_ns: Ints
-    step: Ints  # index among the counted steps
+    length_ns: Ints  # of a narrower type if all fit
+    step: Rows  # index among the counted steps
     phase: NDArray[np.uint8]  # index in PHASES
     busy: Bools  # at least one kernel runs
     waiting: Bools  # the host is in a call that waits for the device
@@ -53,14 +53,14 @@ def timeline(kernels: Kernels) -> Timeline:
     """Cut the counted steps into pieces."""
     edges = _edges(kernels)
     at = edges[:-1]
-    step = np.searchsorted(kernels.step_start_ns, at, side="right") - 1
-    step[at >= (kernels.step_start_ns + kernels.step_ns)[step]] = -1
-    label = np.where(step >= 0, _labels(kernels, edges), _NOTHING).astype(np.uint8)
+    step = _step_of(at, kernels.step_start_ns, kernels.step_start_ns + kernels.step_ns)
+    label = np.where(step >= 0, _labels(kernels, edges), np.uint8(_NOTHING))
     asking = _running(edges, kernels.data_start_ns, kernels.data_end_ns)
     phase = _phases(label, step, asking)
-    running, inside = label != _NOTHING, step >= 0
+    running = label != _NOTHING
     piece, phase, length = _divided(kernels, edges, phase)
-    inside = inside[piece]
+    within = (step >= 0)[piece]
+    inside: Bools | slice = slice(None) if within.all() else within
     communicates = kernels.operation == Operation.COMMUNICATION
     copies, communication = (_only(kernels, edges, each) for each in (kernels.crosses, communicates))
     busy = running & ~communication if kernels.device == "cpu" else running
@@ -77,13 +77,21 @@ def timeline(kernels: Kernels) -> Timeline:
     )
 
 
-def _divided(kernels: Kernels, edges: Ints, phase: NDArray[np.uint8]) -> tuple[Ints, NDArray[np.uint8], Ints]:
+def _step_of(at: Ints, begins: Ints, ends: Ints) -> Rows:
+    """Return the index of the step that contains each of some ordered times, or -1 if there is none."""
+    step: Rows = np.full(len(at), -1, np.int32 if len(begins) > np.iinfo(np.int16).max else np.int16)
+    for index, (first, last) in enumerate(zip(*(np.searchsorted(at, each) for each in (begins, ends)), strict=True)):
+        step[first:last] = index
+    return step
+
+
+def _divided(kernels: Kernels, edges: Ints, phase: NDArray[np.uint8]) -> tuple[Ints | slice, NDArray[np.uint8], Ints]:
     """Return the pieces, their phases and lengths; a piece that several phases share appears once per phase."""
-    length = np.diff(edges)
+    length = narrowed(np.diff(edges))
     trains = np.isin(kernels.phase, _TRAINING)
     threads = np.unique(kernels.thread_or_stream[trains]) if kernels.device == "cpu" else ()
     if len(threads) < 2:
-        return np.arange(len(length)), phase, length
+        return slice(None), phase, length
     count = np.zeros((len(length), len(_TRAINING)), np.int64)
     for thread in threads:
         label = _labels(kernels, edges, trains & (kernels.thread_or_stream == thread))
@@ -113,9 +121,10 @@ def _edges(kernels: Kernels) -> Ints:
 def _running(edges: Ints, start_ns: Ints, end_ns: Ints) -> Bools:
     """Return in which pieces at least one of the intervals runs."""
     size = len(edges)
-    change = np.bincount(np.searchsorted(edges, start_ns), minlength=size + 1)
-    change -= np.bincount(np.searchsorted(edges, np.maximum(end_ns, start_ns)), minlength=size + 1)
-    running: Bools = np.cumsum(change)[: size - 1] > 0
+    change = np.zeros(size + 1, np.int32)
+    np.add.at(change, np.searchsorted(edges, start_ns), 1)
+    np.subtract.at(change, np.searchsorted(edges, np.maximum(end_ns, start_ns)), 1)
+    running: Bools = np.cumsum(change, out=change)[: size - 1] > 0
     return running
 
 
@@ -127,17 +136,18 @@ def _labels(kernels: Kernels, edges: Ints, of: Bools | None = None) -> NDArray[n
     if kernels.device == "cpu":
         inside &= (kernels.operation != Operation.COMMUNICATION) | (kernels.phase != Phase.OUTSIDE)
     for phases in ((Phase.OUTSIDE, Phase.DATA), _TRAINING):  # the second group overrides the first
-        began_last = np.full(len(label), -1)
+        began_last = np.full(len(label), -1, np.int32)
         for phase in phases:
             chosen = (kernels.phase == phase) & (kernels.end_ns > kernels.start_ns) & inside
             if not chosen.any():
                 continue
             start, end = kernels.start_ns[chosen], kernels.end_ns[chosen]
-            began = np.full(len(edges), -1)
-            places = np.searchsorted(edges, start)
+            wins, places = _running(edges, start, end), np.searchsorted(edges, start)
+            del start, end
+            began = np.full(len(edges), -1, np.int32)
             began[places] = places
-            began = np.maximum.accumulate(began)[:-1]
-            wins = _running(edges, start, end) & (began > began_last)
+            began = np.maximum.accumulate(began, out=began)[:-1]
+            wins &= began > began_last
             label[wins], began_last[wins] = phase, began[wins]
     return label
 
@@ -150,10 +160,10 @@ def _only(kernels: Kernels, edges: Ints, chosen: Bools) -> Bools:
     return mine & ~others
 
 
-def _phases(label: NDArray[np.uint8], step: Ints, asking: Bools) -> NDArray[np.uint8]:
+def _phases(label: NDArray[np.uint8], step: Rows, asking: Bools) -> NDArray[np.uint8]:
     """Return the index in PHASES of each piece."""
     busy = label != _NOTHING
-    before = label[_last_at(busy | (np.diff(step, prepend=-2) != 0))]
+    before = label[_last_at(busy | np.append(True, step[1:] != step[:-1]))]
     ahead = _ahead(label, np.isin(label, _TRAINING), step)
     to_forward = ahead == Phase.FORWARD
     phase = np.full(len(label), OTHER, np.uint8)
@@ -165,13 +175,15 @@ def _phases(label: NDArray[np.uint8], step: Ints, asking: Bools) -> NDArray[np.u
     return phase
 
 
-def _last_at(chosen: Bools) -> Ints:
+def _last_at(chosen: Bools) -> Rows:
     """Return, for each index, the last chosen index at or before it."""
-    return np.maximum.accumulate(np.where(chosen, np.arange(len(chosen)), 0))
+    last = np.arange(len(chosen), dtype=np.int32)
+    last *= chosen
+    return np.maximum.accumulate(last, out=last)
 
 
-def _ahead(label: NDArray[np.uint8], chosen: Bools, step: Ints) -> NDArray[np.uint8]:
+def _ahead(label: NDArray[np.uint8], chosen: Bools, step: Rows) -> NDArray[np.uint8]:
     """Return the label of the first chosen piece at or after each piece within its step, or _NOTHING."""
     last = len(label) - 1
     place = last - _last_at(chosen[::-1])[::-1]
-    return np.where(chosen[place] & (step[place] == step), label[place], _NOTHING).astype(np.uint8)
+    return np.where(chosen[place] & (step[place] == step), label[place], np.uint8(_NOTHING))

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from tbdprof.analysis.kernels.kernels import Kernels
-from tbdprof.analysis.time.given import given, why_no_samples
+from tbdprof.analysis.time.given import Given, why_no_samples
 from tbdprof.analysis.without import why_without
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording
@@ -40,14 +40,14 @@ LARGEST_BOUND = 100.0  # beyond it something else than arithmetic limits the pro
 
 
 def utilization(
-    kernels: Kernels, spent: StepTime, throughput: Throughput | None, recording: Recording
+    kernels: Kernels, spent: StepTime, throughput: Throughput | None, recording: Recording, steps: Found[Given]
 ) -> Found[Utilization]:
-    """Return the utilization of the device over the counted steps."""
+    """Return the utilization of the device over the counted steps; `steps` is what each was given."""
     run = recording.run
     total = float(round(kernels.model_flops.sum()))  # an integer; the kernels' shares of it are fractions
     flop = _flop(kernels, total, spent.busy, run)
     busy_seconds = spent.busy * spent.step_seconds
-    units = units_counted(kernels, recording)
+    units = units_counted(kernels, recording.run, steps.value)
     samples = _samples_of(units, run)
     found = Utilization(
         busy=None if throughput is None else busy_seconds / throughput.step_seconds,
@@ -60,16 +60,16 @@ def utilization(
         flops_per_unit={unit: total / count for unit, count in units.items() if count and total},
         precision=precision_of(kernels, run),
     )
-    return Found(found, _missing(recording, found))
+    return Found(found, _missing(recording, found, steps))
 
 
-def _missing(recording: Recording, found: Utilization) -> dict[str, str]:
+def _missing(recording: Recording, found: Utilization, steps: Found[Given]) -> dict[str, str]:
     """Return the reason for each figure that is None."""
     missing: dict[str, str] = {}
     if found.busy is None:
         missing["device_busy"] = why_without(recording, CLEAN)
     if found.flops_per_sample is None:
-        missing["flops_per_sample"] = why_no_samples(recording) if found.flops_per_step else NO_PRODUCTS
+        missing["flops_per_sample"] = why_no_samples(recording, steps) if found.flops_per_step else NO_PRODUCTS
     if found.flop is None or found.flop.value is None:
         missing["mfu"] = missing["fp32_flop"] = why_no_flop(recording, found)
     elif found.flop.bound is None:
@@ -118,12 +118,12 @@ def precision_of(kernels: Kernels, run: Run) -> str | None:
     return kernels.strings[int(np.bincount(kernels.precision[known], kernels.model_flops[known]).argmax())]
 
 
-def units_counted(kernels: Kernels, recording: Recording) -> dict[str, float]:
+def units_counted(kernels: Kernels, run: Run, steps: Given) -> dict[str, float]:
     """Return how much of each unit of work the counted steps consumed: as counted, else as each step has.
 
     Padding is not counted as work, but its FLOPs are included.
     """
-    steps, counted = given(recording).value, {recording.run.unit: kernels.units, **kernels.other_units}
+    counted = {run.unit: kernels.units, **kernels.other_units}
     of_all = {unit: count * kernels.steps for unit, count in steps.per_step.items()}
     return of_all | {unit: count for unit, count in counted.items() if unit not in steps.misread}
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tbdprof.facts.file import checksums
+from tbdprof.facts.file import checksums, packed
 from tbdprof.facts.file.checks import Texts, check_column, check_window
 from tbdprof.facts.file.format import FIRST_WITH_CHECKSUMS, MOST_BYTES, columns
+from tbdprof.facts.file.packed import Packed
 from tbdprof.facts.file.untrusted import DamagedError, rows_of
 from tbdprof.facts.rows import KINDS, Table
 from tbdprof.facts.units import bytes_text
@@ -110,29 +111,45 @@ class Blocks:
         self._memory_left -= unpacked
 
     def _table(self, kind: str, blocks: list[_Block], texts: Texts) -> Table:
-        parts: list[Table] = []
-        for part, of_part in groupby(blocks, lambda block: block.part):
-            if part != len(parts):
-                raise DamagedError(f"{kind}: part {len(parts)} is missing")
-            parts.append(self._part(kind, list(of_part), texts))
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        """Return the rows of a kind; many stay packed."""
+        parts = [list(of_part) for _, of_part in groupby(blocks, lambda block: block.part)]
+        for place, of_part in enumerate(parts):
+            if of_part[0].part != place:
+                raise DamagedError(f"{kind}: part {place} is missing")
+        if sum(of_part[0].rows for of_part in parts) >= packed.LEAST_ROWS:
+            return self._packed(kind, parts, texts)
+        tables = [self._part(kind, of_part, texts) for of_part in parts]
+        return tables[0] if len(tables) == 1 else np.concatenate(tables)
 
     def _part(self, kind: str, blocks: list[_Block], texts: Texts) -> Table:
+        expected = self._expected(kind, blocks)
+        table = _blank(kind, blocks[0].rows, expected)
+        for block in blocks:
+            table[block.name] = self._column(block, expected[block.name], texts)[1]
+        return table
+
+    def _packed(self, kind: str, parts: list[list[_Block]], texts: Texts) -> Table:
+        found: dict[str, list[packed.Part]] = {name: [] for name in columns(kind)}
+        for blocks in parts:
+            expected = self._expected(kind, blocks)
+            for block in blocks:
+                found[block.name].append((block.rows, self._column(block, expected[block.name], texts)[0]))
+        return Packed(kind, found).as_table()
+
+    def _expected(self, kind: str, blocks: list[_Block]) -> dict[str, np.dtype[Any]]:
+        """Return the columns that a part of a table should have; raise DamagedError if it has others."""
         expected = columns(kind, self._version)
         names = [block.name for block in blocks]
         if sorted(names) != sorted(expected):
             odd = set(names) ^ set(expected) or {name for name in names if names.count(name) > 1}
             raise DamagedError(f"{kind}.{min(odd)}: a column that is missing, doubled or unknown")
-        table = _blank(kind, blocks[0].rows, expected)
         for block in blocks:
-            if (block.dtype, block.rows) != (expected[block.name].str, len(table)):
+            if (block.dtype, block.rows) != (expected[block.name].str, blocks[0].rows):
                 raise DamagedError(f"{kind}.{block.name}: of another type or length")
-            column = self._column(block, expected[block.name])
-            check_column(kind, block.name, column, texts)
-            table[block.name] = column
-        return table
+        return expected
 
-    def _column(self, block: _Block, dtype: np.dtype[Any]) -> NDArray[Any]:
+    def _column(self, block: _Block, dtype: np.dtype[Any], texts: Texts) -> tuple[bytes, NDArray[Any]]:
+        """Return the compressed data and the checked values of a column."""
         found = self._connection.execute("SELECT data FROM column_block WHERE rowid = ?", (block.rowid,)).fetchone()
         if found is None or not isinstance(found[0], bytes):
             raise DamagedError(f"{block.kind}.{block.name}: no data")
@@ -142,7 +159,9 @@ class Blocks:
         plain = stream.decompress(found[0], block.unpacked_bytes() + 1)
         if len(plain) != block.unpacked_bytes() or not stream.eof or stream.unused_data:
             raise DamagedError(f"{block.kind}.{block.name}: not as many values as stated")
-        return np.frombuffer(plain, dtype)
+        column = np.frombuffer(plain, dtype)
+        check_column(block.kind, block.name, column, texts)
+        return found[0], column
 
 
 def _blank(kind: str, count: int, reported: Collection[str]) -> Table:

@@ -3,7 +3,7 @@
 import io
 import shutil
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -12,7 +12,9 @@ from rich.text import Text
 
 from tbdprof.facts.records import Role
 from tbdprof.facts.units import bytes_text, percent_text
-from tbdprof.results.memory import Memory
+
+if TYPE_CHECKING:  # a list of models is printed without numpy
+    from tbdprof.results.memory import Memory
 
 ABOVE = "! above 100 %: the library does fewer operations than the definition, or the peak was measured too low"
 MARK = " !"
@@ -61,7 +63,7 @@ def role_text(role: Role) -> str:
     return role.name.lower().replace("_", " ")
 
 
-def outside_text(memory: Memory) -> str:
+def outside_text(memory: "Memory") -> str:
     """Return a line on what owners hold in memory that the allocator did not give, "" if they hold none."""
     sizes = memory.outside_allocator_max.items()
     parts = [f"{role_text(role)} {bytes_text(size)}" for role, size in sizes if role != Role.UNKNOWN]
