@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,10 @@ IN_ONE_PROCESS = ("broken", "dynamic", "half", "checkpointed", "step")
 CASTS = {"half": [24 * 32 * 2, 10 * 24 * 2]}
 # Torch checks for hooks on optimizers, and `profile` sets some: an optimizer's step is compiled once more.
 AGAIN = {"checkpointed": 1, "step": 1}
-NO_COMPILER = "needs a C++ compiler, which inductor uses on a CPU"
+NEEDS_A_COMPILER = pytest.mark.skipif(
+    not (shutil.which("g++") or shutil.which("clang++")), reason="needs a C++ compiler, which inductor uses on a CPU"
+)
+COMPILING_S = 480  # at most, on a busy machine
 Found = Callable[[str], Json]
 
 
@@ -25,26 +28,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> Found:
+def found(folder: Path) -> Iterator[Found]:
     """Return what is known of a setup; those that need no C++ compiler run in one process."""
     known: Json = {}
 
     def of(name: str) -> Json:
         if name not in known:
             together = IN_ONE_PROCESS if name in IN_ONE_PROCESS else (name,)
-            known.update(run_python("torch", ["-m", "judges.torch_compiled", str(folder), *together], prepared=True))
+            words = ["-m", "judges.torch_compiled", str(folder), *together]
+            known.update(run_python("torch", words, prepared=True, timeout_s=COMPILING_S))
         facts: Json = known[name]
         return facts
 
-    return of
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
+        yield of
 
 
-SETUPS = [
-    *IN_ONE_PROCESS,
-    pytest.param(
-        "inductor", marks=pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason=NO_COMPILER)
-    ),
-]
+SETUPS = [*IN_ONE_PROCESS, pytest.param("inductor", marks=NEEDS_A_COMPILER)]
 
 
 @pytest.mark.parametrize("name", SETUPS)
@@ -74,3 +75,19 @@ def test_feature_maps_are_what_torch_saves_for_backward(name: str, found: Found,
     recorded, saved = live_feature_maps(folder / f"{name}.tbd"), Counter(facts["saved"])
     assert recorded - saved == Counter([LOSS, SEED])
     assert saved - recorded == Counter(CASTS.get(name, []))
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_forward_backward_and_update_are_told_apart(name: str, found: Found) -> None:
+    phases = found(name)["report"]["time"]["phases"]
+    assert all(phases[phase]["busy_seconds"] > 0 for phase in ("forward", "backward", "update"))
+
+
+@NEEDS_A_COMPILER
+def test_a_fused_kernel_says_its_operators(found: Found) -> None:
+    kernels = found("inductor")["report"]["kernels"]
+    fused = {each["name"]: (each["operators"], kernel["phase"]) for kernel in kernels for each in kernel["fused"]}
+    assert fused == {
+        "cpp_fused_tanh_0": (["tanh"], "forward"),
+        "cpp_fused_tanh_backward_0": (["tanh_backward"], "backward"),
+    }

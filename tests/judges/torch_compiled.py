@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._inductor.config
 from judges.process import Json
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
@@ -211,6 +212,9 @@ def main(folder: str, *names: str) -> None:
     import tbdprof
 
     torch._logging.set_logs(dynamo=logging.ERROR)
+    # With two small kernels, these cost more time than they save.
+    torch._inductor.config.cpp_cache_precompile_headers = False
+    torch._inductor.config.cpp.simdlen = 1
     known_peaks.use()
     tbdprof.prepare("torch")
     found: Json = {}

@@ -5,9 +5,9 @@ layer whose weight it reads. In the backward pass, the product that makes a weig
 the gradient that the layer's other product reads, and the activation that the layer read in the forward pass, and what
 it makes is as large as the weight. Where these leave more than one layer, or none, nothing is said.
 
-The code that inductor generated says what a kernel was made of. Above a Triton kernel, a comment names its operators and
-the nodes of the graph. A kernel in C++ has no comment, but its name is made of its operators' names, in alphabetical
-order. No setting of the compiler is changed: to track more (`INDUCTOR_PROVENANCE`) it takes longer.
+The code that inductor generated says what a kernel was made of. Above a Triton kernel, a comment names its operators
+and the nodes of the graph. A kernel in C++ has no comment, but its name is made of the names of its operators, in
+alphabetical order. No setting of the compiler is changed: to track more (`INDUCTOR_PROVENANCE`) it takes longer.
 """
 
 import gc
