@@ -95,9 +95,8 @@ class Setup:
 
 SETUPS = {
     "inductor": Setup(two_layers, vector, options={"fullgraph": True}),  # takes a C++ compiler, and long with it
-    "broken": Setup(partial(Layers, broken), vector),
     "dynamic": Setup(Words, words, options={**EAGER, "dynamic": True}),
-    "half": Setup(Layers, vector, ("loss",), around=partial(torch.autocast, "cpu", torch.bfloat16)),
+    "half": Setup(partial(Layers, broken), vector, ("loss",), around=partial(torch.autocast, "cpu", torch.bfloat16)),
     "checkpointed": Setup(
         partial(Layers, torch.sin, checkpoints=True),
         vector,
@@ -199,7 +198,6 @@ def watched(loop: Loop, recording: Path) -> Json:
         "compiled": counters["frames"]["total"] - compiled,
         "warned": [str(each.message) for each in warned],
         "report": document(profiler.summary),
-        "text": str(profiler),
         "trained": sum(each.nbytes for each in loop.model.parameters()),
         "parameters": len(list(loop.model.parameters())),
     }
