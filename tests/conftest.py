@@ -27,6 +27,7 @@ SLOWEST = (
     "judges/test_torch_training.py",
     "test_examples.py",
     "suite/test_resnet50_parity.py",
+    "judges/test_torch_compiled.py",
     "judges/test_feature_maps.py",
     "cli/test_cli.py",
     "hooks/on_torch/test_kernels.py",

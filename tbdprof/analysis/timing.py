@@ -1,6 +1,7 @@
 """All results of the kernels windows together; the kernels themselves are not kept."""
 
 from tbdprof.analysis.kernels.executions import gather
+from tbdprof.analysis.kernels.fused import fused_kernels
 from tbdprof.analysis.kernels.groups import groups
 from tbdprof.analysis.kernels.layers import layers
 from tbdprof.analysis.kernels.low_utilization import low_utilization
@@ -44,7 +45,7 @@ def timing(recording: Recording, steps: Found[Given], throughput: Throughput | N
     others = load.others if load is not None and load.disturbed else 0.0
     judged = verdict(kernels, course, run.peaks, _starved(recording, use.value.busy), others)
     del course
-    listed = groups(kernels, run.peaks)
+    listed = groups(kernels, run.peaks, fused_kernels(recording))
     low = low_utilization(kernels, listed, run.peaks, why_no_flop(recording, use.value))
     found = Timing(
         step_time=spent.value,

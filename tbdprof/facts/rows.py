@@ -130,7 +130,15 @@ class CountRow(NamedTuple):
     value: Number
 
 
-Row = SpanRow | KernelRow | AllocationRow | OwnerRow | StepRow | StepCountRow | SampleRow | CountRow
+class FusedRow(NamedTuple):
+    """A kernel that a compiler made of several operators."""
+
+    kernel: Text  # its name
+    operators: Text  # JSON list of the operators' names, -1: not reported
+    nodes: Text  # JSON list of the nodes of the compiled graph, -1: not reported
+
+
+Row = SpanRow | KernelRow | AllocationRow | OwnerRow | StepRow | StepCountRow | SampleRow | CountRow | FusedRow
 
 
 def _dtype(row: type[Row]) -> np.dtype[np.void]:
@@ -147,6 +155,7 @@ ROWS: Mapping[str, type[Row]] = {
     "sample": SampleRow,
     "kernel": KernelRow,
     "count": CountRow,
+    "fused": FusedRow,
 }
 KINDS: Mapping[str, np.dtype[np.void]] = {kind: _dtype(row) for kind, row in ROWS.items()}
 

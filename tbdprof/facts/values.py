@@ -23,6 +23,7 @@ class TextOf(Enum):
     NAME = "a name"
     SHAPE = "a JSON list of sizes"
     SHAPES = "a JSON list"
+    NAMES = "a JSON list of names"
     WORK = "a computation"  # `tbdprof.facts.work.text`
 
 
@@ -90,4 +91,5 @@ VALUES: Mapping[str, Mapping[str, Values]] = {  # by kind and column of `tbdprof
         "start_ns": _TIME_OR_NONE,
     },
     "count": {"kernel": _FROM_0, "counter": TextOf.NAME, "value": _ANY},
+    "fused": {"kernel": TextOf.NAME, "operators": TextOf.NAMES, "nodes": TextOf.NAMES},
 }

@@ -48,6 +48,15 @@ class Utilization:
 
 
 @dataclass(frozen=True, slots=True)
+class FusedKernel:
+    """A kernel that a compiler made of several operators; None: the compiler's code does not say."""
+
+    name: str
+    operators: tuple[str, ...] | None
+    nodes: tuple[str, ...] | None  # of the graph that was compiled
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """The kernels of one name in one phase; what is not known of any of them is None.
 
@@ -71,6 +80,7 @@ class Group:
     flops_per_s: float | None
     bytes_per_s: float | None
     limit: str | None  # "compute" or "memory"
+    fused: tuple[FusedKernel, ...] = ()  # what a compiler made: this kernel, or those in this graph of a CPU's
 
 
 @dataclass(frozen=True, slots=True)

@@ -301,7 +301,7 @@ def test_sums_over_layers_groups_and_kernels_are_the_same(story):
     kernels = kernels_of(story)
     own = kernels.own_ns.sum() / 1e9
 
-    by_layer, by_group = layers(kernels, PEAKS), groups(kernels, PEAKS)
+    by_layer, by_group = layers(kernels, PEAKS), groups(kernels, PEAKS, {})
 
     assert sum(layer.seconds for layer in by_layer) == pytest.approx(own)
     assert sum(group.seconds for group in by_group) == pytest.approx(own)

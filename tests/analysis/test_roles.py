@@ -151,6 +151,19 @@ def test_inside_a_compiled_region_memory_is_the_regions():
     assert role_of(story, inside) == Role.COMPILED
 
 
+def test_what_a_compiled_backward_pass_hands_on_is_a_gradient_map():
+    story = MemoryStory()
+    with story.phase(Phase.BACKWARD):
+        with story.operator("region", Phase.BACKWARD, operation=Operation.COMPILED):
+            inside, handed_on = story.allocate(4), story.allocate(8)
+            story.free(inside)
+        with story.operator("next region", Phase.BACKWARD, operation=Operation.COMPILED):
+            story.free(handed_on)
+
+    assert role_of(story, inside) == Role.COMPILED
+    assert role_of(story, handed_on) == Role.GRADIENT_MAP
+
+
 def test_a_cast_of_a_weight_is_a_weight_and_a_cast_of_an_activation_is_not():
     story = MemoryStory()
     weight = story.existing(8)

@@ -126,7 +126,7 @@ def damaged(path: Path, how: str) -> None:
         ("random", "is not a tbdprof recording"),
         ("truncated", "is damaged"),
         ("overwritten", "is damaged"),
-        ("newer", "newer tbdprof (format 99, this one reads up to 5)"),
+        ("newer", "newer tbdprof (format 99, this one reads up to 6)"),
         ("other", "not a tbdprof recording"),
     ],
 )

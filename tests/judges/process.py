@@ -54,11 +54,13 @@ def outcome_of(module: str, loop: str, folder: Path, *, threads: int = 1) -> Out
     return Outcome(printed["reports"], printed["text"], printed["facts"], recording)
 
 
-def run_python(framework: str, words: list[str], *, threads: int = 1, prepared: bool = False) -> Json:
+def run_python(
+    framework: str, words: list[str], *, threads: int = 1, prepared: bool = False, timeout_s: float = TIMEOUT_S
+) -> Json:
     """Return the JSON object that a program of a framework prints; AssertionError with its stderr where it fails."""
     environment = {**os.environ, "PYTHONPATH": PATH, "OMP_NUM_THREADS": str(threads)}
     environment.pop("PYTEST_CURRENT_TEST", None)  # else each test would have an environment of its own
-    done = forking.run(framework, words, env=environment, prepared=prepared, timeout_s=TIMEOUT_S)
+    done = forking.run(framework, words, env=environment, prepared=prepared, timeout_s=timeout_s)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, done.stderr
     printed: Json = json.loads(done.stdout)

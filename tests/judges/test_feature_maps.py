@@ -25,7 +25,8 @@ def live_feature_maps(recording: Path) -> Counter[int]:
     (window,) = loaded.named("memory")
     worked = account(loaded, of_device(loaded, window))
     rows, blocks = worked.tree.rows, worked.blocks
-    backward = rows[(rows["kind"] == SpanKind.PHASE) & (rows["phase"] == Phase.BACKWARD) & (rows["parent"] < 0)]
+    outermost = worked.tree.phase(worked.tree.index(rows["parent"])) != Phase.BACKWARD
+    backward = rows[(rows["kind"] == SpanKind.PHASE) & (rows["phase"] == Phase.BACKWARD) & outermost]
     at = backward["first_sequence"][backward["first_sequence"] > worked.marks[-2]].min()
     live = (blocks.start <= at) & (at < blocks.end) & (worked.roles == Role.FEATURE_MAP)
     return Counter(np.asarray(blocks.size_bytes[live]).tolist())

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from report.test_reporters import FULL, explained, nulls, profiled
-from report_results import FLOP, measured
+from report_results import FLOP, NORMALIZATION, measured
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.file.reading import load
 from tbdprof.report import json_report
-from tbdprof.results.kernels import Utilization
+from tbdprof.report.json_parts.time import kernels
+from tbdprof.results.kernels import FusedKernel, Utilization
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "format-1.tbd"
 DOCUMENT = json.loads(json_report.render(measured(summarize(profiled(FULL)))))
@@ -67,10 +68,17 @@ def test_a_kernel_has_its_place_under_the_roofline():
         "layers": ["layer1.0.conv1", "layer2.0.conv1", "conv1"], "calls": 3.0, "seconds": 0.1, "share": 0.625,
         "utilization": 0.8, "precision": "fp32", "peak_flops": 100e9, "flops": 8e9,
         "moved_bytes": 0.4e9, "flops_per_byte": 20.0, "flops_per_s": 80e9, "bytes_per_s": 4e9,
-        "limit": "compute", "headroom": 1.25,
+        "limit": "compute", "headroom": 1.25, "fused": [],
     }  # fmt: skip
     assert normalization["name"] == "void at::native::batch_norm<float>(float*, int)"  # in full
     assert uncounted["peak_flops"] is uncounted["headroom"] is uncounted["limit"] is uncounted["utilization"] is None
+
+
+def test_a_fused_kernel_has_the_operators_it_was_made_of_and_null_for_what_is_not_known():
+    fused = FusedKernel("cpp_fused_add_relu_0", ("add", "relu"), None)
+    (row,) = kernels((replace(NORMALIZATION, fused=(fused,)),), None) or []
+
+    assert row["fused"] == [{"name": "cpp_fused_add_relu_0", "operators": ("add", "relu"), "nodes": None}]
 
 
 def test_the_low_utilization_table_and_the_verdict_are_reported_in_full():

@@ -9,7 +9,7 @@ from report_results import CONVOLUTION, NORMALIZATION, PEAKS, UNCOUNTED, measure
 from tbdprof.analysis.summary import summarize
 from tbdprof.report import terminal
 from tbdprof.report.terminal_parts.tables import ABOVE, short
-from tbdprof.results.kernels import LowUtilization, headroom
+from tbdprof.results.kernels import FusedKernel, LowUtilization, headroom
 from tbdprof.results.summary import Summary
 
 
@@ -55,6 +55,22 @@ def test_of_kernels_without_a_count_those_that_take_next_to_no_time_are_left_out
     shown = tables(low_utilization=LowUtilization(0.6, 0.871, (NORMALIZATION,), (UNCOUNTED, rare)))
 
     assert [line.split("  ")[0] for line in shown["Kernels without a count"][2:]] == ["12.5 %", "(1 more, 0.4 %)"]
+
+
+def test_below_a_table_stands_what_a_fused_kernel_was_made_of():
+    relu, add = FusedKernel("triton_relu_0", ("relu",), ("relu_1",)), FusedKernel("cpp_add_0", ("add", "relu"), None)
+    many = FusedKernel("cpp_many_0", tuple(f"operator{each}" for each in range(14)), None)
+    rows = [
+        replace(UNCOUNTED, fused=each) for each in ((relu,), (add, relu), (FusedKernel("cpp_0", None, None),), (many,))
+    ]
+    shown = tables(low_utilization=LowUtilization(0.6, 0.871, (NORMALIZATION,), tuple(rows)))["Kernels without a count"]
+
+    assert shown[2 + len(rows) :][:3] == [
+        "triton_relu_0: made of relu; source nodes relu_1",
+        "cpp_add_0 and 1 more: made of add, relu; source nodes relu_1",
+        "cpp_0: made of operators that are not known",
+    ]
+    assert "operator11 and 2 more" in " ".join(shown)
 
 
 def test_the_roofline_leaves_out_what_takes_no_time_and_says_so():

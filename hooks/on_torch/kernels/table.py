@@ -1,19 +1,25 @@
 """Write a kernels window's trace as the tables of `tbdprof.facts.records`."""
 
 import itertools
+import json
+from collections.abc import Iterable, Sequence
 
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Strings
-from tbdprof.facts.rows import Table, table
+from tbdprof.facts.rows import FusedRow, Table, table
 from tbdprof.hooks.on_torch.kernels import gpu_activity
 from tbdprof.hooks.on_torch.kernels.gpu_activity import Activity
-from tbdprof.hooks.on_torch.session.events import Enter, Leave, Marked, Point, Trace
+from tbdprof.hooks.on_torch.session.events import Enter, Fused, Leave, Marked, Point, Region, Trace
 from tbdprof.hooks.on_torch.session.spans import Spans, calling
 
 _FUSED = (
     "in compiled regions, an operator is in the layer whose weight it reads; what the compiler fused is in no layer "
-    "and has no FLOP count, because torch does not report its parts"
+    "and has no FLOP count, because torch does not report the sizes of its parts"
 )
+_NO_NODES = (
+    "; {} of {} fused kernels do not say their source nodes: those in C++ have only their operators, in their names"
+)
+_SEVERAL = "; the names of {} of them can be read in no way or in several, so that their operators are not known"
 
 
 def build(
@@ -39,8 +45,11 @@ def build(
             if event.mark.point is Point.STEP:
                 marks.append(sequence)
     spans.finish(end_ns)
+    regions = [event.region for _, event in trace.events if isinstance(event, Enter)]
     tables = {"span": table("span", spans.table_rows())}
-    fused: dict[str, str] = {RemarkOn.KERNEL_LAYERS: _FUSED} if _has_fused(trace) else {}
+    if kernels := _fused(regions):
+        tables["fused"] = table("fused", [_row(each, strings) for each in kernels])
+    fused = _remarks(kernels) if any(each.is_fused for each in regions) else {}
     if activity is None:
         return tables, marks, fused
     begin_ns = next((time_ns for time_ns, event in trace.events if isinstance(event, Marked)), 0)
@@ -48,5 +57,22 @@ def build(
     return tables | of_gpu, marks, fused | missing
 
 
-def _has_fused(trace: Trace) -> bool:
-    return any(isinstance(event, Enter) and event.region.is_fused for _, event in trace.events)
+def _fused(regions: Iterable[Region]) -> list[Fused]:
+    """Return each fused kernel of the regions once."""
+    return list(dict.fromkeys(each for region in regions for each in region.fused))
+
+
+def _row(kernel: Fused, strings: Strings) -> FusedRow:
+    return FusedRow(strings.add(kernel.kernel), _listed(kernel.operators, strings), _listed(kernel.nodes, strings))
+
+
+def _remarks(kernels: Sequence[Fused]) -> dict[str, str]:
+    """Return what is not known of fused kernels."""
+    unknown = sum(each.operators is None for each in kernels)
+    silent = sum(each.nodes is None for each in kernels)
+    nodes = _NO_NODES.format(silent, len(kernels)) if silent else ""
+    return {RemarkOn.KERNEL_LAYERS: _FUSED + nodes + (_SEVERAL.format(unknown) if unknown else "")}
+
+
+def _listed(names: Sequence[str] | None, strings: Strings) -> int:
+    return -1 if names is None else strings.add(json.dumps(names))

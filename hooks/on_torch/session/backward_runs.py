@@ -35,25 +35,30 @@ def mark_last_runs(events: Sequence[Event]) -> None:
 
 
 def mark_compiled_updates(events: Sequence[Event]) -> None:
-    """Let a compiled region after a step's last backward run be its update, if no optimizer's step is seen in it."""
+    """Let compiled regions after a step's last backward run be its update, if no optimizer's step is seen in it."""
     later: list[Region] = []  # between here and the end of the step
     is_updated = False
     for event in reversed(events):
         if isinstance(event, Marked) and event.mark.point is Point.STEP:
             later, is_updated = [], False
-        elif isinstance(event, Enter) and event.region.parent is None and event.region.is_compiled:
+        elif isinstance(event, Enter) and _is_outer(event.region):
             later.append(event.region)
         elif isinstance(event, Enter) and event.region.is_update:
             is_updated = True
         elif isinstance(event, Leave) and event.region.run is not None:
             for region in later:
-                region.begins_update = not (is_updated or region.begins_forward)
+                is_inner = region.parent in later  # the others' frame holds the backward run, too
+                region.begins_update = not (is_updated or region.begins_forward or is_inner)
             later, is_updated = [], True
+
+
+def _is_outer(region: Region) -> bool:
+    """Return whether a region is compiled or a frame, and lies in nothing but frames."""
+    return region.is_translated and all(each.is_frame for each in surroundings(region))
 
 
 def relate(regions: Sequence[Region]) -> None:
     """Fill in what a region knows of its surroundings; `regions` must be in order of their start."""
-    _mark_compiled(regions)
     previous: dict[tuple[int, Region | None], Region] = {}
     for region in regions:
         place = (region.thread, region.parent)
@@ -65,14 +70,18 @@ def relate(regions: Sequence[Region]) -> None:
             _mark_runs_of_accumulation(region)
         elif region.scope is Scope.FUNCTION:
             _mark_node(region)
+    _mark_compiled(regions)
 
 
 def _mark_compiled(regions: Sequence[Region]) -> None:
-    """Mark compiled regions with an operator that the backward pass goes through; no module's call is seen in them."""
+    """Mark compiled regions and frames that begin the forward pass: the backward pass goes through their operators.
+
+    No module's call is seen in them. A frame in which the backward pass runs, too, begins before the forward pass does.
+    """
     reached = {region.number for region in regions if region.is_engine_node and region.number >= 0}
     last = {region.number: region for region in regions if region.is_numbered and region.number in reached}
     for region in last.values():
-        around = [each for each in (region, *surroundings(region)) if each.is_compiled]
+        around = [each for each in (region, *surroundings(region)) if each.is_translated and not each.holds_engine]
         if around and not any(each.is_engine_node for each in surroundings(region)):
             around[-1].begins_forward = True
 

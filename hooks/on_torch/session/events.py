@@ -19,7 +19,8 @@ _GATHERING = (
     "FullyShardedDataParallel._pre_backward_hook",
 )
 _FUSED = "## Call CompiledFxGraph"
-_COMPILED = ("CompiledFunction", "Torch-Compiled Region", _FUSED)
+_COMPILED = ("CompiledFunction", _FUSED)
+_FRAME = "Torch-Compiled Region"
 
 
 class Scope(IntEnum):
@@ -100,6 +101,15 @@ class SeenTensor:
     shape: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """A kernel that a compiler made of several operators; None: its code does not say."""
+
+    kernel: str
+    operators: tuple[str, ...] | None
+    nodes: tuple[str, ...] | None  # of the graph that was compiled
+
+
 @dataclass(eq=False, slots=True)
 class BackwardRun:
     """Nodes of the backward graph that ran one after another."""
@@ -128,12 +138,12 @@ class Region:
     work: str | None = None  # text of a `tbdprof.facts.work.Work`, in kernels windows
     run: BackwardRun | None = None
     holds_engine: bool = False
-    begins_forward: bool = False  # compiled regions only: the backward pass goes through it
-    begins_update: bool = False  # compiled regions only: it takes the optimizer's step
+    begins_forward: bool = False  # compiled regions and frames only: the backward pass goes through it
+    begins_update: bool = False  # compiled regions and frames only: it takes the optimizer's step
     holds_numbered: bool = False  # backward nodes only
-    addresses: Sequence[int] = ()  # of its tensors' storages, in compiled regions only
-    layer: str | None = None  # in compiled regions only: the layer that it belongs to
-    fused: Sequence[str] = ()  # compiled regions only: the kernels that the compiler made of several operators
+    addresses: Sequence[int] = ()  # of its tensors' storages, in compiled regions and frames only
+    layer: str | None = None  # in compiled regions and frames only: the layer that it belongs to
+    fused: Sequence[Fused] = ()  # compiled regions only: the kernels that the compiler made of several operators
 
     @property
     def innermost_run(self) -> BackwardRun | None:
@@ -172,6 +182,16 @@ class Region:
         return self.name.startswith(_COMPILED)
 
     @property
+    def is_frame(self) -> bool:
+        """Whether it is a call of a function that torch.compile translated: graphs, and Python code between them."""
+        return self.name.startswith(_FRAME)
+
+    @property
+    def is_translated(self) -> bool:
+        """Whether it is compiled or a frame: no module's call is seen directly in it."""
+        return self.is_compiled or self.is_frame
+
+    @property
     def is_fused(self) -> bool:
         """Whether it is a graph in which a compiler makes one kernel of several operators."""
         return self.name.startswith(_FUSED)
@@ -179,7 +199,7 @@ class Region:
     @property
     def shown_name(self) -> str:
         """The name that reports show: a compiled graph is called by the kernels in it."""
-        return ", ".join(self.fused) or self.name
+        return ", ".join(each.kernel for each in self.fused) or self.name
 
     @property
     def is_communication(self) -> bool:
@@ -200,7 +220,8 @@ class Region:
     @property
     def is_range(self) -> bool:
         """Whether Python code opened it; such a region may be cut where a phase ends."""
-        return self.scope is Scope.USER and not self.is_communication and not self.is_compiled
+        opened = self.scope is Scope.USER and not self.is_communication and not self.is_compiled
+        return opened or self.is_frame
 
 
 @dataclass(frozen=True, slots=True)

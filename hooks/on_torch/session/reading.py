@@ -121,7 +121,7 @@ class _Reader:
             correlation=node.correlation_id,
             shapes=[shapes_of(value) for value in fields.inputs],
         )
-        if parent is not None and parent.is_compiled:
+        if parent is not None and parent.is_translated:
             region.addresses = [each.storage_data_ptr or 0 for each in metadata(fields.inputs)]
         self._describe(region, node, fields)
         self._regions.append(region)

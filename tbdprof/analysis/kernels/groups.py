@@ -5,18 +5,22 @@ FLOPs per byte at which a device's two peaks meet: memory limits kernels below i
 The bytes are those of all operands and results, each counted once; caches and repeated reads are not seen.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 
+from tbdprof.analysis.kernels.fused import within
 from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.kernels.roofline import nearer_ceiling, ridge
 from tbdprof.analysis.kernels.sums import Sums, ratio, sums
 from tbdprof.facts.arrays import Rows, Texts, ranked
 from tbdprof.facts.records import Operation, Peaks, Phase
-from tbdprof.results.kernels import Group
+from tbdprof.results.kernels import FusedKernel, Group
 
 
-def groups(kernels: Kernels, peaks: Peaks | None) -> tuple[Group, ...]:
-    """Return the kernels by name and phase, the longest first."""
+def groups(kernels: Kernels, peaks: Peaks | None, fused: Mapping[str, FusedKernel]) -> tuple[Group, ...]:
+    """Return the kernels by name and phase, the longest first; `fused` are those that a compiler made, by name."""
     keys, key = ranked(kernels.name * len(Phase) + kernels.phase)
     found = sums(kernels, key, len(keys), peaks)
     columns = (
@@ -28,7 +32,8 @@ def groups(kernels: Kernels, peaks: Peaks | None) -> tuple[Group, ...]:
     )
     parts = list(zip(*(_by_time(kernels, key, column) for column in columns), strict=True))
     longest = np.argsort(-found.seconds, kind="stable").tolist()
-    return tuple(_group(kernels, found, peaks, place, int(keys[place]), parts[place]) for place in longest)
+    listed = (_group(kernels, found, peaks, place, int(keys[place]), parts[place]) for place in longest)
+    return tuple(replace(group, fused=within(group.name, fused)) for group in listed)
 
 
 def _group(

@@ -13,9 +13,9 @@ The rules in order:
 5.  It was made inside a collective operation: communication. It was made and freed within one other innermost operator:
     workspace (temporary if it was a tensor, compiled if a compiler made the operator).
 6.  By the phase it was made in. Update: dynamic. Recomputation: recomputed. Backward: gradient if the accumulation
-    into a gradient or its sending freed it, compiled inside a compiled region, otherwise gradient map. Forward: cast if
-    it is a weight in another data type, otherwise feature map. Outside: input if it was live when the next forward pass
-    began and was not made between an update and the end of its step, otherwise dynamic.
+    into a gradient or its sending freed it, compiled if it was freed inside the compiled region that made it, otherwise
+    gradient map. Forward: cast if it is a weight in another data type, otherwise feature map. Outside: input if it was
+    live when the next forward pass began and was not made between an update and the end of its step, otherwise dynamic.
     If several threads train at once, rule 4 counts the ends of the turns of the thread that made the block (`turns`),
     and rule 6 uses that thread's forward pass. A block that the thread makes after its update is for its next turn.
 7.  No block was reported, but the framework's own total rose within one outermost operator and fell back after it:
@@ -142,7 +142,8 @@ def _by_phase(
     blocks: Blocks, named: Owned, tree: SpanTree, made: Rows, phase: NDArray[np.uint8], outside: Roles
 ) -> Roles:
     accumulated = tree.any_above(tree.index(blocks.free_span), tree.rows["operation"] == Operation.ACCUMULATE)
-    compiled = tree.any_above(made, tree.rows["operation"] == Operation.COMPILED)
+    region = tree.topmost(made, tree.rows["operation"] == Operation.COMPILED)
+    compiled = (region >= 0) & (blocks.end < tree.rows["last_sequence"][region])
     backward = np.where(accumulated, Role.GRADIENT, np.where(compiled, Role.COMPILED, Role.GRADIENT_MAP))
     forward = np.where(_casts_weight(blocks, named, tree, made), Role.CAST, Role.FEATURE_MAP)
     return np.select(

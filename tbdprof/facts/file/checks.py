@@ -127,6 +127,8 @@ def _check_text(where: str, text: str, of: TextOf) -> None:
             msgspec.json.decode(text, type=_Sizes)
         elif of is TextOf.SHAPES:
             msgspec.json.decode(text, type=list[Any])
+        elif of is TextOf.NAMES:
+            msgspec.json.decode(text, type=list[str])
         else:
             _check_work(numbers_checked(text, 0))
     except (ValueError, RecursionError, LookupError, AttributeError, TypeError) as error:

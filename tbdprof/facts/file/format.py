@@ -14,6 +14,7 @@ History of the format (`PRAGMA user_version`):
      device does without its tensor cores.
   4  what a step consumed beside the run's own units: other units, padding, lengths; which unit is a sample.
   5  checksums of all rows.
+  6  of what operators a compiler made a kernel.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ import numpy as np
 
 from tbdprof.facts.rows import KINDS
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 FIRST_WITH_CHECKSUMS = 5
 APPLICATION_ID = 0x54424450  # "TBDP"
 SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -60,6 +61,7 @@ _ADDED: Mapping[str | tuple[str, str], int] = {
     "kernel": 2,
     "count": 3,
     "step_count": 4,
+    "fused": 6,
     ("span", "work"): 2,
     ("sample", "start_ns"): 3,
     ("kernel", "thread"): 3,

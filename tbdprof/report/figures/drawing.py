@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tbdprof.errors import UnavailableError
 from tbdprof.report.figures.panels import Bars, Panel, Series
@@ -72,13 +72,14 @@ def save(figure: "Figure", path: Path) -> None:
 def _figure(count: int, caption: str) -> tuple["Figure", list["Axes"]]:
     try:
         from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError as error:
         raise UnavailableError("figures need matplotlib: pip install 'tbdprof[figures]'") from error
     columns = min(_COLUMNS, max(1, count))
     rows = -(-max(1, count) // columns)
     height = rows * _SIZE[1] + _CAPTION
-    figure = Figure(figsize=(max(columns * _SIZE[0], 6.0), height), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, _CAPTION / height, 1, 1 - _CAPTION / height))
+    above = ConstrainedLayoutEngine(rect=(0, _CAPTION / height, 1, 1 - _CAPTION / height))
+    figure = Figure(figsize=(max(columns * _SIZE[0], 6.0), height), layout=above)
     wide = int(figure.get_figwidth() * 17)
     figure.text(0.01, 0.01, textwrap.fill(caption, wide), fontsize=7, va="bottom", parse_math=False)
     found = [figure.add_subplot(rows, columns, place + 1) for place in range(count)]
@@ -111,7 +112,7 @@ def _sizes(series: Series) -> list[int]:
     return [*(mark.batch for mark in series.marks), *series.full, *series.lacking]
 
 
-def _look(number: int) -> dict[str, str]:
+def _look(number: int) -> dict[str, Any]:
     return {
         "color": _COLOURS[number % len(_COLOURS)],
         "hatch": _HATCHES[number % len(_HATCHES)],

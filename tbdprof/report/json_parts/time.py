@@ -156,4 +156,5 @@ def _group(group: Group, peaks: Peaks | None) -> Json:
         "bytes_per_s": group.bytes_per_s,
         "limit": group.limit,
         "headroom": headroom(group, peaks),
+        "fused": [asdict(each) for each in group.fused],
     }

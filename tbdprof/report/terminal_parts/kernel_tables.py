@@ -29,6 +29,8 @@ Uses = Mapping[tuple[str, str], NamedUse]  # sampled use, by name and phase
 ROWS = 10
 UNCOUNTED_ROWS = 5
 LEAST_UNCOUNTED = 0.005  # of busy time; a smaller share gets one line instead of a table
+SOURCES = 12  # names in a line; JSON has them all
+NOT_KNOWN = "operators that are not known"
 NO_SOURCE = "source not reported"
 WITHOUT = "without tensor cores"
 KERNELS = (
@@ -129,7 +131,22 @@ def _table(
     rest = groups[len(shown) :]
     others = [rest_text(len(rest), sum(group.share for group in rest))] if rest else []
     rows = [_cells(group, uses.get((group.name, group.phase))) for group in shown]
-    return filled(title, KERNELS, rows, below=[*others, *below])
+    sources = [_sources(group) for group in shown if group.fused]
+    return filled(title, KERNELS, rows, below=[*others, *sources, *below])
+
+
+def _sources(group: Group) -> str:
+    """Return a line on the operators that a compiler made a kernel of, or all kernels of a graph."""
+    first, *others = group.fused
+    operators = list(dict.fromkeys(name for each in group.fused for name in each.operators or (NOT_KNOWN,)))
+    nodes = list(dict.fromkeys(name for each in group.fused for name in each.nodes or ()))
+    subject = f"{first.name} and {len(others)} more" if others else first.name
+    return f"{subject}: made of {_most(operators)}" + (f"; source nodes {_most(nodes)}" if nodes else "")
+
+
+def _most(names: Sequence[str]) -> str:
+    left = len(names) - SOURCES
+    return ", ".join(names[:SOURCES]) + (f" and {left} more" if left > 0 else "")
 
 
 def _cells(group: Group, use: NamedUse | None) -> tuple[str, ...]:

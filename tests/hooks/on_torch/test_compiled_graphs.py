@@ -79,5 +79,18 @@ def test_a_graph_is_called_by_the_kernels_that_were_fused_in_it(monkeypatch: pyt
     compiled, kept = region("## Call CompiledFxGraph fabc ##"), CompiledFxGraph()
     other = region("## Call CompiledFxGraph fxyz ##")
     describe([compiled, other], {})
+    assert [each.operators for each in compiled.fused] == [("add", "relu"), ("mul",)]
     assert (compiled.shown_name, kept.source_code[:3]) == ("cpp_fused_add_relu_0, triton_poi_fused_mul_1", "cpp")
     assert other.shown_name == other.name
+
+
+def test_the_forward_and_the_backward_pass_of_a_compiled_step_are_told_apart() -> None:
+    step = region("Torch-Compiled Region: 0/0")
+    step.holds_engine = True
+    graph = region("CompiledFunction", step)
+    products = [region("aten::addmm", graph, (40 + each, GIVEN, each, OUT)) for each in WEIGHTS]
+    node, *inside = backward((OF_Q, 10, OUT), (OF_Q, GIVEN, OUT))
+    node.parent = step
+    update = region("Torch-Compiled Region: 1/0", step)
+    taken = region("aten::add", update, (OF_V, 11, OUT))
+    assert layers(step, graph, *products, node, *inside, update, taken)[3:] == ["q", "q", "k"]
