@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from known_peaks import QUICK_START
 
 ROOT = Path(__file__).parents[2]
 STEPS = 12
@@ -58,7 +59,7 @@ def test_a_script_of_12_steps_has_memory_kernels_and_a_throughput(tmp_path: Path
     (tmp_path / "train.py").write_text(f"{script}\nimport os, sys\n{ending}")
     done = subprocess.run(
         [sys.executable, "-m", "tbdprof", "run", "--json", "-o", "a.tbd", "--", sys.executable, "train.py"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([QUICK_START, str(ROOT)])},
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known_peaks import QUICK_START
 
 if importlib.util.find_spec("mxnet") is None:
     pytest.skip("mxnet is not installed", allow_module_level=True)
@@ -50,7 +51,7 @@ def report_of(script: str, folder: Path) -> Any:
     done = subprocess.run(
         [sys.executable, "-m", "tbdprof", "run", *options, "--", sys.executable, "train.py"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([QUICK_START, str(ROOT)]), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=120,
