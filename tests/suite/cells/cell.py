@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import short_sequences
 
 from tbdprof import suite
 from tbdprof.analysis.summary import summarize
@@ -220,4 +221,5 @@ def nudge(workload: Any) -> None:
         weight.view(-1)[0] = float(np.nextafter(np.float32(weight.view(-1)[0].item()), np.float32(2)))
 
 
-main()
+with short_sequences.short():
+    main()
