@@ -1,6 +1,6 @@
 """Sequences of a quarter of their lengths: they still differ, and what is judged at each place does not need many.
 
-Most of the time of a recurrent network's cell is what the profiler does for each operator, of which every place has some.
+Most of the time of a recurrent network's cell is what the profiler does for each operator, and every place has some.
 """
 
 from collections.abc import Iterator

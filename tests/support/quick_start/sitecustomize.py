@@ -25,7 +25,12 @@ class Watcher:
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module
-            spec.loader.exec_module = lambda module: (run(module), _use_known_peaks())  # type: ignore[func-returns-value, method-assign]
+
+            def execute(module: ModuleType) -> None:
+                run(module)
+                _use_known_peaks()
+
+            spec.loader.exec_module = execute  # type: ignore[method-assign]
         return spec
 
 
