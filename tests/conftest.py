@@ -4,7 +4,7 @@ import ast
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -105,11 +105,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("no NVIDIA driver on this machine")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _forking_ends() -> Iterator[None]:
-    """End the processes that import a framework for a file of tests: each takes some hundred megabytes."""
-    yield
-    if "forking" in sys.modules:
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the processes that import a framework for a folder of tests: each takes some hundred megabytes."""
+    if "forking" in sys.modules and (nextitem is None or nextitem.path.parent != item.path.parent):
         sys.modules["forking"].close_all()
 
 
