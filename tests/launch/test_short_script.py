@@ -65,7 +65,7 @@ def test_a_script_of_12_steps_has_memory_kernels_and_a_throughput(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
     assert done.returncode == code, done.stderr
