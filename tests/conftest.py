@@ -4,7 +4,7 @@ import ast
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,20 +21,21 @@ SLOWEST = (
     "launch/test_script.py",
     "test_observer.py",
     "suite/test_deep_speech2_parity.py",
-    "hooks/on_mxnet/test_hook.py",
+    "judges/test_torch_training.py",
     "suite/test_inception_v3_parity.py",
     "suite/test_faster_rcnn_parity.py",
-    "judges/test_torch_training.py",
-    "test_examples.py",
     "suite/test_resnet50_parity.py",
     "judges/test_torch_compiled.py",
+    "suite/test_seq2seq_parity.py",
     "judges/test_feature_maps.py",
+    "gpu/stand_in/on_tensorflow/test_tensorflow.py",
+    "suite/test_a3c_cells.py",
     "cli/test_cli.py",
     "hooks/on_torch/test_kernels.py",
     "hooks/on_torch/test_hook.py",
-    "suite/test_seq2seq_parity.py",
     "cli/test_cli_runs.py",
-    "gpu/stand_in/on_tensorflow/test_tensorflow.py",
+    "test_examples.py",
+    "hooks/on_mxnet/test_hook.py",
 )
 collect_ignore = ["libraries"]  # `make test-libraries` names the folder: they need an environment of their own
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
@@ -105,11 +106,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("no NVIDIA driver on this machine")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _forking_ends() -> Iterator[None]:
-    """End the processes that import a framework for a file of tests: each takes some hundred megabytes."""
-    yield
-    if "forking" in sys.modules:
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the processes that import a framework for a folder of tests: each takes some hundred megabytes."""
+    if "forking" in sys.modules and (nextitem is None or nextitem.path.parent != item.path.parent):
         sys.modules["forking"].close_all()
 
 

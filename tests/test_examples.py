@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from known_peaks import QUICK_START
 
 from tbdprof.facts.file.reading import load
 
@@ -27,7 +28,7 @@ def run(*words: str, folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / words[0]), *words[1:]],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([QUICK_START, str(ROOT)]), "COLUMNS": "120"},
         capture_output=True,
         text=True,
         timeout=120,

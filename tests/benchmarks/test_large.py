@@ -12,7 +12,6 @@ SIZES = (80_000, 200_000)  # both are so large that tables stay packed
 MOST_BYTES = large.BOUND_BYTES // large.RECORDS  # a kernel and an allocation together, imports left out of account
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_memory_to_load_and_summarize_grows_within_the_bound(device, tmp_path):
     peaks = []

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from known_peaks import QUICK_START
 from make import MemoryStory
 
 from tbdprof import suite
@@ -372,7 +373,8 @@ def test_a_run_prints_its_report_to_stdout_and_its_course_to_stderr(tmp_path: Pa
 
 def test_a_quiet_run_with_json_prints_the_json_and_where_it_is_recorded(tmp_path: Path):
     (tmp_path / "a.tbd").write_text("in the way")
-    done = spawn(*SMALL, "--warmup", "2", "--steps", "2", "-o", "a.tbd", "--force", "--json", "-q", cwd=tmp_path)
+    words = [*SMALL, "--warmup", "2", "--steps", "2", "-o", "a.tbd", "--force", "--json", "-q"]
+    done = spawn(*words, env={"PYTHONPATH": os.pathsep.join([QUICK_START, str(ROOT)])}, cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")
     document = json.loads(done.stdout)

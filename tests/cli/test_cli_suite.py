@@ -12,6 +12,7 @@ import pytest
 import toy as models
 from data_sets import forbid, grays, image_folder
 from fakes import FakeClock, FakeHook
+from known_peaks import QUICK_START
 
 from tbdprof import suite
 from tbdprof.facts.file.reading import load
@@ -146,7 +147,7 @@ def test_a_broken_file_ends_the_training_of_a_real_framework_alike(tmp_path: Pat
     Path(fourth).write_text("")
     asked = ["--batch-size", "2", "--image-size", "32", "--threads", "1", "--warmup", "1", "--steps", "1"]
     words = ["run", "resnet50", "--framework", "torch", *asked, "-q", "-o", "a.tbd", "--data", str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([QUICK_START, str(Path(__file__).parents[2])])}
 
     done = subprocess.run(
         [sys.executable, "-m", "tbdprof", *words],

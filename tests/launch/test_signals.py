@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from known_peaks import QUICK_START
 
 from tbdprof.facts.file.reading import load
 from tbdprof.launch.processes import guard
@@ -78,7 +79,8 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def begin(*command: str, **options: object) -> subprocess.Popen[str]:
-        settings = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}
+        path = os.pathsep.join([QUICK_START, str(ROOT)])
+        settings = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path / "tmp")}
         process = subprocess.Popen(  # type: ignore[call-overload]
             [sys.executable, *command], env=settings, stdout=-1, stderr=-1, text=True, start_new_session=True, **options
         )

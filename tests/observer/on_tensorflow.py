@@ -45,7 +45,9 @@ def main() -> None:
     optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
     step = train_step(model, optimizer)
     observed = HOW != "unobserved"
-    if HOW not in ("attached", "prepared"):  # what measures the peaks must not be noticed either
+    if HOW in ("attached", "prepared"):  # what measures the peaks must not be noticed either
+        known_peaks.measure_once()
+    else:
         known_peaks.use()
     options = {"warmup": 2, "steps": 2, "output": Path("observed.tbd")}
     with tbdprof.profile(model, optimizer, **options) if observed else nullcontext() as prof:

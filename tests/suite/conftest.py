@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,5 +19,14 @@ def _memory_given_back(request: pytest.FixtureRequest) -> Iterator[None]:
     for value in vars(request.module).values():
         if hasattr(value, "cache_clear") and value.__module__ == request.module.__name__:
             value.cache_clear()
+    _forget_gradients()
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
+
+
+def _forget_gradients() -> None:
+    """Forget the custom gradients in TensorFlow's graphs: its registry would keep each graph, and so its variables."""
+    if (ops := sys.modules.get("tensorflow.python.framework.ops")) is not None:
+        registered = ops.gradient_registry._registry
+        for name in [name for name in registered if name.startswith("CustomGradient-")]:
+            del registered[name]

@@ -15,6 +15,7 @@ from tbdprof.suite.a3c import PARAMETERS
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = Path(__file__).parent / "cells" / "cell.py"
+PATH = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support")))
 ACTORS = 2
 OPTIONS = {"actors": ACTORS, "watched_steps": 6}  # of fewer all that count may be of updates that ended together
 every_framework = pytest.mark.parametrize("framework", suite.frameworks("a3c"))
@@ -24,7 +25,7 @@ every_framework = pytest.mark.parametrize("framework", suite.frameworks("a3c"))
 def observed(framework: str) -> dict[str, Any]:
     """Return what a run with two actors prints."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment = {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = {**kept, "PYTHONPATH": PATH, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     words = [sys.executable, str(PROGRAM), "a3c", framework, "observed", json.dumps(OPTIONS)]
     ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240)
     assert ended.returncode == 0, ended.stderr

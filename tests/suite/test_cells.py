@@ -2,20 +2,22 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import forking
 import pytest
+import short_sequences
 
 from tbdprof import suite
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = Path(__file__).parent / "cells" / "cell.py"
 SEED = 3  # the cells'
+LIMIT_S = 600
+PATH = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support")))
 # The smallest at which each is still the whole network.
 TINY: dict[str, dict[str, Any]] = {
     "resnet50": {"batch_size": 2, "image_size": 64},
@@ -35,26 +37,20 @@ CELLS = [(model, framework) for model in suite.names() for framework in suite.fr
 
 
 @cache
-def cell(model: str, framework: str, *hows: str) -> dict[str, Any]:
-    """Return what runs of a cell printed, by how they were observed; they run side by side, one thread each."""
-    started = {how: _start(model, framework, how) for how in hows}
-    ended = {how: (process.communicate(timeout=240), process.returncode) for how, process in started.items()}
-    for (_, err), code in ended.values():
-        assert code == 0, err
-    return {how: json.loads(out.splitlines()[-1]) for how, ((out, _), _) in ended.items()}
-
-
-def _start(model: str, framework: str, how: str) -> subprocess.Popen[str]:
+def cell(model: str, framework: str, how: str) -> dict[str, Any]:
+    """Return what a run of a cell printed, by how it was observed; each runs in a fork, with one thread."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment = {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    words = [sys.executable, str(PROGRAM), model, framework, how, json.dumps(TINY.get(model, {}))]
-    return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = {**kept, "PYTHONPATH": PATH, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    words = [str(PROGRAM), model, framework, how, json.dumps(TINY.get(model, {}))]
+    done = forking.run(framework, words, env=environment, prepared=how != "unobserved", timeout_s=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return facts
 
 
 def observed(model: str, framework: str) -> dict[str, Any]:
     """Return what the observed run of a cell printed."""
-    facts: dict[str, Any] = cell(model, framework, "observed", "unobserved")["observed"]
-    return facts
+    return cell(model, framework, "observed")
 
 
 def different(ones: dict[str, str], others: dict[str, str]) -> Sequence[str]:
@@ -72,15 +68,15 @@ def test_each_convolutional_model_is_written_for_each_framework() -> None:
 
 @every_cell
 def test_an_observed_run_trains_the_same_bits(model: str, framework: str) -> None:
-    runs = cell(model, framework, "observed", "unobserved")
+    watched, alone = observed(model, framework), cell(model, framework, "unobserved")
 
     names = ("clean", "memory", "clean", "kernels", "clean") if model == "resnet50" else ("memory", "kernels")
-    assert runs["observed"]["windows"] == [[name, "complete"] for name in ("warmup", *names)]
-    assert different(runs["observed"]["left"], runs["unobserved"]["left"]) == []
+    assert watched["windows"] == [[name, "complete"] for name in ("warmup", *names)]
+    assert different(watched["left"], alone["left"]) == []
 
 
 def test_a_weight_moved_by_one_unit_in_the_last_place_is_noticed() -> None:
-    nudged = cell("resnet50", "torch", "nudged")["nudged"]
+    nudged = cell("resnet50", "torch", "nudged")
 
     assert len(different(nudged["left"], observed("resnet50", "torch")["left"])) > 200
 
@@ -126,7 +122,8 @@ def test_time_is_reported_by_operator(model: str, framework: str) -> None:
     spec = suite.find(model)
     asked = dict(TINY[model])
     config = suite.configure(spec, batch_size=asked.pop("batch_size", None), seed=SEED, options=asked)
-    assert report["run"]["flops_per_sample"] == spec.sample_flops(config, framework)
+    with short_sequences.short():
+        assert report["run"]["flops_per_sample"] == spec.sample_flops(config, framework)
     phases = report["time"]["phases"]
     assert sum(phase["seconds"] for phase in phases.values()) == pytest.approx(report["time"]["step_s"])
     assert all(phases[name]["busy_seconds"] > 0 for name in ("forward", "backward", "update"))

@@ -1,4 +1,7 @@
-"""Each training runs in a process of its own: what MXNet allocates first is seen once a process."""
+"""Each training runs in a process of its own: what MXNet allocates first is seen once a process.
+
+The short programs are forks of one process that has imported MXNet and allocated nothing.
+"""
 
 import importlib.util
 import os
@@ -8,7 +11,9 @@ import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import forking
 import numpy as np
 import pytest
 
@@ -39,19 +44,18 @@ TRAININGS = (
 )
 
 
-def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
-    )
+def environment(**others: str) -> dict[str, str]:
+    """Return the environment of a program, without what names the running test."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", **others}
 
 
-def run(program: str, **environment: str) -> str:
+def run(program: str, **others: str) -> str:
     """Run a program after which nothing may be wrong; return what it printed."""
-    done = python("-c", textwrap.dedent(program), **environment)
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "program.py")
+        file.write_text(textwrap.dedent(program))
+        done = forking.run("mxnet", [str(file)], env=environment(**others), prepared=True, timeout_s=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -59,7 +63,8 @@ def run(program: str, **environment: str) -> str:
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory):
     path = tmp_path_factory.mktemp("mxnet") / "result.pickle"
-    done = python(str(HERE / "scenarios.py"), str(path))
+    words = [sys.executable, str(HERE / "scenarios.py"), str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment())
     assert done.returncode == 0, done.stderr
     sys.path.insert(0, str(HERE))
     try:

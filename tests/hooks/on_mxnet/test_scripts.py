@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known_peaks import QUICK_START
 
 if importlib.util.find_spec("mxnet") is None:
     pytest.skip("mxnet is not installed", allow_module_level=True)
@@ -44,13 +45,14 @@ for _ in range(16):
 """
 
 
-def report_of(script: str, folder: Path) -> Any:
+def report_of(script: str, folder: Path, first: str = "") -> Any:
+    """Return the report on a script, with a folder first on its path."""
     (folder / "train.py").write_text(script)
     options = ["--warmup", "2", "--steps", "3", "--json", "-o", "a.tbd"]
     done = subprocess.run(
         [sys.executable, "-m", "tbdprof", "run", *options, "--", sys.executable, "train.py"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [first, str(ROOT)])), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=120,
@@ -75,7 +77,7 @@ def test_a_script_that_ends_within_its_kernels_window_keeps_what_was_recorded(tm
 
 
 def test_a_module_without_an_optimizer_has_steps_in_its_windows(tmp_path: Path) -> None:
-    report = report_of(BY_HAND, tmp_path)
+    report = report_of(BY_HAND, tmp_path, QUICK_START)
     assert report["run"]["steps"]["memory"] == 4
     assert report["run"]["steps"]["kernels"] > 0
     assert report["time"]["phases"]["update"]["busy_seconds"] > 0

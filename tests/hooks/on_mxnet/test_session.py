@@ -2,11 +2,10 @@
 
 import importlib.util
 import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
+import forking
 import pytest
 
 if importlib.util.find_spec("mxnet") is None:
@@ -49,14 +48,11 @@ RAN = """mx.profiler.set_config(profile_all=True, filename={file!r})
 def run(folder: Path, before: str = "", broken: str = "") -> str:
     """Have the script do something, record a window of kernels, and return what that printed."""
     source = textwrap.dedent(PROGRAM.format(here=str(HERE), before=before, broken=broken))
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", source],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(HERE.parents[2]), "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)},
-    )
+    file = folder / "program.py"
+    file.write_text(f"import tempfile\ntempfile.tempdir = {str(folder)!r}\n{source}")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    settings = {"PYTHONPATH": str(HERE.parents[2]), "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+    done = forking.run("mxnet", [str(file)], env={**kept, **settings}, folder=folder, prepared=True, timeout_s=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

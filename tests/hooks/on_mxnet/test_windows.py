@@ -1,12 +1,11 @@
-"""Windows that cannot begin or end as they should leave MXNet as it was; each in a process of its own."""
+"""Windows that cannot begin or end as they should leave MXNet as it was; each in a fork of its own."""
 
 import importlib.util
 import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
+import forking
 import pytest
 
 if importlib.util.find_spec("mxnet") is None:
@@ -76,13 +75,11 @@ WATCHED = """
 def run(program: str, folder: Path) -> str:
     """Run a program after a first step; return what it printed."""
     source = textwrap.dedent(WATCHED.format(here=str(HERE))) + textwrap.dedent(program)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", source],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": str(HERE.parents[2]), "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)},
-    )
+    file = folder / "program.py"
+    file.write_text(f"import tempfile\ntempfile.tempdir = {str(folder)!r}\n{source}")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    settings = {"PYTHONPATH": str(HERE.parents[2]), "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+    done = forking.run("mxnet", [str(file)], env={**kept, **settings}, prepared=True, timeout_s=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -15,10 +15,7 @@ from tbdprof.facts.file.reading import load
 from tbdprof.facts.records import Role, SpanKind
 from tbdprof.results.summary import Summary
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(stand_in.why_not() is not None, reason=stand_in.why_not() or ""),
-]
+pytestmark = pytest.mark.skipif(stand_in.why_not() is not None, reason=stand_in.why_not() or "")
 LOOPS = Path(__file__).with_name("loops.py")
 MIB = 1 << 20
 LIMIT_S = 120.0

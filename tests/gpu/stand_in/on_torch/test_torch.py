@@ -19,10 +19,7 @@ from tbdprof.facts.rows import Table
 from tbdprof.results.memory import PostMortem
 from tbdprof.results.summary import Summary
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(stand_in.why_not() is not None, reason=stand_in.why_not() or ""),
-]
+pytestmark = pytest.mark.skipif(stand_in.why_not() is not None, reason=stand_in.why_not() or "")
 LOOPS = Path(__file__).with_name("loops.py")
 CHECK = Path(__file__).parents[2] / "check.py"
 MIB = 1 << 20
