@@ -7,7 +7,7 @@ those found before, and the rows are made after the window.
 import json
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context, execute
 from tensorflow.python.framework.ops import EagerTensor
 
+from tbdprof.facts.records import Role
 from tbdprof.hooks.keras_objects import is_keras, parts
 from tbdprof.hooks.on_tensorflow.session.events import READ_TOGETHER
 from tbdprof.hooks.on_tensorflow.watch import owners
@@ -52,6 +53,11 @@ class Readings:
     def forget(self) -> None:
         """Find the owners again for the next reading: a variable was made, or a window begins."""
         self._owners = None
+
+    def names(self) -> Mapping[int, str]:
+        """Return the names of weights and buffers, by the `id` of the variable."""
+        listed = ((each, each.thing()) for each in self._found() if each.row.role in (Role.WEIGHT, Role.BUFFER))
+        return {id(thing): each.row.name for each, thing in listed if thing is not None}
 
     def together(self) -> Rows:
         """Read all owners, while no other thread may change them."""

@@ -248,7 +248,7 @@ class Watch:
     def _read_gradients(self, sources: Any, found: Any) -> None:
         if self._own_session() is None:
             return
-        names = {id(each.variable): each.name for each in self.watched.variables()}
+        names = self._readings.names()
         pairs = zip(tf.nest.flatten(sources), in_order(found), strict=False)
         named = ((names.get(id(plain(source))), each) for source, each in pairs)
         rows = [
