@@ -17,16 +17,31 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import backprop
 from tensorflow.python.framework import func_graph
 
 from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_tensorflow.watch.layers import Layers, in_order, replica_ending, variable_name
-from tbdprof.hooks.on_tensorflow.watch.notes import Interval, Notes
-from tbdprof.hooks.on_tensorflow.watch.wraps import GradientFunction, Wrap
-from tbdprof.hooks.patches import Replaced
+from tbdprof.hooks.on_tensorflow.watch.layers import Interval, Layers, Notes, in_order, replica_ending, variable_name
+from tbdprof.hooks.patches import Replaced, Wrap
 from tbdprof.hooks.waiting import waits
 
 OnGradient = Callable[[str, Sequence[Any], Sequence[Any]], str | None]
+_GRADIENT = backprop._gradient_function  # noqa: SLF001 - the only way from a tape to its operators
+
+
+class _GradientFunction:
+    """What a tape calls for the gradient of an operator, wrapped for a while."""
+
+    def __init__(self, make: Callable[[Replaced], Replaced]) -> None:
+        self._wrapped = make(_GRADIENT)
+
+    def put(self) -> None:
+        """Wrap it."""
+        pywrap_tfe.TFE_Py_RegisterGradientFunction(self._wrapped)
+
+    def take(self) -> None:
+        """Put the original back."""
+        pywrap_tfe.TFE_Py_RegisterGradientFunction(_GRADIENT)
 
 
 @dataclass(slots=True)
@@ -44,7 +59,7 @@ class Tracing:
         self._layers = layers
         self._notes: weakref.WeakKeyDictionary[Any, Notes] = weakref.WeakKeyDictionary()
         self._local = threading.local()
-        self._wraps: list[Wrap | GradientFunction] = []
+        self._wraps: list[Wrap | _GradientFunction] = []
         self._modules: set[type] = set()
         self._lock = threading.RLock()
         self._reasons = 0  # open windows and functions that are being traced
@@ -72,7 +87,7 @@ class Tracing:
         self._wraps += [
             Wrap(tf.GradientTape, "gradient", self._around(self._gradient)),
             Wrap(tf.GradientTape, "__enter__", self._around(self._enter)),
-            GradientFunction(self._around_gradient_function),
+            _GradientFunction(self._around_gradient_function),
         ]
         keras = _keras()
         if keras is not None:

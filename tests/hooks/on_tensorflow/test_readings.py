@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from tbdprof.hooks.patches import Wrap
+
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 owners = pytest.importorskip("tbdprof.hooks.on_tensorflow.watch.owners")
 readings = pytest.importorskip("tbdprof.hooks.on_tensorflow.watch.readings")
-wraps = pytest.importorskip("tbdprof.hooks.on_tensorflow.watch.wraps")
 
 
 @pytest.fixture
@@ -118,7 +119,7 @@ def test_other_codes_wrapper_of_ours_stays() -> None:
             return 1
 
     own = Owner.called
-    wrap = wraps.Wrap(Owner, "called", lambda original: lambda thing: original(thing) + 1)
+    wrap = Wrap(Owner, "called", lambda original: lambda thing: original(thing) + 1)
     wrap.put()
     ours = Owner.called
     Owner.called = lambda thing: 10 * ours(thing)  # type: ignore[method-assign]
