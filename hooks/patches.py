@@ -1,6 +1,7 @@
 """Functions of a framework's Python side that are replaced for a while and restored exactly."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any
 
 _ABSENT = object()
@@ -29,6 +30,33 @@ class Patches:
             if not reasons:
                 for owner, name, original in reversed(self._originals.pop(group, [])):
                     _put_back(owner, name, original)
+
+
+class Wrap:
+    """A function that is wrapped for a while, again and again; a wrapper that other code wrapped in turn stays."""
+
+    def __init__(self, owner: Any, name: str, make: Callable[[Replaced], Replaced]) -> None:
+        self._owner, self._name, self._make = owner, name, make
+        self._was_own = False
+        self._original: Replaced | None = None
+        self._wrapped: Replaced | None = None  # None if it is not wrapped
+
+    def put(self) -> None:
+        """Wrap it; do nothing if it is wrapped."""
+        if self._wrapped is None:
+            self._was_own, self._original = self._name in vars(self._owner), getattr(self._owner, self._name)
+            self._wrapped = wraps(self._original)(self._make(self._original))
+            setattr(self._owner, self._name, self._wrapped)
+
+    def take(self) -> None:
+        """Put the original back, unless other code wrapped it again meanwhile: that may still call ours."""
+        if self._wrapped is None or vars(self._owner).get(self._name) is not self._wrapped:
+            return
+        self._wrapped = None
+        if self._was_own:
+            setattr(self._owner, self._name, self._original)
+        else:
+            delattr(self._owner, self._name)
 
 
 def _replace(owner: Any, name: str, make: Callable[[Replaced], Replaced]) -> tuple[object, str, object]:

@@ -73,7 +73,7 @@ class MemoryWindow:
         if not self._is_open:
             return
         self._is_open = False
-        self._recorded.reads = self._watch.reads
+        self._recorded.reads = self._watch.reads()
         self._recorded.named = self._watch.watched.variables()
         self._recorded.asked = self._log.asked
         with ExitStack() as last:

@@ -50,11 +50,11 @@ class Log:
 
     def __post_init__(self) -> None:
         op_callbacks.add_op_callback(self._keep)
-        self.tracing.on_gradient = self._gradient_of
+        self.tracing.open_window(self._gradient_of)
 
     def close(self) -> None:
         """Stop logging."""
-        self.tracing.on_gradient = None
+        self.tracing.close_window()
         op_callbacks.remove_op_callback(self._keep)
 
     def step(self) -> None:

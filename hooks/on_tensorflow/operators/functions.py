@@ -13,8 +13,7 @@ from typing import Any
 
 from tbdprof.facts.records import Phase
 from tbdprof.hooks.naming import around
-from tbdprof.hooks.on_tensorflow.watch.layers import Layers, found_in, scopes
-from tbdprof.hooks.on_tensorflow.watch.notes import Interval, Notes
+from tbdprof.hooks.on_tensorflow.watch.layers import Interval, Layers, Notes, found_in, scopes
 
 CALLS: Mapping[str, Mapping[str, str]] = {  # operators that run functions: part of a name -> attribute
     **{name: {"": "f"} for name in ("PartitionedCall", "StatefulPartitionedCall")},

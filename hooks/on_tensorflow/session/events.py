@@ -10,6 +10,9 @@ from tbdprof.facts.records import AllocationKind, KernelKind
 
 MARK = "tbdprof "  # prefix of the markers' names in the trace
 READING, HELD, READ, STEP = "reading", "held ", "read ", "step"  # the names of markers
+READ_TOGETHER = (
+    "_ReadVariablesOp"  # TensorFlow's operator that reads many variables; in eager mode only tbdprof runs it
+)
 ERRORS = "TensorFlow's profiler reported {} errors of its own"
 
 

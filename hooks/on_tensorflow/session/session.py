@@ -25,6 +25,7 @@ from tbdprof.hooks.waiting import waits
 _SHARED_MEMORY = Path("/dev/shm")
 _LIBRARY = "libtensorflow_framework.so.2"
 _LEVEL = "_ZN3tsl8profiler8internal13g_trace_levelE"  # tsl::profiler::internal::g_trace_level, a std::atomic<int>
+_NO_THREAD_POOLS = "_ZN3tsl8profiler19threadpool_listener10DeactivateEv"  # threadpool_listener::Deactivate()
 _VERBOSE = 3  # tsl::profiler::TraceMeLevel::kVerbose
 
 
@@ -49,6 +50,7 @@ class Session:
             shutil.rmtree(folder)
             raise
         self._leaves_out = not _trace_cheap_operators()
+        _leave_out_thread_pools()
         self._folder, self._offset_ns = folder, wall_offset_ns()
 
     @waits
@@ -79,11 +81,24 @@ def _trace_cheap_operators() -> bool:
     number in TensorFlow's library. The end of the session resets it.
     """
     try:
-        library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib()) / _LIBRARY))
-        ctypes.c_int.in_dll(library, _LEVEL).value = _VERBOSE
+        ctypes.c_int.in_dll(_library(), _LEVEL).value = _VERBOSE
     except (OSError, ValueError):
         return False
     return True
+
+
+def _leave_out_thread_pools() -> None:
+    """Make the open session record nothing of what thread pools queue and run, if that is possible.
+
+    These are most of a session's events, three for each piece of work, and nothing reads them. The end of the session
+    turns them off in the same way.
+    """
+    with suppress(OSError, AttributeError):
+        _library()[_NO_THREAD_POOLS]()
+
+
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(str(Path(tf.sysconfig.get_lib()) / _LIBRARY))
 
 
 def _read(folder: Path, offset_ns: int, of_memory_alone: bool) -> Trace:

@@ -17,6 +17,7 @@ from tbdprof.facts.records import AllocationKind
 from tbdprof.hooks.on_tensorflow.session import gpu_planes as gpus
 from tbdprof.hooks.on_tensorflow.session.events import (
     MARK,
+    READ_TOGETHER,
     FunctionEvent,
     HloEvent,
     MarkEvent,
@@ -28,6 +29,7 @@ from tbdprof.hooks.on_tensorflow.session.stats import StatReader
 
 _HOST, _METADATA, _ENVIRONMENT = "/host:CPU", "/host:metadata", "Task Environment"
 _EAGER = "EagerLocalExecute: "
+_OWN_READ = f"{_EAGER}{READ_TOGETHER}"
 _FUNCTION = "__inference_"  # part of the name of every traced function
 _MEMORY = {"MemoryAllocation": AllocationKind.ALLOCATED, "MemoryDeallocation": AllocationKind.FREED}
 _UNSIGNED = 1 << 64
@@ -184,6 +186,8 @@ def _taker(item: Any) -> _Taker | None:
         return fixed[name]
     if name.startswith(MARK):
         return _Line.mark
+    if name == _OWN_READ:
+        return None
     if name.startswith(_EAGER):
         return _Line.call if name.startswith(_EAGER + _FUNCTION) else _Line.eager_op
     if display and name.endswith(f":{display}"):

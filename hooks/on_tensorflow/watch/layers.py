@@ -1,12 +1,13 @@
 """Names of layers: a layer's path in its model, by attributes ("layer1.0.conv1") or by layer names in a sequence.
 
 Keras opens a name scope for each layer that it calls. So the names of a graph's operators give the layer even if
-nothing was noted while the graph was created.
+nothing was noted while the graph was created. What was noted, of layers and of all else, are `Notes`.
 """
 
 import re
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +17,26 @@ from tbdprof.hooks.keras_objects import children, is_keras
 _NUMBERED = re.compile(r"_\d+$")  # makes a name scope unique in its graph
 _GRADIENT = "gradient_tape/"
 _SYMBOLIC = "gradients/"  # scope of a loop's body, whose gradients are computed without a tape
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The operators of a graph between two positions, and what they have in common."""
+
+    first: int
+    last: int
+    value: Any
+    replica: int = 0  # of a strategy: while one waits within an interval, operators of others are created
+
+
+@dataclass(slots=True)
+class Notes:
+    """What was noted while a graph was created."""
+
+    phases: list[Interval] = field(default_factory=list)  # values of Phase
+    layers: list[Interval] = field(default_factory=list)  # values: weak references to layers
+    gradients: list[Interval] = field(default_factory=list)  # values: the operator whose gradient it is
+    results: list[tuple[Any, str]] = field(default_factory=list)  # variables' gradients, with the variables' names
 
 
 class Layers:

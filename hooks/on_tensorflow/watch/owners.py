@@ -57,7 +57,8 @@ class Owned:
     mark: int = NO_MARK  # number of the marker set while it was held, if other threads might change it
 
 
-def _no_mark() -> int:
+def no_mark() -> int:
+    """Set no marker."""
     return NO_MARK
 
 
@@ -108,27 +109,37 @@ class Watched:
         return named
 
 
-def everything(watched: Watched, mark: Callable[[], int] = _no_mark) -> list[Owned]:
-    """Return what weights, buffers, optimizer state and kept inputs hold now; each is held while `mark` is called."""
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Something that owns memory: a variable or a tensor, with its role and its name in the reports."""
+
+    role: Role
+    name: str
+    thing: Any
+
+    def read(self, mark: Callable[[], int] = no_mark) -> Owned | None:
+        """Return what it holds now, or None if that is not known; it is held while `mark` is called."""
+        of = of_variable if isinstance(self.thing, tf.Variable) else of_tensor
+        return of(self.role, self.name, self.thing, mark)
+
+
+def listed(watched: Watched) -> list[Listed]:
+    """Return the owners of weights, buffers, optimizer state and kept inputs, in this order."""
     named = watched.variables()
-    rows = [of_variable(role_of(each), each.name, each.variable, mark) for each in named]
+    found = [Listed(role_of(each), each.name, each.variable) for each in named]
     names = {id(each.variable): each.name for each in named}
     for number, optimizer in enumerate(watched.optimizers()):
         whole = optimizer.name if number == 0 else f"{optimizer.name}{number}"
         for slot, variable, state in slots(optimizer):
             first = whole if variable is None else names[id(plain(variable))]
             for replica, copy in enumerate(copies(state)):
-                name = f"{first}{replica_ending(replica)}/{slot}"
-                rows.append(of_variable(Role.OPTIMIZER_STATE, name, copy, mark))
-    for number, each in enumerate(watched.inputs()):
-        read = of_variable if isinstance(each, tf.Variable) else of_tensor
-        rows.append(read(Role.INPUT, f"input{number}", each, mark))
-    return [row for row in rows if row is not None]
+                found.append(Listed(Role.OPTIMIZER_STATE, f"{first}{replica_ending(replica)}/{slot}", copy))
+    return found + [Listed(Role.INPUT, f"input{number}", each) for number, each in enumerate(watched.inputs())]
 
 
-def of_variable(role: Role, name: str, variable: Any, mark: Callable[[], int] = _no_mark) -> Owned | None:
+def of_variable(role: Role, name: str, variable: Any, mark: Callable[[], int] = no_mark) -> Owned | None:
     """Return what a variable holds now, or None if that is not known; it is held while `mark` is called."""
-    if variable.dtype in _UNREADABLE or not isinstance(variable.handle, EagerTensor):
+    if not is_readable(variable.dtype) or not isinstance(variable.handle, EagerTensor):
         return None
     try:
         # Hold the value as briefly as possible: an update in place would copy it meanwhile.
@@ -147,7 +158,7 @@ def copies_when_read(variable: Any) -> bool:
 
     Only a matrix is tested, because the test makes such copies. The result is kept.
     """
-    if variable.shape.rank != _TABLE or not variable.shape.num_elements():
+    if not is_table(variable):
         return False
     if variable.handle._id not in _copying:  # noqa: SLF001 - a number that no other tensor ever has
         read = [read_variable_op(variable.handle, variable.dtype)]
@@ -160,12 +171,22 @@ def copies_when_read(variable: Any) -> bool:
     return True
 
 
+def is_table(variable: Any) -> bool:
+    """Return whether rows of a variable may be updated, so that it may come to copy its value for every reader."""
+    return variable.shape.rank == _TABLE and bool(variable.shape.num_elements())
+
+
+def is_known_to_copy(variable: Any) -> bool:
+    """Return whether a variable was found to copy its value for every reader."""
+    return variable.handle._id in _copying  # noqa: SLF001
+
+
 def _update_nothing(variable: Any) -> None:
     empty = tf.zeros((0, *variable.shape.as_list()[1:]), variable.dtype)
     resource_scatter_add(variable.handle, tf.zeros((0,), tf.int32), empty)
 
 
-def of_tensor(role: Role, name: str, tensor: Any, mark: Callable[[], int] = _no_mark) -> Owned | None:
+def of_tensor(role: Role, name: str, tensor: Any, mark: Callable[[], int] = no_mark) -> Owned | None:
     """Return what an eager tensor holds, or None if that is not known; `mark` returns the marker's number."""
     address = address_of(tensor)
     if not address:
@@ -177,11 +198,21 @@ def of_tensor(role: Role, name: str, tensor: Any, mark: Callable[[], int] = _no_
 
 def address_of(tensor: Any) -> int:
     """Return the address of an eager tensor's data, or 0 if it is not known."""
-    if tensor.dtype in _UNREADABLE or not tensor.shape.num_elements():
+    if not is_readable(tensor.dtype) or not tensor.shape.num_elements():
         return 0
+    return address_in(tensor)
+
+
+def address_in(tensor: Any) -> int:
+    """Return the address of an eager tensor that has data, of a type that numpy knows."""
     capsule = tf.experimental.dlpack.to_dlpack(tensor)
     # The first field of a DLManagedTensor is the data's address.
     return int(ctypes.c_uint64.from_address(_pointer(capsule, b"dltensor")).value)
+
+
+def is_readable(dtype: Any) -> bool:
+    """Return whether values of a type have an address."""
+    return dtype not in _UNREADABLE
 
 
 def renew(watched: Watched, known: Container[int]) -> None:

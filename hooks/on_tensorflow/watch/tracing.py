@@ -2,6 +2,9 @@
 
 While a function is traced, operators created between the start and the end of a phase, layer or gradient belong to it.
 Only positions in the graph are kept. The graph itself is not changed.
+
+Functions of TensorFlow and Keras are wrapped only while a function is traced or a window is open. Between windows only
+the function that traces is wrapped: training that traces nothing does not call it.
 """
 
 import sys
@@ -10,17 +13,35 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import backprop
+from tensorflow.python.framework import func_graph
 
 from tbdprof.facts.records import Phase
-from tbdprof.hooks.on_tensorflow.watch.layers import Layers, in_order, replica_ending, variable_name
-from tbdprof.hooks.on_tensorflow.watch.notes import Interval, Notes
+from tbdprof.hooks.on_tensorflow.watch.layers import Interval, Layers, Notes, in_order, replica_ending, variable_name
+from tbdprof.hooks.patches import Replaced, Wrap
 from tbdprof.hooks.waiting import waits
+
+OnGradient = Callable[[str, Sequence[Any], Sequence[Any]], str | None]
+_GRADIENT = backprop._gradient_function  # noqa: SLF001 - the only way from a tape to its operators
+
+
+class _GradientFunction:
+    """What a tape calls for the gradient of an operator, wrapped for a while."""
+
+    def __init__(self, make: Callable[[Replaced], Replaced]) -> None:
+        self._wrapped = make(_GRADIENT)
+
+    def put(self) -> None:
+        """Wrap it."""
+        pywrap_tfe.TFE_Py_RegisterGradientFunction(self._wrapped)
+
+    def take(self) -> None:
+        """Put the original back."""
+        pywrap_tfe.TFE_Py_RegisterGradientFunction(_GRADIENT)
 
 
 @dataclass(slots=True)
@@ -38,10 +59,13 @@ class Tracing:
         self._layers = layers
         self._notes: weakref.WeakKeyDictionary[Any, Notes] = weakref.WeakKeyDictionary()
         self._local = threading.local()
-        self._undo: list[Callable[[], None]] = []
+        self._wraps: list[Wrap | _GradientFunction] = []
         self._modules: set[type] = set()
+        self._lock = threading.RLock()
+        self._reasons = 0  # open windows and functions that are being traced
         # Called for the layer of a gradient in eager mode; None if no window is open.
-        self.on_gradient: Callable[[str, Sequence[Any], Sequence[Any]], str | None] | None = None
+        self._on_gradient: OnGradient | None = None
+        self._traces = Wrap(func_graph, "func_graph_from_py_func", self._tracing)
 
     def notes(self, graph: object) -> Notes | None:
         """Return the notes of a graph."""
@@ -57,70 +81,102 @@ class Tracing:
         return found
 
     def begin(self) -> None:
-        """Wrap the functions to follow; do nothing the second time.
-
-        Other code that wraps the same functions later must remove its wrappers before `end`.
-        """
-        if self._undo:
+        """Follow every function that is traced from now on; do nothing the second time."""
+        if self._wraps:
             return
-        self._wrap(tf.GradientTape, "gradient", self._gradient)
-        self._wrap(tf.GradientTape, "__enter__", self._enter)
+        self._wraps += [
+            Wrap(tf.GradientTape, "gradient", self._around(self._gradient)),
+            Wrap(tf.GradientTape, "__enter__", self._around(self._enter)),
+            _GradientFunction(self._around_gradient_function),
+        ]
         keras = _keras()
         if keras is not None:
-            self._wrap(keras.optimizers.Optimizer, "apply", self._apply)
-            self._wrap(
-                keras.optimizers.LossScaleOptimizer, "apply", self._apply
-            )  # checks gradients before its own step
-            self._wrap(keras.layers.Layer, "__call__", self._call)
-        self._register()
+            apply = self._around(self._apply)
+            self._wraps += [
+                Wrap(keras.optimizers.Optimizer, "apply", apply),
+                Wrap(keras.optimizers.LossScaleOptimizer, "apply", apply),  # checks gradients before its own step
+                Wrap(keras.layers.Layer, "__call__", self._around(self._call)),
+            ]
         self.follow_modules()
+        self._traces.put()
 
     def end(self) -> None:
         """Restore everything."""
-        while self._undo:
-            self._undo.pop()()
-        self._modules.clear()
+        with self._lock:
+            self._traces.take()
+            for each in reversed(self._wraps):
+                each.take()
+            self._wraps.clear()
+            self._modules.clear()
+
+    def open_window(self, on_gradient: "OnGradient") -> None:
+        """Follow eager mode, too, until `close_window`."""
+        self._on_gradient = on_gradient
+        self._put()
+
+    def close_window(self) -> None:
+        """Follow eager mode no more; do nothing if no window is open."""
+        if self._on_gradient is not None:
+            self._on_gradient = None
+            self._take()
 
     def follow_modules(self) -> None:
-        """Wrap the calls of non-Keras modules that became known since `begin`."""
-        for kind in self._layers.types() - self._modules if self._undo else ():
-            self._modules.add(kind)
-            if "__call__" in vars(kind):
-                self._wrap(kind, "__call__", self._call)
+        """Follow the calls of non-Keras modules that became known since `begin`."""
+        with self._lock:
+            for kind in self._layers.types() - self._modules if self._wraps else ():
+                self._modules.add(kind)
+                if "__call__" in vars(kind):
+                    self._wraps.append(Wrap(kind, "__call__", self._around(self._call)))
+                    if self._reasons:
+                        self._wraps[-1].put()
 
-    def _wrap(self, owner: type, name: str, around: Callable[..., Any]) -> None:
-        was_own, original = name in vars(owner), getattr(owner, name)
+    def _put(self) -> None:
+        with self._lock:
+            self._reasons += 1
+            if self._reasons == 1:
+                for each in self._wraps:
+                    each.put()
 
-        @wraps(original)
-        def wrapped(thing: Any, /, *args: Any, **named: Any) -> Any:
-            if self._passes():
-                return original(thing, *args, **named)
-            return around(lambda: original(thing, *args, **named), thing, *args, **named)
+    def _take(self) -> None:
+        with self._lock:
+            self._reasons -= 1
+            if not self._reasons:
+                for each in reversed(self._wraps):
+                    each.take()
 
-        def put_back() -> None:
-            if was_own:
-                setattr(owner, name, original)
-            else:
-                delattr(owner, name)
+    def _tracing(self, original: Replaced) -> Replaced:
+        def trace(*arguments: Any, **named: Any) -> Any:
+            self._put()
+            try:
+                return original(*arguments, **named)
+            finally:
+                self._take()
 
-        setattr(owner, name, wrapped)
-        self._undo.append(put_back)
+        return trace
 
-    def _register(self) -> None:
-        original = backprop._gradient_function  # noqa: SLF001 - the only way from a tape to its operators
+    def _around(self, around: Replaced) -> Callable[[Replaced], Replaced]:
+        def make(original: Replaced) -> Replaced:
+            def call(thing: Any, /, *args: Any, **named: Any) -> Any:
+                if self._passes():
+                    return original(thing, *args, **named)
+                return around(lambda: original(thing, *args, **named), thing, *args, **named)
 
-        def wrapped(op_name: str, attributes: Any, count: int, inputs: Any, outputs: Any, *rest: Any) -> Any:
+            return call
+
+        return make
+
+    def _around_gradient_function(self, original: Replaced) -> Replaced:
+        def call(op_name: str, attributes: Any, count: int, inputs: Any, outputs: Any, *rest: Any) -> Any:
             if self._passes():
                 return original(op_name, attributes, count, inputs, outputs, *rest)
             with self._gradient_of(op_name, inputs, outputs, str(rest[-1] or "")):
                 return original(op_name, attributes, count, inputs, outputs, *rest)
 
-        pywrap_tfe.TFE_Py_RegisterGradientFunction(wrapped)
-        self._undo.append(lambda: pywrap_tfe.TFE_Py_RegisterGradientFunction(original))
+        return call
 
     def _passes(self) -> bool:
         """Return whether there is nothing to note: no window is open, and no function is being traced."""
-        return self.on_gradient is None and tf.executing_eagerly()
+        return self._on_gradient is None and tf.executing_eagerly()
 
     def _gradient(
         self, original: Callable[[], Any], tape: Any, /, target: Any, sources: Any, *_: Any, **__: Any
@@ -204,7 +260,7 @@ class Tracing:
             return
         here = self.here
         before = here.layer
-        if self.on_gradient is not None:
+        if self._on_gradient is not None:
             here.layer = self._layer_of_gradient(op_name, inputs or (), outputs or (), scope)
         try:
             yield
@@ -213,7 +269,7 @@ class Tracing:
 
     @waits
     def _layer_of_gradient(self, op_name: str, inputs: Sequence[Any], outputs: Sequence[Any], scope: str) -> str | None:
-        found = None if self.on_gradient is None else self.on_gradient(op_name, inputs, outputs)
+        found = None if self._on_gradient is None else self._on_gradient(op_name, inputs, outputs)
         return self._layers.of_scope(scope, numbered=False, of_parts=True) if found is None else found
 
     @contextmanager

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.distribute_lib import StrategyBase
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 from tensorflow.python.framework.ops import EagerTensor
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, _UnreadVariable
 
 from tbdprof.facts.batches import Batches
 from tbdprof.facts.records import Phase, Role
@@ -25,6 +26,7 @@ from tbdprof.hooks.on_tensorflow.watch import owners
 from tbdprof.hooks.on_tensorflow.watch.layers import in_order
 from tbdprof.hooks.on_tensorflow.watch.owners import Owned, Watched
 from tbdprof.hooks.on_tensorflow.watch.phases import BEGIN, END
+from tbdprof.hooks.on_tensorflow.watch.readings import Readings, Rows
 from tbdprof.hooks.on_tensorflow.watch.variables import plain
 from tbdprof.hooks.patches import Patches, Replaced
 from tbdprof.hooks.threads import are_others
@@ -58,7 +60,8 @@ class Watch:
         self.watched = Watched()
         self.batches = Batches()  # of the open window
         self._name_layers = name_layers
-        self.reads: list[list[Owned]] = []  # by the number in the marker of each reading
+        self._readings = Readings(self.watched)
+        self._reads: list[Rows] = []  # by the number in the marker of each reading
         self._numbering, self._held = threading.Lock(), count()
         self._session: Session | None = None  # None if no window is open
         self._reads_gradients = False
@@ -76,6 +79,7 @@ class Watch:
                     (tf.GradientTape, "gradient", self._around_gradient),
                 ],
                 "layers": [(keras.Layer, "__call__", self._around_layer)],
+                "variables": [(BaseResourceVariable, "__init__", self._around_new_variable)],
                 "updates": [(keras.optimizers.Optimizer, "apply", self._around_apply)],
                 "functions": [
                     (Function, "__call__", self._around_function),
@@ -111,10 +115,11 @@ class Watch:
 
     def open_window(self, session: Session, *, reads_owners: bool) -> None:
         """Begin to mark phases in a session; with `reads_owners`, also read gradients."""
-        self._session, self._reads_gradients, self.reads = session, reads_owners, []
+        self._session, self._reads_gradients, self._reads = session, reads_owners, []
+        self._readings.forget()
         self.batches.take()
         self._here = _Thread()
-        for group in ("tapes", "layers", "updates", "functions"):
+        for group in ("tapes", "layers", "variables", "updates", "functions"):
             self._patches.need(group, _WINDOW)
 
     def close_window(self) -> None:
@@ -128,13 +133,17 @@ class Watch:
         for reason in (_WINDOW, _UPDATES):
             self._patches.release(reason)
 
-    def read(self, rows: Sequence[Owned | None]) -> None:
-        """Keep the owners read at this place of the order."""
+    def reads(self) -> list[list[Owned]]:
+        """Return the owners of each reading of the last window, by the number in the reading's marker."""
+        return [rows() for rows in self._reads]
+
+    def read(self, rows: Rows) -> None:
+        """Keep the owners read at this place of the order; `rows` is called when they are needed."""
         session = self._own_session()
         if session is not None:
             with self._numbering:
-                session.mark(f"{READ}{len(self.reads)}")
-                self.reads.append([row for row in rows if row is not None])
+                session.mark(f"{READ}{len(self._reads)}")
+                self._reads.append(rows)
 
     def read_all(self) -> None:
         """Read all owners; if other threads may change them meanwhile, set a marker while each is held."""
@@ -142,10 +151,10 @@ class Watch:
         if session is None:
             return
         if not are_others():
-            self.read(owners.everything(self.watched))
+            self.read(self._readings.together())
             return
         session.mark(READING)
-        self.read(owners.everything(self.watched, partial(self._mark_held, session)))
+        self.read(self._readings.one_by_one(partial(self._mark_held, session)))
 
     def _mark_held(self, session: Session) -> int:
         number = next(self._held)
@@ -171,6 +180,14 @@ class Watch:
         finally:
             if session is not None and session is self._session:
                 session.mark(END + phase.name)
+
+    def _around_new_variable(self, original: Replaced) -> Replaced:
+        def create(variable: Any, /, *arguments: Any, **named: Any) -> None:
+            if not isinstance(variable, _UnreadVariable):  # else it is what an assignment returns
+                self._readings.forget()
+            original(variable, *arguments, **named)
+
+        return create
 
     def _around_enter(self, original: Replaced) -> Replaced:
         def enter(tape: Any) -> Any:
@@ -231,7 +248,7 @@ class Watch:
     def _read_gradients(self, sources: Any, found: Any) -> None:
         if self._own_session() is None:
             return
-        names = {id(each.variable): each.name for each in self.watched.variables()}
+        names = self._readings.names()
         pairs = zip(tf.nest.flatten(sources), in_order(found), strict=False)
         named = ((names.get(id(plain(source))), each) for source, each in pairs)
         rows = [
@@ -240,7 +257,7 @@ class Watch:
             if name is not None and isinstance(each, EagerTensor)
         ]
         if rows:
-            self.read(rows)
+            self.read(lambda: [row for row in rows if row is not None])
 
     def _around_apply(self, original: Replaced) -> Replaced:
         def apply(optimizer: Any, /, *arguments: Any, **named: Any) -> Any:
@@ -258,7 +275,8 @@ class Watch:
         def call(function: Any, /, *arguments: Any, **named: Any) -> Any:
             if self._here.function is not None or not tf.executing_eagerly():
                 return original(function, *arguments, **named)
-            self._count(function, (arguments, named), is_layer=True)
+            if self._session is not None:
+                self._count(function, (arguments, named), is_layer=True)
             with self._inside("function", _Call(function)):
                 result = original(function, *arguments, **named)
             self._updated([each for ref in self._updating.get(function, ()) if (each := ref()) is not None])

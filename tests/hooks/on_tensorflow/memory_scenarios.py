@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import known_peaks
@@ -246,33 +247,65 @@ def raised() -> Json:
     return {"raised": repr(kept), "active": active, "ended_by": ends, "steps": steps, "restored": is_as_it_was()}
 
 
-def asked_of_layers() -> Json:
-    """Return how often a layer's path is asked for in eager mode outside windows, and how many calls tracing notes."""
+def outside_windows() -> Json:
+    """Return how often a training step calls Python code of tbdprof, and how many calls of layers tracing notes."""
     import tensorflow as tf
 
-    from tbdprof.hooks.on_tensorflow.watch.layers import Layers
-    from tbdprof.hooks.on_tensorflow.watch.tracing import Tracing
-
-    model, (images, _) = net(), batch()
-    asked: list[object] = []
-
-    class Asked(Layers):
-        def path(self, layer: object) -> str | None:
-            asked.append(layer)
-            return super().path(layer)
-
-    tracing = Tracing(Asked())
-    tracing.begin()
+    hook = load("tensorflow")
+    hook.attach()
+    model, optimizer, step, _ = with_optimizer(lambda: keras_sgd(), is_eager=True)()
+    traced = tf.function(step)
+    hook.watch([model], [optimizer])
+    joined = hook._joined
+    assert joined is not None
+    calls: Json = {}
     try:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(model(images))
-        tape.gradient(loss, model.trainable_variables)
-        eager = len(asked)
-        graph = tf.function(model).get_concrete_function(images).graph
-        notes = tracing.notes(graph)
+        step()
+        traced()
+        calls["eager"], calls["traced"] = own_calls(step), own_calls(traced)
+        hook.start("memory")
+        calls["eager in a window"] = own_calls(step)
+        hook.stop()
+        calls["eager after it"], calls["traced after it"] = own_calls(step), own_calls(traced)
+        joined.watch.on_update(lambda optimizer: None)
+        calls["traced, counting steps"] = own_calls(traced)
+        graph = tf.function(model).get_concrete_function(batch()[0]).graph
+        notes = joined.graphs.tracing.notes(graph)
+        traces = traced.experimental_get_tracing_count()
     finally:
-        tracing.end()
-    return {"eager": eager, "traced": len(notes.layers) if notes else 0, "layers": 1 + len(model.layers)}
+        hook.close()
+    return {
+        "calls": calls,
+        "noted": len(notes.layers) if notes else 0,
+        "layers": 1 + len(model.layers),
+        "traces": traces,
+    }
+
+
+def keras_sgd() -> Any:
+    import keras
+
+    return keras.optimizers.SGD(0.1)
+
+
+def own_calls(step: Step) -> list[str]:
+    """Return the functions of tbdprof that a training step calls."""
+    found: list[str] = []
+
+    def called(frame: FrameType, event: str, _: object) -> None:
+        if (
+            event == "call"
+            and "on_tensorflow" in frame.f_code.co_filename
+            and "scenarios" not in frame.f_code.co_filename
+        ):
+            found.append(frame.f_code.co_qualname)
+
+    sys.setprofile(called)
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+    return found
 
 
 def is_as_it_was() -> bool:
@@ -280,8 +313,12 @@ def is_as_it_was() -> bool:
     import keras
     import tensorflow as tf
     from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+    from tensorflow.python.framework import func_graph
+    from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
     replaced = [
+        func_graph.func_graph_from_py_func,
+        BaseResourceVariable.__init__,
         tf.GradientTape.gradient,
         tf.GradientTape.__enter__,
         tf.GradientTape.__exit__,
@@ -326,7 +363,7 @@ def main() -> None:
     results["compiled"] = fit(jit_compile=True)
     results["mixed"] = fit("mixed_bfloat16")
     results["raised"] = raised()
-    results["asked of layers"] = asked_of_layers()
+    results["outside windows"] = outside_windows()
     results.update(planted(make(momentum)))
     json.dump(results, sys.stdout)
 

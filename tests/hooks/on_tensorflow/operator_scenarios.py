@@ -458,10 +458,13 @@ def put_back() -> dict[str, bool]:
     graphs = Graphs()
     graphs.watch("", Two())
     graphs.begin()
-    changed = [dict(vars(kind)) for kind in kinds] != before
+    idle = [dict(vars(kind)) for kind in kinds] == before
+    traced: list[bool] = []
+    tf.function(lambda: traced.append([dict(vars(kind)) for kind in kinds] != before)).get_concrete_function()
     graphs.end()
     return {
-        "changed": changed,
+        "idle": idle,
+        "changed_while_traced": traced[0],
         "as_before": [dict(vars(kind)) for kind in kinds] == before,
         "same_bits": all(np.array_equal(one, other) for one, other in zip(plain, again, strict=True)),
         "gradients_still_work": float(backprop.GradientTape is tf.GradientTape and slope()) == 6.0,

@@ -17,6 +17,7 @@ if importlib.util.find_spec("tensorflow") is None:
 ROOT = Path(__file__).parents[3]
 ITERATION, RATE = 8, 4  # the counter and the rate that a Keras optimizer keeps once
 LOOPS = ("momentum", "plain", "adam", "eager", "fit", "cache", "map", "mirrored", "compiled", "mixed")
+PER_STEP = 5  # calls of Python with which an unchanged script's steps are counted
 Json = dict[str, Any]
 Results = Callable[[str], Json]
 
@@ -69,10 +70,18 @@ def test_a_fit_that_raises_leaves_no_profiler_once_the_error_is_gone_or_another_
     assert facts["restored"] is True
 
 
-def test_in_eager_mode_layers_are_asked_for_in_windows_alone(results: Results) -> None:
-    facts = results("asked of layers")
-    assert facts["eager"] == 0
-    assert facts["traced"] >= facts["layers"]
+def test_outside_windows_a_step_calls_nothing_of_tbdprofs_but_what_counts_the_steps(results: Results) -> None:
+    facts = results("outside windows")
+    calls = {name: len(each) for name, each in facts["calls"].items()}
+    assert calls["eager"] == calls["traced"] == calls["eager after it"] == calls["traced after it"] == 0, facts["calls"]
+    assert calls["eager in a window"] > 0  # what is counted is what a window calls
+    assert 0 < calls["traced, counting steps"] <= PER_STEP, facts["calls"]
+
+
+def test_a_function_is_noted_as_it_is_traced_between_windows_and_is_traced_once(results: Results) -> None:
+    facts = results("outside windows")
+    assert facts["noted"] >= facts["layers"]
+    assert facts["traces"] == 1
 
 
 def test_weights_and_kept_inputs_are_the_arithmetics(results: Results) -> None:

@@ -20,7 +20,7 @@ def test_what_is_raised_as_the_allocator_is_asked_keeps_nothing_from_being_put_b
     window._is_open, window._is_done = True, False
     window._recorded = SimpleNamespace(device="cuda:0")
     watched = SimpleNamespace(variables=list)
-    window._watch = SimpleNamespace(reads=[], watched=watched, close_window=lambda: ended.append("watch"))
+    window._watch = SimpleNamespace(reads=list, watched=watched, close_window=lambda: ended.append("watch"))
     window._log = SimpleNamespace(asked=[], close=lambda: ended.append("log"))
     window._session = SimpleNamespace(stop=lambda: ended.append("session"))
 

@@ -313,4 +313,5 @@ def test_summands_of_a_gradient_are_distinguished_from_the_sum(results: Any) -> 
 
 
 def test_training_is_the_same_with_notes_being_taken_and_all_is_put_back(results: Any) -> None:
-    assert results["put_back"] == {"changed": True, "as_before": True, "same_bits": True, "gradients_still_work": True}
+    names = ("idle", "changed_while_traced", "as_before", "same_bits", "gradients_still_work")
+    assert results["put_back"] == dict.fromkeys(names, True)

@@ -33,8 +33,9 @@ def watch() -> Iterator[Any]:
     watch.on_update(lambda _: None)
     watch.open_window(Session(), reads_owners=True)
     notes.begin()
-    notes.on_gradient = lambda *_: None
+    notes.open_window(lambda *_: None)
     yield watch
+    notes.close_window()
     notes.end()
     watch.close()
 
