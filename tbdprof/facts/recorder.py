@@ -68,7 +68,9 @@ class Recorder:
         for kind, rows in tables.items():
             window.tables[kind] = np.concatenate([window.table(kind), rows])
             self._waiting.setdefault(kind, []).append(rows)
-        if not may_wait or instead_of or time.monotonic() - self._committed_s >= COMMIT_EVERY_S:
+        is_placed = self._file is None or self._file.is_placed  # the first records that count take the place at once
+        is_early = time.monotonic() - self._committed_s < COMMIT_EVERY_S
+        if not (may_wait and is_placed and is_early) or instead_of:
             self._commit(window, instead_of)
 
     def close(self) -> None:
