@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,11 +16,12 @@ from tbdprof.facts.file.writing import Writer
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import STILL_RUNNING, Recording, Window
 from tbdprof.facts.records import Run, Strings
-from tbdprof.facts.rows import Tables
+from tbdprof.facts.rows import Table, Tables
 from tbdprof.facts.windows import WARMUP
 
 NO_STEP = "no step was recorded, so there is no file"
 ONLY_WARMUP = "the run ended in its warm-up, so the older recording was kept"
+COMMIT_EVERY_S = 0.5  # a commit takes about 2 ms: as long as a small model's step
 
 
 class Recorder:
@@ -30,6 +32,8 @@ class Recorder:
         self._path = path or Path()
         self._file: _File | None = None
         self._pid = os.getpid()
+        self._waiting: dict[str, list[Table]] = {}  # records of the last window that are not committed yet
+        self._committed_s = -COMMIT_EVERY_S
         if path is not None:
             with self._guard():
                 self._file = _File(path, self.recording)
@@ -47,21 +51,27 @@ class Recorder:
         try:
             yield window
         except BaseException:
-            window.state = "cut short"
-            self._commit_state()
+            self._end(window, "cut short")
             raise
-        window.state = "complete"
-        self._commit_state()
+        self._end(window, "complete")
 
-    def append(self, window: Window, tables: Tables, *, instead_of: Sequence[Window] = ()) -> None:
-        """Add records to a window, delete those of the windows that it replaces, and commit both together."""
+    def append(
+        self, window: Window, tables: Tables, *, instead_of: Sequence[Window] = (), may_wait: bool = False
+    ) -> None:
+        """Add records to a window, delete those of the windows that it replaces, and commit both together.
+
+        Records that may wait are committed with later ones, at the latest when the window ends: while a window is
+        recorded there is then no more than one commit every `COMMIT_EVERY_S`.
+        """
         for old in instead_of:
             old.tables.clear()
         for kind, rows in tables.items():
             window.tables[kind] = np.concatenate([window.table(kind), rows])
-        with self._guard():
-            if self._file is not None:
-                self._file.append(window, tables, instead_of)
+            self._waiting.setdefault(kind, []).append(rows)
+        is_placed = self._file is None or self._file.is_placed  # the first records that count take the place at once
+        is_early = time.monotonic() - self._committed_s < COMMIT_EVERY_S
+        if not (may_wait and is_placed and is_early) or instead_of:
+            self._commit(window, instead_of)
 
     def close(self) -> None:
         """Commit what is left and close the file; if it is not kept, `missing` says why."""
@@ -70,6 +80,21 @@ class Recorder:
             if not_kept is not None:
                 self.recording.missing[RemarkOn.FILE] = not_kept
         self._file = None
+
+    def _end(self, window: Window, state: str) -> None:
+        window.state = state
+        if self._waiting:
+            self._commit(window)
+        else:
+            self._commit_state()
+
+    def _commit(self, window: Window, instead_of: Sequence[Window] = ()) -> None:
+        waiting, self._waiting = self._waiting, {}
+        with self._guard():
+            if self._file is not None:
+                tables = {kind: np.concatenate(pieces) for kind, pieces in waiting.items()}
+                self._file.append(window, tables, instead_of)
+        self._committed_s = time.monotonic()
 
     def _commit_state(self) -> None:
         with self._guard():

@@ -308,7 +308,7 @@ class Stages:
         tables = self._step_tables(rows)
         tables["step"]["end_ns"][-1] = self._clock()
         self._block += 1
-        self._recorder.append(window, tables, instead_of=self._replaced(window))
+        self._recorder.append(window, tables, instead_of=self._replaced(window), may_wait=True)
 
     def _step_tables(self, rows: Sequence[StepRow]) -> Tables:
         """Return steps with their counts; the counts of dropped steps are dropped, too."""

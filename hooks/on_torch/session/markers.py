@@ -31,11 +31,20 @@ class Markers:
         """Place a marker, and call `inside` within it."""
         if not self.is_on():
             return
-        number = next(self._numbers)
-        self.marks[number] = mark
-        with _RecordFunctionFast(f"{MARKER}{number}"):
+        with _RecordFunctionFast(self.text_of(mark)):
             if inside is not None:
                 inside()
+
+    def text_of(self, mark: Mark) -> str:
+        """Return the name of the range that stands for a marker, in this window."""
+        number = next(self._numbers)
+        self.marks[number] = mark
+        return f"{MARKER}{number}"
+
+    def place_text(self, text: str) -> None:
+        """Place a marker by the name of its range, any number of times; call it only where `is_on`."""
+        with _RecordFunctionFast(text):
+            pass
 
     def take(self) -> dict[int, Mark]:
         """Return the markers placed so far and forget them."""

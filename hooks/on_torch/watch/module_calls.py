@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 import torch
+from torch._C import _current_graph_task_id
 from torch.nn.modules import module as modules
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
@@ -100,6 +101,39 @@ def _goes_through_hooks(frame: FrameType | None) -> bool:
             return called is None or called.f_code.co_name not in _UPDATING
         frame, called = frame.f_back, frame
     return False
+
+
+class Late:
+    """Calls functions once the backward pass is over: at the next call of a module outside of it."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], None]] = []
+        self._handles: list[Handle] = []
+
+    def add(self, function: Callable[[], None]) -> None:
+        """Call a function then."""
+        self._waiting.append(function)
+        if not self._handles:
+            self._handles.append(register_first(self._called))
+
+    def remove(self) -> None:
+        """Forget all functions."""
+        self._waiting.clear()
+        remove(self._handles)
+
+    @uncompiled
+    def _called(self, *_: object) -> None:
+        if torch.compiler.is_compiling() or in_backward():
+            return
+        waiting, self._waiting = self._waiting, []
+        remove(self._handles)
+        for function in waiting:
+            function()
+
+
+def in_backward() -> bool:
+    """Return whether this thread runs a part of the backward pass."""
+    return _current_graph_task_id() != -1
 
 
 class _Forgotten:

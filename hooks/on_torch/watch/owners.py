@@ -13,36 +13,57 @@ from tbdprof.hooks.on_torch.session.events import Owned, Weight
 from tbdprof.hooks.on_torch.watch.watched import Named, Watched, all_parameters
 
 _PARTS = ("_values", "_indices")
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_NUMBERS = (int, float, str)
+Rows = dict[Role, dict[str, Owned]]
 _FIRST = ("input_ids",)  # inputs given by name that are the first one
 
 
 def everything(watched: Watched) -> list[Owned]:
     """Return the storages of weights, buffers, gradients, optimizer state and kept inputs."""
-    parameters = watched.parameters()
+    parameters, rows = watched.parameters(), watched.rows
     return [
-        *owned(Role.WEIGHT, parameters),
-        *owned(Role.BUFFER, watched.buffers()),
-        *gradients(parameters),
-        *(row for each in watched.optimizers() for row in state(each, parameters)),
+        *owned(Role.WEIGHT, parameters, rows),
+        *owned(Role.BUFFER, watched.buffers(), rows),
+        *gradients(parameters, rows),
+        *(row for each in watched.optimizers() for row in state(each, parameters, rows)),
         *inputs(watched.inputs()),
     ]
 
 
-def owned(role: Role, named: Iterable[tuple[str, torch.Tensor]]) -> list[Owned]:
-    """Return the tensors' storages, each once, under the first name found."""
-    rows: dict[tuple[str, int], Owned] = {}
-    for row in _each(role, named):
-        rows.setdefault((row.device, row.address), row)
-    return list(rows.values())
+def owned(role: Role, named: Iterable[tuple[str, torch.Tensor]], rows: Rows | None = None) -> list[Owned]:
+    """Return the tensors' storages, each once, under the first name found.
+
+    `rows` are those read before: one that still holds is returned again, because that is cheaper than a new one.
+    """
+    found: dict[tuple[str, int], Owned] = {}
+    for row in _each(role, named, {} if rows is None else rows):
+        found.setdefault((row.device, row.address), row)
+    return list(found.values())
 
 
-def _each(role: Role, named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[Owned]:
+def _each(role: Role, named: Iterable[tuple[str, torch.Tensor]], rows: Rows) -> Iterator[Owned]:
+    known = rows.setdefault(role, {})
     with DisableTorchFunctionSubclass():
         for name, tensor in _dense(named):
             local = local_part(tensor)
-            place = storage_of(local)
-            if place is not None:
-                yield Owned(*place, role=role, name=name, shape=tuple(local.shape))
+            row = known.get(name)
+            if row is not None and _is_same(row, local):
+                yield row
+            elif (place := storage_of(local)) is not None:
+                known[name] = row = Owned(*place, role=role, name=name, shape=tuple(local.shape))
+                yield row
+
+
+def _is_same(row: Owned, tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has the storage and shape of a row."""
+    if row.device != "cpu" or not tensor.is_cpu or row.shape != tensor.shape:
+        return False
+    try:
+        storage = tensor.untyped_storage()
+        return row.address == storage.data_ptr() and row.bytes == storage.nbytes()
+    except (RuntimeError, NotImplementedError, ValueError):
+        return False
 
 
 def _dense(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
@@ -57,7 +78,7 @@ def _dense(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, tor
 def weights(watched: Watched) -> dict[int, Weight]:
     """Return the models' weights by the address of their storage, without those that several layers share."""
     found: dict[int, Weight | None] = {}
-    for row in _each(Role.WEIGHT, watched.parameters()):
+    for row in _each(Role.WEIGHT, watched.parameters(), watched.rows):
         layer = row.name.rpartition(".")[0]
         known = found.get(row.address)
         is_shared = row.address in found and (known is None or known.layer != layer)
@@ -65,18 +86,23 @@ def weights(watched: Watched) -> dict[int, Weight]:
     return {address: weight for address, weight in found.items() if weight is not None}
 
 
-def gradients(parameters: Named) -> list[Owned]:
+def gradients(parameters: Named, rows: Rows | None = None) -> list[Owned]:
     """Return the gradients that exist, under their parameters' names."""
-    return owned(Role.GRADIENT, existing_gradients(parameters))
+    return owned(Role.GRADIENT, existing_gradients(parameters), rows)
 
 
-def gradients_of(optimizer: torch.optim.Optimizer, parameters: Named) -> list[Owned]:
+def gradients_of(optimizer: torch.optim.Optimizer, watched: Watched) -> list[Owned]:
     """Return the gradients that an optimizer is about to read."""
     read = {id(parameter) for parameter in all_parameters([optimizer])}
-    return gradients([(name, each) for name, each in parameters if id(each) in read])
+    return gradients([(name, each) for name, each in watched.parameters() if id(each) in read], watched.rows)
 
 
-def state(optimizer: torch.optim.Optimizer, parameters: Named) -> list[Owned]:
+def state_of(optimizer: torch.optim.Optimizer, watched: Watched) -> list[Owned]:
+    """Return the state that an optimizer has updated."""
+    return state(optimizer, watched.parameters(), watched.rows)
+
+
+def state(optimizer: torch.optim.Optimizer, parameters: Named, rows: Rows | None = None) -> list[Owned]:
     """Return an optimizer's state, each tensor named "parameter/slot"."""
     names = {id(parameter): name for name, parameter in parameters}
     return owned(
@@ -87,6 +113,7 @@ def state(optimizer: torch.optim.Optimizer, parameters: Named) -> list[Owned]:
             if isinstance(slots, Mapping)
             for slot, tensor in _slots(slots)
         ),
+        rows,
     )
 
 
@@ -117,6 +144,8 @@ def _slots(slots: Mapping[object, object]) -> Iterator[tuple[object, torch.Tenso
         if isinstance(value, torch.Tensor):
             yield slot, value
             continue
+        if value is None or isinstance(value, _NUMBERS):
+            continue
         for i, leaf in enumerate(tree_leaves(value)):
             if isinstance(leaf, torch.Tensor):
                 yield f"{slot}.{i}", leaf
@@ -124,6 +153,8 @@ def _slots(slots: Mapping[object, object]) -> Iterator[tuple[object, torch.Tenso
 
 def local_part(tensor: torch.Tensor) -> torch.Tensor:
     """Return a distributed tensor's part on this machine, or the tensor itself."""
+    if type(tensor) in _PLAIN:  # which has no such attribute, and takes long to say so
+        return tensor
     local = getattr(tensor, "_local_tensor", tensor)
     return local if isinstance(local, torch.Tensor) else tensor
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._C import _current_graph_task_id
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from tbdprof.facts.batches import Batches
@@ -19,8 +18,9 @@ from tbdprof.hooks.on_torch.watch import owners
 from tbdprof.hooks.on_torch.watch.keras_optimizers import KerasOptimizers
 from tbdprof.hooks.on_torch.watch.module_calls import (
     Handle,
+    Late,
     between_steps,
-    register_first,
+    in_backward,
     remove,
     report_calls,
     uncompiled,
@@ -31,6 +31,7 @@ from tbdprof.hooks.threads import are_others
 from tbdprof.hooks.waiting import waits
 
 _WINDOW = "window"  # the reason for which a function is replaced
+_FRUITLESS = 2  # steps in a row that found nothing new, after which the search for models pauses
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class _Named:
     module: weakref.ref[torch.nn.Module]
     name: str
     is_root: bool
+    begins: str  # the markers of its calls, by the names of their ranges
+    ends: str
 
 
 class Watch:
@@ -59,6 +62,9 @@ class Watch:
         self._reads_owners = False
         self.sees_transforms = False  # a module was called within a function of `torch.func`, in this window
         self._finds_models = self._finds_optimizers = False
+        self._fruitless = 0
+        self._pauses_after = False  # the search for models, which paused before this window
+        self._judged: dict[int, tuple[weakref.ref[Any], int]] = {}  # optimizers, and how many parameters they had
         self._finding_models: list[Handle] = []
         self._finding_optimizers: list[Handle] = []
         self._updates: list[Handle] = []
@@ -75,8 +81,10 @@ class Watch:
         A model is a module with parameters that is called from outside any other module and outside the backward pass,
         or a module that holds all of these.
         The search for models adds a small cost to every module call. It pauses while every parameter of every known
-        optimizer belongs to a known model. It resumes at a step of another optimizer.
+        optimizer belongs to a known model, and after steps that found nothing. It resumes at a step of another
+        optimizer, or of one with more parameters than before, and in a window that is not complete without it.
         """
+        self._judged.clear()
         self._finds_models |= models
         self._finds_optimizers |= optimizers
         self.keras.find()
@@ -90,13 +98,13 @@ class Watch:
         """Call `callback` with the optimizer after each step of any optimizer."""
         pid = os.getpid()
         self._callbacks.append(callback)
-        late = _Late()
+        late = Late()
 
         @uncompiled
         def after(optimizer: torch.optim.Optimizer, *_: object) -> None:
             if os.getpid() != pid or torch.compiler.is_compiling():
                 return
-            if _in_backward():  # a profiler that begins here ends with the backward pass
+            if in_backward():  # a profiler that begins here ends with the backward pass
                 late.add(lambda: callback(optimizer))
             else:
                 callback(optimizer)
@@ -111,6 +119,9 @@ class Watch:
         self.batches.take()
         self._backward.need("engine", _WINDOW)
         self._name_modules()
+        self._pauses_after = not self._finding_models
+        if self._finds_models and not self.watched.is_complete():
+            self._find_models()
         self._report_calls()
 
     def read_owners(
@@ -131,9 +142,13 @@ class Watch:
 
     def close_window(self) -> dict[int, Mark]:
         """Remove the markers' hooks; return the markers placed."""
-        self.markers.on = False
+        self.markers.on = self._reads_owners = False
         self._backward.release(_WINDOW)
         remove(self._calls)
+        if self._pauses_after or self._fruitless >= _FRUITLESS:
+            remove(self._finding_models)
+        self._named = {}
+        self.watched.rows.clear()
         return self.markers.take()
 
     def close(self) -> None:
@@ -150,10 +165,14 @@ class Watch:
         for prefix, model in self.watched.prefixes():
             for name, module in named_layers(model) or model.named_modules():
                 # What torch.compile generated runs as one module.
-                if "_orig_mod" not in name:
-                    named = _Named(weakref.ref(module), (prefix + name).removesuffix("."), module is model)
-                    found.setdefault(id(module), named)
+                is_generated = "_orig_mod" in name or "_orig_mod" in vars(module).get("_modules", ())
+                if not is_generated and id(module) not in found:
+                    found[id(module)] = self._as_named(module, (prefix + name).removesuffix("."), module is model)
         self._named = found  # in one assignment, because other threads look names up meanwhile
+
+    def _as_named(self, module: torch.nn.Module, name: str, is_root: bool) -> _Named:
+        marks = Mark(Point.LAYER, name), Mark(Point.LAYER_END, name)
+        return _Named(weakref.ref(module), name, is_root, *map(self.markers.text_of, marks))
 
     @uncompiled
     @waits
@@ -161,11 +180,11 @@ class Watch:
         named = self._name(module)
         if named is None:
             return
-        self.sees_transforms |= _in_transform()
+        self.sees_transforms = self.sees_transforms or _in_transform()
         # A model may not be called itself: a method of its own may call its parts.
-        if self._enter() == 0 and not _in_backward():
+        if self._enter() == 0 and not in_backward():
             self.markers.place(Mark(Point.FORWARD, f"forward {named.name}".rstrip(), self._inputs(args)))
-        self.markers.place(Mark(Point.LAYER, named.name))
+        self.markers.place_text(named.begins)
 
     @uncompiled
     @waits
@@ -173,8 +192,8 @@ class Watch:
         named = self._name(module)
         if named is None:
             return
-        self.markers.place(Mark(Point.LAYER_END, named.name))
-        if self._leave() == 0 and not _in_backward():
+        self.markers.place_text(named.ends)
+        if self._leave() == 0 and not in_backward():
             ends = not torch.is_grad_enabled()
             given_by_name = self._inputs(rest[:-1])
             self.markers.place(Mark(Point.FORWARD_END, named.name, given_by_name, ends_forward=ends))
@@ -204,26 +223,36 @@ class Watch:
     def _name(self, module: torch.nn.Module) -> _Named | None:
         if not self.markers.is_on():
             return None
-        parts = vars(module).get("_modules")
-        compiled = parts.get("_orig_mod") if isinstance(parts, dict) else None  # what torch.compile wraps
-        named = self._named.get(id(module)) or self._named.get(id(compiled))
-        module = module if compiled is None else compiled
+        named = self._named.get(id(module))
+        if named is None:
+            parts = vars(module).get("_modules")
+            compiled = parts.get("_orig_mod") if isinstance(parts, dict) else None  # what torch.compile wraps
+            named, module = self._named.get(id(compiled)), module if compiled is None else compiled
         return named if named is not None and named.module() is module else None
 
     def _inputs(self, given: tuple[object, ...]) -> Sequence[Owned]:
         return owners.inputs(given) if self._reads_owners else ()
 
     @uncompiled
-    @waits
     def _step_begins(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if self._reads(optimizer):
-            self.read_owners(Point.UPDATE_BEGIN, lambda: owners.gradients_of(optimizer, self.watched.parameters()))
+        # First what the compiler knows: it would compile a step again where what it looked at has changed.
+        if not torch.compiler.is_compiling() and self._reads_owners:
+            self._read_gradients(optimizer)
 
     @uncompiled
-    @waits
     def _step_ends(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if not torch.compiler.is_compiling() and self._reads_owners:
+            self._read_state(optimizer)
+
+    @waits
+    def _read_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         if self._reads(optimizer):
-            self.read_owners(Point.UPDATE_END, lambda: owners.state(optimizer, self.watched.parameters()))
+            self.read_owners(Point.UPDATE_BEGIN, lambda: owners.gradients_of(optimizer, self.watched))
+
+    @waits
+    def _read_state(self, optimizer: torch.optim.Optimizer) -> None:
+        if self._reads(optimizer):
+            self.read_owners(Point.UPDATE_END, lambda: owners.state_of(optimizer, self.watched))
 
     def _keras_begins(self, optimizer: Any) -> None:
         if self._finding_optimizers:
@@ -243,6 +272,7 @@ class Watch:
 
     def _find_models(self) -> None:
         if not self._finding_models:
+            self._finding = threading.local()  # it may have ended within a call
             self._finding_models = report_calls(self._call_found, self._call_ended)
             if self._calls:  # put them after the search: a model that is found gets its marker in the same call
                 remove(self._calls)
@@ -251,25 +281,38 @@ class Watch:
     @uncompiled
     @waits
     def _call_found(self, module: torch.nn.Module, *_: object) -> None:
-        if torch.compiler.is_compiling() or _in_backward():
+        if torch.compiler.is_compiling() or in_backward():
             return
         depth = getattr(self._finding, "depth", 0)
         self._finding.depth = depth + 1
         self.keras.find()
         if depth > 0 or next(module.parameters(), None) is None:
             return
-        if self.watched.add_model(module) and self.markers.is_on():
-            self._name_modules()
+        if self.watched.add_model(module):
+            self._fruitless = 0
+            if self.markers.is_on():
+                self._name_modules()
 
     @uncompiled
     @waits
     def _call_ended(self, *_: object) -> None:
-        if not torch.compiler.is_compiling() and not _in_backward():
+        if not torch.compiler.is_compiling() and not in_backward():
             self._finding.depth = max(0, getattr(self._finding, "depth", 0) - 1)
 
     @uncompiled
     @waits
     def _step_found(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        known, before = self._judged.get(id(optimizer), (None, 0))
+        parameters = 0
+        for group in optimizer.param_groups:
+            parameters += len(group["params"])
+        is_new = known is None or known() is not optimizer or before != parameters
+        if is_new or self._finding_models:
+            self._judged[id(optimizer)] = weakref.ref(optimizer), parameters
+            self._judge(optimizer, is_new=is_new)
+
+    def _judge(self, optimizer: torch.optim.Optimizer, *, is_new: bool) -> None:
+        """Watch an optimizer if it is wanted, and search on for models while its parameters belong to none."""
         wanted = self._finds_optimizers and (self._finds_models or self.watched.is_updated_by(optimizer))
         if wanted and self.watched.add_optimizer(optimizer) and self.markers.is_on() and self._reads_owners:
             self._step_begins(optimizer)
@@ -277,7 +320,8 @@ class Watch:
             return
         if self.watched.add_holder() and self.markers.is_on():
             self._name_modules()
-        if self.watched.is_complete():
+        self._fruitless = 0 if is_new else self._fruitless + 1
+        if self.watched.is_complete() or (self._fruitless >= _FRUITLESS and not self.markers.on):
             remove(self._finding_models)
         else:
             self._find_models()
@@ -293,39 +337,7 @@ class Watch:
         return depth
 
 
-class _Late:
-    """Calls functions once the backward pass is over: at the next call of a module outside of it."""
-
-    def __init__(self) -> None:
-        self._waiting: list[Callable[[], None]] = []
-        self._handles: list[Handle] = []
-
-    def add(self, function: Callable[[], None]) -> None:
-        """Call a function then."""
-        self._waiting.append(function)
-        if not self._handles:
-            self._handles.append(register_first(self._called))
-
-    def remove(self) -> None:
-        """Forget all functions."""
-        self._waiting.clear()
-        remove(self._handles)
-
-    @uncompiled
-    def _called(self, *_: object) -> None:
-        if torch.compiler.is_compiling() or _in_backward():
-            return
-        waiting, self._waiting = self._waiting, []
-        remove(self._handles)
-        for function in waiting:
-            function()
-
-
 def _in_transform() -> bool:
     """Return whether a function of `torch.func` runs."""
     innermost = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)  # noqa: SLF001
     return innermost() is not None
-
-
-def _in_backward() -> bool:
-    return _current_graph_task_id() != -1

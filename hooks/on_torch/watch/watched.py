@@ -7,11 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch.utils._pytree import tree_leaves
 
+from tbdprof.facts.records import Role
 from tbdprof.hooks.keras_objects import named_layers, named_variables
 from tbdprof.hooks.naming import prefixes
 from tbdprof.hooks.on_torch.devices import device_text
+from tbdprof.hooks.on_torch.session.events import Owned
 
 Named = Sequence[tuple[str, torch.Tensor]]
+_Place = tuple[str, weakref.ref[torch.nn.Module], str]  # the full name, the module that has it, its name there
+_PARTS = ("_parameters", "_buffers", "_modules")
+_LISTS: tuple[str, ...] = ("named_parameters", "named_buffers", "named_modules", "modules")
 
 
 class Watched:
@@ -26,6 +31,8 @@ class Watched:
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self._inputs: list[weakref.ref[torch.Tensor]] = []
         self._without_holder: list[int] = []  # models that no module was found to hold
+        self._listings = _Listings()
+        self.rows: dict[Role, dict[str, Owned]] = {}  # as they were last read in this window
 
     def add_model(self, model: torch.nn.Module) -> bool:
         """Watch a model, and no longer its parts on their own; return false if it is watched already."""
@@ -89,7 +96,7 @@ class Watched:
         named: list[tuple[str, torch.Tensor]] = [
             (prefix + _plain(name), parameter)
             for prefix, model in self.prefixes()
-            for name, parameter in _parameters_of(model)
+            for name, parameter in self._parameters_of(model)
         ]
         known = {id(parameter) for _, parameter in named}
         for parameter in all_parameters(self.optimizers()):
@@ -101,7 +108,9 @@ class Watched:
     def buffers(self) -> Named:
         """Return the models' buffers, each once."""
         return [
-            (prefix + _plain(name), buffer) for prefix, model in self.prefixes() for name, buffer in _buffers_of(model)
+            (prefix + _plain(name), buffer)
+            for prefix, model in self.prefixes()
+            for name, buffer in self._buffers_of(model)
         ]
 
     def device(self) -> str | None:
@@ -119,6 +128,16 @@ class Watched:
         known = {id(parameter) for model in self.models() for parameter in model.parameters()}
         optimizers = self.optimizers()
         return bool(optimizers) and all(id(p) in known for p in all_parameters(optimizers))
+
+    def _parameters_of(self, model: torch.nn.Module) -> Named:
+        of_keras = named_variables(model)
+        if of_keras is None:
+            return self._listings.parameters(model)
+        return [(name, variable.value) for name, variable, is_buffer in of_keras if not is_buffer]
+
+    def _buffers_of(self, model: torch.nn.Module) -> Named:
+        of_keras = [(name, each.value) for name, each, is_buffer in named_variables(model) or () if is_buffer]
+        return [*of_keras, *self._listings.buffers(model)]
 
 
 def _modules_of(model: torch.nn.Module) -> list[torch.nn.Module]:
@@ -139,18 +158,6 @@ def _holder_of(models: Sequence[torch.nn.Module]) -> torch.nn.Module | None:
     return None
 
 
-def _parameters_of(model: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
-    of_keras = named_variables(model)
-    if of_keras is None:
-        return model.named_parameters()
-    return [(name, variable.value) for name, variable, is_buffer in of_keras if not is_buffer]
-
-
-def _buffers_of(model: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
-    of_keras = [(name, each.value) for name, each, is_buffer in named_variables(model) or () if is_buffer]
-    return [*of_keras, *model.named_buffers()]
-
-
 def _plain(name: str) -> str:
     return name.replace("_orig_mod.", "")  # torch.compile's wrapper
 
@@ -160,3 +167,81 @@ def all_parameters(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[torc
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             yield from group["params"]
+
+
+class _Listings:
+    """A model's parameters and buffers by name, listed again only where the model has changed.
+
+    In a memory window they are read several times in a step, and torch's own listing visits every module each time.
+    Neither models nor tensors are held.
+    """
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakKeyDictionary[torch.nn.Module, _Listing | None] = weakref.WeakKeyDictionary()
+
+    def parameters(self, model: torch.nn.Module) -> Named:
+        """Return what `named_parameters` yields."""
+        listing = self._of(model)
+        return list(model.named_parameters()) if listing is None else _read(listing.parameters, "_parameters")
+
+    def buffers(self, model: torch.nn.Module) -> Named:
+        """Return what `named_buffers` yields."""
+        listing = self._of(model)
+        return list(model.named_buffers()) if listing is None else _read(listing.buffers, "_buffers")
+
+    def _of(self, model: torch.nn.Module) -> "_Listing | None":
+        listing = self._known.get(model)
+        if listing is None or not listing.holds():
+            listing = self._known[model] = _listing(model)
+        return listing
+
+
+class _Listing:
+    """What a model was found to hold, and whether it still does."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        modules = {name: weakref.ref(module) for name, module in model.named_modules()}
+        self._modules = list(modules.values())
+        self._contents = self._now()
+        self.parameters = _places(modules, (name for name, _ in model.named_parameters()))
+        self.buffers = _places(modules, (name for name, _ in model.named_buffers()))
+
+    def holds(self) -> bool:
+        """Return whether every module has the same parts, parameters and buffers under the same names."""
+        return self._contents is not None and self._now() == self._contents
+
+    def _now(self) -> list[object] | None:
+        found: list[object] = []
+        for each in self._modules:
+            module = each()
+            if module is None:
+                return None
+            inside = module.__dict__
+            for part in _PARTS:
+                held = inside[part]
+                if held:
+                    found += held
+                    found += map(id, held.values())
+            found.append(None)
+        return found
+
+
+def _listing(model: torch.nn.Module) -> _Listing | None:
+    """Return a listing of a model, or None if the model or a part of it keeps or lists its tensors its own way."""
+    if any(getattr(type(model), name) is not getattr(torch.nn.Module, name) for name in _LISTS):
+        return None
+    try:
+        if all(isinstance(vars(each).get(part), dict) for each in model.modules() for part in _PARTS):
+            return _Listing(model)
+    except (KeyError, TypeError):
+        pass
+    return None
+
+
+def _places(modules: dict[str, weakref.ref[torch.nn.Module]], names: Iterable[str]) -> list[_Place]:
+    split = ((name, *name.rpartition(".")[::2]) for name in names)
+    return [(name, modules[module], own) for name, module, own in split]
+
+
+def _read(places: list[_Place], part: str) -> Named:
+    return [(name, module.__dict__[part][own]) for name, ref, own in places if (module := ref()) is not None]

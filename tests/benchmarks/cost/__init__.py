@@ -1,0 +1,1 @@
+"""The parts of `overhead.py`: what profiling costs, against the same training with nothing watching."""
