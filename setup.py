@@ -1,6 +1,6 @@
 """Where the packages lie; everything else is said in pyproject.toml."""
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 
 MAPPED = ("hooks", "suite")  # folder of the repository -> tbdprof.<folder>
 
@@ -11,6 +11,18 @@ def mapped_packages(folder: str) -> list[str]:
     return [f"tbdprof.{folder}", *inner]
 
 
+# Plain C, which is loaded with ctypes: it needs a C compiler but no header of Python, and suits every version of Python.
+# Without a compiler the installation goes on, and the hook uses Python functions (docs/mxnet.md).
+EVENTS = Extension(
+    "tbdprof.hooks.on_mxnet.native._events",
+    sources=[f"hooks/on_mxnet/native/{part}.c" for part in ("allocator", "engine")],
+    depends=["hooks/on_mxnet/native/native.h"],
+    extra_compile_args=["-O2", "-fexceptions", "-pthread"],
+    extra_link_args=["-pthread"],
+    py_limited_api=True,
+    optional=True,
+)
+
 setup(
     packages=sorted(
         {
@@ -19,5 +31,7 @@ setup(
         }
     ),
     package_dir={f"tbdprof.{folder}": folder for folder in MAPPED},
+    ext_modules=[EVENTS],
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},
     package_data={"tbdprof": ["py.typed"], "tbdprof.launch": ["startup/*.py"]},
 )

@@ -83,6 +83,7 @@ class RemarkOn(_Text):
     KERNEL_COUNTS = "counts of kernels"
     SAMPLES = "samples"
     COUNTED_IN_PART = "counted in part"
+    EVENTS = "events"  # how the hook received them
 
 
 _REMARKS = frozenset(RemarkOn)

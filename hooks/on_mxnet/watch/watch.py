@@ -137,7 +137,7 @@ class Watch:
 
     def everything(self) -> list[owners.Owned]:
         """Return all storages with an owner."""
-        return owners.everything(self.watched, stored(self._allocator.snapshot()))
+        return owners.everything(self.watched, stored(self._allocator.kept()))
 
     def read(self, rows: list[owners.Owned]) -> int:
         """Keep the owners with a new sequence number; return that number."""
@@ -376,10 +376,15 @@ class Watch:
         if not phases.waits:
             return self._within(phases, Phase.UPDATE, original)
         mx.nd.waitall()
-        self._read_quietly(lambda: owners.gradients_of(trainer, self.watched.parameters()))
+        named = self._parameters() or []
+        self._read_quietly(lambda: owners.gradients_of(trainer, named))
         result = self._within(phases, Phase.UPDATE, original)
-        self._read_quietly(lambda: owners.state(trainer, self.watched.parameters()))
+        self._read_quietly(lambda: owners.state(trainer, named))
         return result
+
+    @waits
+    def _parameters(self) -> owners.Named:
+        return self.watched.parameters()
 
     def _within(self, phases: Phases, phase: Phase, original: Callable[[], Any]) -> Any:
         interval, done = phases.begin(phase), False
