@@ -24,7 +24,6 @@ class Allocator(ABC):
 
     span: int  # that events are in; -1: none
     maker: Maker | None  # that is at work
-    storage_profiler: int  # address of the object that MXNet's allocator calls; 0 before the first event
     remark: str  # which way the events take
     library: ctypes.CDLL | None = None  # the native code, if it is that way
 
@@ -63,6 +62,11 @@ class Allocator(ABC):
         if device not in self._pools:
             self._pools[device] = pools.find(self.storage_profiler, device)
         return self._pools[device]
+
+    @property
+    @abstractmethod
+    def storage_profiler(self) -> int:
+        """Return the address of the object that MXNet's allocator calls, or 0 before the first event."""
 
     @property
     @abstractmethod

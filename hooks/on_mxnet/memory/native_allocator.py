@@ -1,7 +1,7 @@
 """Follow MXNet's allocator with native code (`native/allocator.c`): no Python runs at an allocation or a free."""
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -57,10 +57,8 @@ class NativeAllocator(Allocator):
         self._state: _State = library.tbd_state().contents
         self._makers: list[Maker] = []
         self._drained: list[Events] = []
-        introduce = _Introduce(self._introduced)
-        _KEPT.append(introduce)
-        self._introduce = introduce
-        library.tbd_begin(None, None, introduce)
+        self._introduce = _Introduce(self._introduced)
+        _KEPT.append(self._introduce)
 
     @property
     def span(self) -> int:
@@ -106,7 +104,7 @@ class NativeAllocator(Allocator):
         """Return the most bytes that were ever live on all GPUs together, or on the host's devices together."""
         return int(self._state.together[gpus].peak_bytes)
 
-    def count(self, counters: dict[int, ctypes.c_uint64]) -> None:
+    def count(self, counters: Mapping[int, ctypes.c_uint64]) -> None:
         """Read MXNet's counters with each event from now on; they are given by device."""
         super().count(counters)
         for device, counter in counters.items():
@@ -169,9 +167,7 @@ class NativeAllocator(Allocator):
                 break
             room = 2 * count
         return {
-            each.address: Block(
-                each.device, each.bytes, self._maker(each.maker), each.sequence, each.allocated_bytes
-            )
+            each.address: Block(each.device, each.bytes, self._maker(each.maker), each.sequence, each.allocated_bytes)
             for each in found[:count]
         }
 

@@ -35,7 +35,7 @@ class PythonAllocator(Allocator):
         self._events: list[Event] | None = None  # None if no window is open
         self.span = -1
         self.maker: Maker | None = None
-        self.storage_profiler = 0
+        self._storage_profiler = 0
         self._sequence = 0
         # One event at a time, even while a thread waits for the interpreter; reentrant, as garbage collection frees
         # arrays.
@@ -43,6 +43,11 @@ class PythonAllocator(Allocator):
         self._freed_early: dict[int, list[int]] = {}  # by address: sizes of ended blocks whose free is not reported yet
         self._other_size = 0  # frees with another size than was allocated, since the window opened
         self._early_bytes: dict[int, int] = {}  # by device: bytes of ended blocks that MXNet's counter still includes
+
+    @property
+    def storage_profiler(self) -> int:
+        """Return the address of the object that MXNet's allocator calls, or 0 before the first event."""
+        return self._storage_profiler
 
     @property
     def is_open(self) -> bool:
@@ -117,7 +122,7 @@ class PythonAllocator(Allocator):
                 original(storage_profiler, handle)
                 block = handle[0]
                 counter = counters.get(block.device)
-                self.storage_profiler = storage_profiler
+                self._storage_profiler = storage_profiler
                 if block.bytes:
                     note(block, -1 if counter is None else counter.value - self._early_bytes.get(block.device, 0))
 

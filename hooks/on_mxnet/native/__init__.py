@@ -16,14 +16,14 @@ _NOT_BUILT = "it was not built: there was no C compiler at the installation"
 _OTHER = "it was built for another version of tbdprof: install tbdprof again"
 
 
-def load(built: Path = BUILT) -> tuple[ctypes.CDLL | None, str]:
+def load() -> tuple[ctypes.CDLL | None, str]:
     """Return the native code, or None and why it is not used."""
     if os.environ.get(_SWITCH) == "0":
         return None, f"{_SWITCH}=0"
-    if not built.exists():
+    if not BUILT.exists():
         return None, _NOT_BUILT
     try:
-        library = ctypes.CDLL(str(built))
+        library = ctypes.CDLL(str(BUILT))
         version = library.tbd_version()
     except (OSError, AttributeError) as error:
         return None, str(error).partition("\n")[0]

@@ -85,7 +85,9 @@ class Calls:
         """Return what is known on this thread now."""
         here = self._here
         return Note(
-            self._phases.of_this_thread(), here.blocks[-1] if here.blocks else None, self.executions.running or here.asked
+            self._phases.of_this_thread(),
+            here.blocks[-1] if here.blocks else None,
+            self.executions.running or here.asked,
         )
 
     def note(self, request: Request) -> Note:

@@ -57,7 +57,7 @@ class NativeEngine(Engine):
             if needed <= len(words):
                 break
             words = np.empty(needed + needed // 8, np.uint64)  # others may make requests meanwhile
-        self.pushes += [self._push(*found) for found in _read(memoryview(words[:needed]))]
+        self.pushes += [self._push(*found) for found in _read(words[:needed].data)]
         return _LOST.format(lost.value) if lost.value else ""
 
     def _push(self, request: Request, name: str, variables: Sequence[int]) -> Push:

@@ -16,6 +16,7 @@ from tbdprof.analysis.memory.blocks import BEFORE, NEVER, lifetimes
 from tbdprof.analysis.memory.roles import classify, owned
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.records import AllocationKind, Operation, Phase, Role, SpanKind
+from tbdprof.hooks.on_mxnet import native
 from tbdprof.hooks.on_mxnet.importing import why_not
 
 if importlib.util.find_spec("mxnet") is None:
@@ -56,10 +57,13 @@ def run(program: str, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory):
+@pytest.fixture(scope="module", params=["native", "python"])
+def result(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest):
+    """Return what was recorded in the way that a user has after an installation, and in that without a C compiler."""
+    if request.param == "native" and not native.BUILT.exists():
+        pytest.skip("the native code is not built here: pip install -e .")
     path = tmp_path_factory.mktemp("mxnet") / "result.pickle"
-    done = python(str(HERE / "scenarios.py"), str(path))
+    done = python(str(HERE / "scenarios.py"), str(path), TBDPROF_NATIVE="0" if request.param == "python" else "")
     assert done.returncode == 0, done.stderr
     sys.path.insert(0, str(HERE))
     try:
@@ -291,7 +295,8 @@ def test_the_numbers_are_the_same_to_the_last_bit(threads: str) -> None:
         print(hashlib.sha256(values).hexdigest())
     """
     printed = {
-        after_training(then.format(hooked=hooked), hooked=hooked, OMP_NUM_THREADS=threads) for hooked in (False, True)
+        after_training(then.format(hooked=hooked), hooked=hooked, OMP_NUM_THREADS=threads, TBDPROF_NATIVE=native)
+        for hooked, native in ((False, ""), (True, ""), (True, "0"))
     }
 
     assert len(printed) == 1
@@ -595,12 +600,12 @@ def test_training_in_two_threads_is_reported_and_ends() -> None:
         from tbdprof.analysis.memory.blocks import lifetimes
         drained = watched.drain(Strings())
         _, levels = lifetimes(drained.tables["allocation"])
-        print(sorted(drained.missing), bool((levels.total_bytes == levels.known_bytes).all()))
+        print("phases" in drained.missing, bool((levels.total_bytes == levels.known_bytes).all()))
         watched.close()
         """
     )
 
-    assert printed == "['layers'] True\n"  # the threads took turns by phases
+    assert printed == "False True\n"  # the threads took turns by phases
 
 
 def test_a_block_inside_a_custom_operator_does_not_wait_for_itself() -> None:

@@ -173,5 +173,5 @@ def test_an_unknown_window_and_one_within_another_are_refused(tmp_path: Path) ->
     assert run(program, tmp_path).splitlines() == [
         "unknown window 'clean': choose memory or kernels",
         "a window is open already: stop it before the kernels window begins",
-        "1 dict_keys(['layers']) True",
+        "1 dict_keys(['layers', 'events (memory)']) True",
     ]
