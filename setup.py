@@ -11,7 +11,7 @@ def mapped_packages(folder: str) -> list[str]:
     return [f"tbdprof.{folder}", *inner]
 
 
-# Plain C, which is loaded with ctypes: it needs a C compiler but no header of Python, and suits every version of Python.
+# Plain C, loaded with ctypes: it needs a C compiler but no header of Python, and suits every version of Python.
 # Without a compiler the installation goes on, and the hook uses Python functions (docs/mxnet.md).
 EVENTS = Extension(
     "tbdprof.hooks.on_mxnet.native._events",

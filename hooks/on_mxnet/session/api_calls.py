@@ -3,7 +3,7 @@
 import ctypes
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mxnet import autograd
@@ -84,11 +84,8 @@ class Calls:
     def listen(self, _name: str) -> Note:
         """Return what is known on this thread now."""
         here = self._here
-        return Note(
-            self._phases.of_this_thread(),
-            here.blocks[-1] if here.blocks else None,
-            self.executions.running or here.asked,
-        )
+        block = here.blocks[-1] if here.blocks else None
+        return Note(self._phases.of_this_thread(), block, self.executions.running or here.asked)
 
     def note(self, request: Request) -> Note:
         """Return what was known at a request that the native code noted; all phases have ended."""

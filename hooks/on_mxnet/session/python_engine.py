@@ -1,4 +1,4 @@
-"""Number the requests to MXNet's engine with Python functions: the way without the native code, with the same results."""
+"""Number the requests to MXNet's engine with Python functions: the way without the native code."""
 
 import ctypes
 import itertools
