@@ -789,3 +789,42 @@ def test_an_import_that_fails_says_what_to_do_in_one_line(error: Exception, expe
 
     assert expected in message
     assert "\n" not in message
+
+
+def test_in_a_clean_window_nothing_of_tbdprof_runs_but_around_the_trainers_step() -> None:
+    if not native.BUILT.exists():
+        pytest.skip("the native code is not built here: pip install -e .")
+    printed = after_training(
+        """
+        from collections import Counter
+        from tbdprof.hooks.on_mxnet import native
+        from tbdprof.hooks.on_mxnet.memory import jump_slots
+        watched.watch([model], [trainer])
+        updates, called = [], Counter()
+        watched.on_update(updates.append)
+        for _ in range(2):
+            step()
+        watched.start("memory")
+        step()
+        watched.mark_step()
+        watched.stop()
+
+        def see(frame, event, _argument):
+            if event == "call" and frame.f_globals["__name__"].startswith("tbdprof."):
+                called[frame.f_code.co_qualname if hasattr(frame.f_code, "co_qualname") else frame.f_code.co_name] += 1
+
+        sys.setprofile(see)  # the engine's threads are not seen, but the functions that they call are looked at below
+        step()
+        mx.nd.waitall()
+        sys.setprofile(None)
+        own, _ = jump_slots._mapped(str(native.BUILT))
+        print(len(updates), all(jump_slots._inside(slot.read(), own) for slot in watched._joined.allocator._slots))
+        print(sum(called.values()), *called)
+        """,
+        TBDPROF_NATIVE="",
+    )
+    first, second = printed.splitlines()
+
+    assert first == "4 True"
+    count, *names = second.split()
+    assert 0 < int(count) <= 12, names

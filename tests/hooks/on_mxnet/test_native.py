@@ -4,6 +4,8 @@ import ctypes
 import importlib.util
 import random
 import subprocess
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +17,11 @@ if importlib.util.find_spec("mxnet") is None:
 
 vars(np).setdefault("bool", bool)  # MXNet reads it
 
-from tbdprof.hooks.on_mxnet import native  # noqa: E402
+import mxnet as mx  # noqa: E402
+from mxnet import autograd, gluon  # noqa: E402
+
+from tbdprof.facts.records import Phase, SpanKind, Strings  # noqa: E402
+from tbdprof.hooks.on_mxnet import hook, native  # noqa: E402
 from tbdprof.hooks.on_mxnet.memory import choice, pools  # noqa: E402
 from tbdprof.hooks.on_mxnet.memory.blocks import Block, Maker  # noqa: E402
 from tbdprof.hooks.on_mxnet.memory.native_allocator import NativeAllocator  # noqa: E402
@@ -230,3 +236,91 @@ def test_the_way_is_chosen_and_named(whole: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(native, "BUILT", whole)
     monkeypatch.setenv("TBDPROF_NATIVE", "0")
     assert choice.new_allocator().remark.endswith("not through native code: TBDPROF_NATIVE=0")
+
+
+def of_a_net(*, hybrid: bool) -> tuple[list[object], Callable[[], None]]:
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Conv2D(3, 2, in_channels=1), gluon.nn.Dense(8, activation="relu"), gluon.nn.Dense(3))
+    net.initialize()
+    if hybrid:
+        net.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "adam")
+    batch, labels = mx.nd.ones((4, 1, 5, 5)), mx.nd.array([0, 1, 2, 0])
+
+    def step() -> None:
+        with autograd.record():
+            loss = gluon.loss.SoftmaxCrossEntropyLoss()(net(batch) * 2, labels)
+        loss.backward()
+        trainer.step(4)
+
+    return [[net], [trainer]], step
+
+
+def of_a_module() -> tuple[list[object], Callable[[], None]]:
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc1")
+    module = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=mx.cpu())
+    module.bind([("data", (4, 5))], [("softmax_label", (4,))])
+    module.init_params(mx.init.Xavier())
+    module.init_optimizer(optimizer="adam")
+
+    def step() -> None:
+        module.forward(mx.io.DataBatch([mx.nd.ones((4, 5))], [mx.nd.ones(4)]), is_train=True)
+        module.backward()
+        module.update()
+
+    return [[module], [module]], step
+
+
+def operators(make: Callable[[], tuple[list[object], Callable[[], None]]]) -> tuple[str, Counter[tuple[object, ...]]]:
+    """Record a kernels window; return the way of its events, and each operator with what is known of it."""
+    watched = hook()
+    watched.attach()
+    try:
+        given, step = make()
+        watched.watch(*given)
+        step()
+        watched.start("kernels")
+        for _ in range(2):
+            step()
+            watched.synchronize()
+            watched.mark_step()
+        watched.stop()
+        strings = Strings()
+        drained = watched.drain(strings)
+    finally:
+        watched.close()
+    rows = {int(row["id"]): row for row in drained.tables["span"]}
+    names = {at: strings[row["name"]] for at, row in rows.items()}
+    forward = {int(row["forward"]): names[at] for at, row in rows.items() if row["phase"] == Phase.FORWARD}
+    return drained.missing["events (kernels)"], Counter(
+        (
+            names[at],
+            int(row["phase"]),
+            names.get(int(row["parent"])),
+            forward.get(int(row["forward"])),
+            *(strings[row[text]] if row[text] >= 0 else "" for text in ("shapes", "work")),
+        )
+        for at, row in rows.items()
+        if row["kind"] == SpanKind.OPERATOR
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: of_a_net(hybrid=True), lambda: of_a_net(hybrid=False), of_a_module],
+    ids=["hybrid", "plain", "module"],
+)
+def test_both_ways_know_the_same_of_each_operator(
+    whole: Path, make: Callable[[], tuple[list[object], Callable[[], None]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TBDPROF_NATIVE", raising=False)
+    found = {}
+    for built_one in (whole, whole.with_name("none.so")):
+        monkeypatch.setattr(native, "BUILT", built_one)
+        way, found[built_one] = operators(make)
+        assert ("Python functions" in way) == (built_one is not whole)
+    natively, in_python = found.values()
+
+    assert natively == in_python
+    assert {Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE} <= {row[1] for row in natively}
+    assert any(row[2] and row[5] for row in natively)  # a layer, and what is computed
