@@ -28,7 +28,7 @@ class _Level(ctypes.Structure):
 class _State(ctypes.Structure):
     _fields_ = (
         *((name, _Long) for name in ("is_open", "span", "maker", "sequence", "other_size", "early", "lost")),
-        *((name, _Long) for name in ("off", "devices")),
+        *((name, _Long) for name in ("off", "devices", "pending")),
         ("storage_profiler", ctypes.c_uint64),
         ("together", _Level * 2),
     )
@@ -51,7 +51,6 @@ class NativeAllocator(Allocator):
         self.remark = remark
         self.library = self._library = library
         library.tbd_state.restype = ctypes.POINTER(_State)
-        library.tbd_take.restype = _Word
         for function in (library.tbd_tick, library.tbd_blocks):
             function.restype = _Long
         self._state: _State = library.tbd_state().contents
@@ -121,20 +120,17 @@ class NativeAllocator(Allocator):
 
     def drain(self) -> None:
         """Move the events so far to where Python keeps them."""
-        count = _Long()
-        taken = self._library.tbd_take(ctypes.byref(count))
-        if not count.value:
-            return
-        events = np.empty(count.value, EVENT)
-        self._library.tbd_copy(_Word(taken), _Word(events.ctypes.data))
-        self._drained.append(events)
+        events = np.zeros(self._state.pending, EVENT)
+        self._drained.append(events)  # first, for a signal's handler may raise at any point: nothing is lost then
+        self._library.tbd_drain(_Word(events.ctypes.data), _Long(len(events)))
 
     def close(self) -> Events:
         """Stop keeping events; return them."""
         self._library.tbd_close()
         self.drain()
-        drained, self._drained = self._drained, []
-        return np.concatenate(drained) if drained else np.empty(0, EVENT)
+        events = np.concatenate(self._drained)
+        self._drained = []
+        return events[events["sequence"] > 0]
 
     def disagreements(self) -> str:
         """Return how MXNet's events since `open` contradict each other or were lost, or "" if neither."""

@@ -25,7 +25,7 @@ typedef struct { uint64_t device; const volatile uint64_t *counter; } Counter;
 
 /* Python reads and writes this through ctypes. */
 typedef struct {
-    int64_t is_open, span, maker, sequence, other_size, early, lost, off, devices;
+    int64_t is_open, span, maker, sequence, other_size, early, lost, off, devices, pending;
     uint64_t storage_profiler;
     Level together[2]; /* the host's devices; all GPUs */
 } State;
@@ -43,7 +43,6 @@ static uint64_t places, used;
 static Early *early; /* ended blocks whose free is not reported yet */
 static int64_t early_places;
 static Chunk *first_chunk, *last_chunk;
-static int64_t pending;
 static Reported on_alloc, on_free;
 static Introduce introduce;
 
@@ -145,7 +144,7 @@ static int64_t keep(int64_t kind, const Device *on, uint64_t address, int64_t by
     }
     last_chunk->events[last_chunk->count++] = (Event){++state.sequence, kind, on->device, (uint64_t)pthread_self(), address,
         bytes, allocated, now_ns(), state.span, total >= 0 ? total + on->level.rounding : -1};
-    pending++;
+    state.pending++;
     return state.sequence;
 }
 
@@ -224,13 +223,13 @@ void tbd_on_free(void *storage_profiler, const Handle *handle) { report(storage_
 
 /* What Python calls. */
 
-int tbd_version(void) { return TBD_VERSION; }
+uint32_t tbd_version(void) { return TBD_VERSION; } /* a checksum of these files; setup.py defines it */
 
 State *tbd_state(void) { return &state; }
 
 static void forget_events(void) {
     for (Chunk *next; first_chunk; first_chunk = next) { next = first_chunk->next; free(first_chunk); }
-    last_chunk = NULL, pending = 0;
+    last_chunk = NULL, state.pending = 0;
 }
 
 void tbd_begin(Reported alloc, Reported free_, Introduce asked) { /* with nothing known */
@@ -304,24 +303,23 @@ int64_t tbd_blocks(Block *out, int64_t room, int64_t kept, int64_t kind, int64_t
     return found;
 }
 
-/* Detach what was kept, and return it with its number of events; `tbd_copy` copies and frees it. */
-Chunk *tbd_take(int64_t *events) {
+/* Move the oldest events out, as many as there is room for. */
+void tbd_drain(Event *out, int64_t room) {
     pthread_mutex_lock(&lock);
-    Chunk *taken_ = first_chunk;
-    *events = pending;
-    first_chunk = last_chunk = NULL, pending = 0;
-    pthread_mutex_unlock(&lock);
-    return taken_;
-}
-
-void tbd_copy(Chunk *chunk, Event *out) {
-    while (chunk) {
-        Chunk *next = chunk->next;
-        memcpy(out, chunk->events, (size_t)chunk->count * sizeof *out);
-        out += chunk->count;
-        free(chunk);
-        chunk = next;
+    while (first_chunk && room > 0) {
+        Chunk *chunk = first_chunk;
+        int64_t moved = chunk->count < room ? chunk->count : room;
+        memcpy(out, chunk->events, (size_t)moved * sizeof *out);
+        out += moved, room -= moved, state.pending -= moved, chunk->count -= moved;
+        if (chunk->count) {
+            memmove(chunk->events, chunk->events + moved, (size_t)chunk->count * sizeof *out);
+        } else {
+            first_chunk = chunk->next;
+            if (!first_chunk) last_chunk = NULL;
+            free(chunk);
+        }
     }
+    pthread_mutex_unlock(&lock);
 }
 
 static void in_child(void) { /* a thread that is not in the child may have held the lock */

@@ -2,8 +2,6 @@
 #include <stdint.h>
 #include <time.h>
 
-enum { TBD_VERSION = 1 }; /* as VERSION in __init__.py */
-
 static inline int64_t now_ns(void) { /* the clock of Python's `time.monotonic_ns` */
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

@@ -30,7 +30,17 @@ from tbdprof.hooks.on_mxnet.session.layout import CPU, CPU_PINNED, GPU, Handle, 
 
 SOURCES = Path(native.__file__).parent
 DRIVER = Path(__file__).with_name("native_driver.c")
-FLAGS = ["-O2", "-fexceptions", "-pthread", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+FLAGS = [
+    "-O2",
+    "-fexceptions",
+    "-pthread",
+    "-shared",
+    "-fPIC",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    f"-DTBD_VERSION={native.checksum()}u",
+]
 DEVICE = device_number(CPU, 0)
 Reported = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.POINTER(Handle))
 PAGE, LARGE = 4096, 2 << 20
@@ -225,7 +235,7 @@ def test_the_way_is_chosen_and_named(whole: Path, monkeypatch: pytest.MonkeyPatc
 
     text, of_another = tmp_path / "text.so", tmp_path / "other.c"
     text.write_text("no library")
-    of_another.write_text("int tbd_version(void) { return -1; }")
+    of_another.write_text("unsigned tbd_version(void) { return TBD_VERSION + 1; }")
     other = built(tmp_path / "other.so", of_another)
     for path, reason in ((tmp_path / "none.so", "no C compiler"), (text, "text.so"), (other, "install tbdprof again")):
         monkeypatch.setattr(native, "BUILT", path)
