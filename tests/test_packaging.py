@@ -1,6 +1,7 @@
 """A wheel holds everything, and importing tbdprof costs next to nothing."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,14 +16,20 @@ HEAVY = {"torch", "mxnet", "tensorflow", "numpy"}
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Return the names in a wheel that was built from a copy of the sources."""
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the sources, with nothing that was built."""
     copy = tmp_path_factory.mktemp("checkout")
     for folder in FOLDERS:
-        ignored = shutil.ignore_patterns("__pycache__")
+        ignored = shutil.ignore_patterns("__pycache__", "*.so")
         shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=ignored)
     for file in ("setup.py", "pyproject.toml", "README.md"):
         shutil.copy(ROOT / file, copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(copy: Path) -> list[str]:
+    """Return the names in a wheel that was built from a copy of the sources."""
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(copy / "out")]
     command = [sys.executable, "-m", "pip", "wheel", *options, str(copy)]
     subprocess.run(command, check=True, capture_output=True)
@@ -44,6 +51,20 @@ def test_the_wheel_holds_every_module_once(wheel: list[str]) -> None:
 def test_the_wheel_says_that_it_is_typed_and_has_the_command(wheel: list[str]) -> None:
     assert "tbdprof/py.typed" in wheel
     assert any(name.endswith(".dist-info/entry_points.txt") for name in wheel)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler here")
+def test_the_wheel_holds_the_native_code_where_there_is_a_c_compiler(wheel: list[str]) -> None:
+    assert "tbdprof/hooks/on_mxnet/native/_events.abi3.so" in wheel
+
+
+def test_without_a_c_compiler_the_installation_goes_on(copy: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "setup.py", "build_ext", "--build-lib", str(tmp_path), "--build-temp", str(tmp_path)]
+    done = subprocess.run(command, cwd=copy, env={**os.environ, "CC": "/nowhere/cc"}, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    assert "/nowhere/cc" in done.stdout + done.stderr  # it was asked for
+    assert list(tmp_path.rglob("*.so")) == []
 
 
 def test_hooks_and_suite_are_one_package_with_tbdprof() -> None:

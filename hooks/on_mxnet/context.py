@@ -19,10 +19,10 @@ def compute(index: int) -> int:
     import mxnet as mx
 
     from tbdprof.hooks.on_mxnet.memory import device_memory
-    from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+    from tbdprof.hooks.on_mxnet.memory.choice import new_allocator
     from tbdprof.hooks.on_mxnet.session import layout
 
-    allocator = Allocator()
+    allocator = new_allocator()
     allocator.install()
     device = mx.gpu(index)
     matrix, images = mx.nd.ones((64, 64), ctx=device), mx.nd.ones((2, 4, 16, 16), ctx=device)

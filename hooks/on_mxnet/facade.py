@@ -56,7 +56,7 @@ class MxnetHook(Facade[_Joined]):
         """
         if self._joined is None or self._joined.late:
             return None
-        return self._joined.allocator.together[self._device() != "cpu"].peak_bytes
+        return self._joined.allocator.peak_bytes(gpus=self._device() != "cpu")
 
     @property
     def independent_total(self) -> str | None:
@@ -126,7 +126,7 @@ class MxnetHook(Facade[_Joined]):
             device=device,
             device_name=facts.device_name(device),
             threads=facts.threads(),
-            parameters=facts.parameter_list(joined.watch.watched, stored(joined.allocator.snapshot())),
+            parameters=facts.parameter_list(joined.watch.watched, stored(joined.allocator.kept())),
             optimizers=facts.optimizer_list(joined.watch.watched),
             precision_flags=precision.flags(device),
             runs_ahead=True,
@@ -180,11 +180,11 @@ class MxnetHook(Facade[_Joined]):
             self.close()
             raise
         from tbdprof.hooks.on_mxnet.memory import counter
-        from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+        from tbdprof.hooks.on_mxnet.memory.choice import new_allocator
         from tbdprof.hooks.on_mxnet.session import layout, profiler
         from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
-        allocator = Allocator()
+        allocator = new_allocator()
         late = not layout.is_untouched()
         try:
             if not late:

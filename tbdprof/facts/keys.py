@@ -84,6 +84,7 @@ class RemarkOn(_Text):
     KERNEL_COUNTS = "counts of kernels"
     SAMPLES = "samples"
     COUNTED_IN_PART = "counted in part"
+    EVENTS = "events"  # how the hook received them
 
 
 _REMARKS = frozenset(RemarkOn)

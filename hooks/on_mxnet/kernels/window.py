@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import mxnet as mx
 
 from tbdprof.errors import UnavailableError
-from tbdprof.facts.keys import ReasonFor
+from tbdprof.facts.keys import ReasonFor, RemarkOn, of_window
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.on_mxnet.kernels.spans import Operators
@@ -15,6 +15,8 @@ from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 from tbdprof.hooks.on_mxnet.session import layout, profiler
 from tbdprof.hooks.on_mxnet.session.api_calls import Calls
 from tbdprof.hooks.on_mxnet.session.engine import Engine
+from tbdprof.hooks.on_mxnet.session.native_engine import NativeEngine
+from tbdprof.hooks.on_mxnet.session.python_engine import PythonEngine
 from tbdprof.hooks.on_mxnet.session.session import Session
 from tbdprof.hooks.on_mxnet.watch.layers import Layers
 from tbdprof.hooks.on_mxnet.watch.watch import Watch
@@ -33,14 +35,15 @@ class KernelsWindow:
         layout.prove_recorded()
         self._watch, self._allocator = watch, allocator
         self._marks: list[int] = []
-        self._missing: dict[str, str] = {}
+        self._missing: dict[str, str] = {of_window(RemarkOn.EVENTS, "kernels"): allocator.remark}
         self._operators: Operators | None = None
         with ExitStack() as put_back:
             put_back.callback(watch.close_window)
             self._phases = watch.open_window(waits=False)
-            self._calls = calls = Calls(self._phases.of_this_thread)
+            library = allocator.library
+            self._calls = calls = Calls(self._phases, library)
             put_back.callback(calls.close)
-            self._engine = Engine(calls.listen)
+            self._engine: Engine = PythonEngine(calls.listen) if library is None else NativeEngine(library, calls.note)
             put_back.callback(self._engine.remove)  # runs first, once all work is done
             self._engine.install()
             self._prove_variables()
@@ -51,6 +54,7 @@ class KernelsWindow:
     def _prove_variables(self) -> None:
         array, _ = layout.probe_array()
         # Other threads may make requests meanwhile, which run within the window.
+        self._engine.collect()
         mine = [push for push in list(self._engine.pushes) if push.thread == threading.get_ident()]
         layout.prove_variable(array, {variable for push in mine for variable in push.writes})
         for push in mine:
@@ -70,6 +74,9 @@ class KernelsWindow:
             self._put_back.close()
         finally:
             try:
+                lost = self._engine.collect()
+                if lost:
+                    self._missing[RemarkOn.KERNELS_LOST] = lost
                 ran = self._engine.renumbered(self._session.end())
             except UnavailableError as error:
                 self._missing[ReasonFor.KERNELS], ran = str(error), []

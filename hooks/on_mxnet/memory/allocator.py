@@ -1,47 +1,35 @@
-"""Watch MXNet's allocator: a table of live blocks at all times, and ordered events inside a window."""
+"""Watch MXNet's allocator: a table of live blocks at all times, and ordered events inside a window.
+
+MXNet's allocator calls one function after each allocation and one after each free. Both are replaced, by native code
+(`native_allocator`) or, where that was not built, by Python functions (`python_allocator`).
+"""
 
 import atexit
 import ctypes
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 
 import mxnet as mx
 
-from tbdprof.facts.records import AllocationKind
-from tbdprof.hooks import disagreements
-from tbdprof.hooks.interrupts import Signals, guarded
+from tbdprof.hooks.interrupts import Signals
 from tbdprof.hooks.on_mxnet.memory import jump_slots, pools
-from tbdprof.hooks.on_mxnet.memory.blocks import Block, Event, Level, Maker
+from tbdprof.hooks.on_mxnet.memory.blocks import Block, Events, Level, Maker
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.session.forks import follow_forks, follow_no_more
 
-_Callback = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.POINTER(layout.Handle))
-# Called without releasing the interpreter lock, so that the counter read afterwards belongs to this event.
-_Original = ctypes.PYFUNCTYPE(None, ctypes.c_size_t, ctypes.POINTER(layout.Handle))
 
-
-class Allocator:
+class Allocator(ABC):
     """Follows every allocation and free from `install` until `remove`."""
 
+    span: int  # that events are in; -1: none
+    maker: Maker | None  # that is at work
+    remark: str  # which way the events take
+    library: ctypes.CDLL | None = None  # the native code, if it is that way
+
     def __init__(self) -> None:
-        self.live: dict[int, Block] = {}
-        self.levels: dict[int, Level] = {}
-        self.together: dict[bool, Level] = {True: Level(), False: Level()}  # all GPUs; the host's devices
-        self.events: list[Event] | None = None  # None if no window is open
-        self.span = -1
-        self.maker: Maker | None = None
         self.counters: dict[int, ctypes.c_uint64] = {}
-        self.storage_profiler = 0
         self._pools: dict[int, pools.Pool | None] = {}  # by device
-        self._sequence = 0
-        # One event at a time, even while a thread waits for the interpreter; reentrant, as garbage collection frees
-        # arrays.
-        self._lock = threading.RLock()
-        self._freed_early: dict[int, list[int]] = {}  # by address: sizes of ended blocks whose free is not reported yet
-        self._other_size = 0  # frees with another size than was allocated, since the window opened
-        self._early_bytes: dict[int, int] = {}  # by device: bytes of ended blocks that MXNet's counter still includes
         self._slots: tuple[jump_slots.Slot, ...] = ()
         self._signals = Signals()
 
@@ -49,9 +37,9 @@ class Allocator:
         """Replace the two functions that MXNet's allocator calls; raise UnavailableError if that is not possible."""
         found = jump_slots.find(layout.library(), (layout.ON_ALLOC, layout.ON_FREE))
         self._signals.install()
+        for slot, target in zip(found, self._targets(*found), strict=True):
+            slot.write(target)
         self._slots = found
-        for slot, note in zip(found, (self._allocated, self._freed), strict=True):
-            slot.write(self._callback(_Original(slot.function), note))
         atexit.register(self.remove)
         follow_forks(self)
 
@@ -65,41 +53,9 @@ class Allocator:
             finally:  # also if the wait is interrupted
                 self.restore()
 
-    def tick(self) -> int:
-        """Return the next sequence number."""
-        with self._lock:
-            self._sequence += 1
-            return self._sequence
-
-    def open(self) -> dict[int, Block]:
-        """Begin to keep events and restart the sequence numbers; return the live blocks."""
-        with self._lock:
-            self._sequence, self.events, self._other_size = 0, [], 0
-            for address, block in dict(self.live).items():
-                renewed = block._replace(sequence=0)  # creating it may collect garbage, which frees blocks meanwhile
-                if self.live.get(address) is block:
-                    self.live[address] = renewed
-            return dict(self.live)
-
-    def close(self) -> list[Event]:
-        """Stop keeping events; return them."""
-        with self._lock:
-            events, self.events = self.events, None
-            return events or []
-
-    def disagreements(self) -> str:
-        """Return how MXNet's events since `open` contradict each other, or "" if they do not."""
-        with self._lock:
-            return disagreements(self._other_size, sum(map(len, self._freed_early.values())))
-
-    def adopt(self, storages: Iterable[layout.Storage]) -> None:
-        """Add blocks that were allocated before the watching began."""
-        with self._lock:
-            for device, address, size_bytes in storages:
-                if address not in self.live:
-                    allocated_bytes = self._taken(device, size_bytes)
-                    self.live[address] = Block(device, size_bytes, None, 0, allocated_bytes)
-                    self._count(device, size_bytes, allocated_bytes, 1)
+    def count(self, counters: Mapping[int, ctypes.c_uint64]) -> None:
+        """Read MXNet's counters with each event from now on; they are given by device."""
+        self.counters.update(counters)
 
     def pool(self, device: int) -> pools.Pool | None:
         """Return the pool of a GPU on which MXNet has allocated, or None if the pool is not known."""
@@ -107,103 +63,56 @@ class Allocator:
             self._pools[device] = pools.find(self.storage_profiler, device)
         return self._pools[device]
 
-    def snapshot(self) -> dict[int, Block]:
-        """Return the live blocks."""
-        with self._lock:
-            return dict(self.live)
+    @property
+    @abstractmethod
+    def storage_profiler(self) -> int:
+        """Return the address of the object that MXNet's allocator calls, or 0 before the first event."""
 
-    def _callback(self, original: Callable[..., None], note: Callable[[layout.Handle, int], None]) -> int:
-        """Return the address of a function that calls the original and notes the event."""
-        lock, counters = self._lock, self.counters
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Return whether events are kept."""
 
-        @guarded
-        def callback(storage_profiler: int, handle: "ctypes._Pointer[layout.Handle]") -> None:
-            with lock:
-                original(storage_profiler, handle)
-                block = handle[0]
-                counter = counters.get(block.device)
-                self.storage_profiler = storage_profiler
-                if block.bytes:
-                    note(block, -1 if counter is None else counter.value - self._early_bytes.get(block.device, 0))
+    @property
+    @abstractmethod
+    def levels(self) -> Mapping[int, Level]:
+        """Return the level of each device on which there were allocations."""
 
-        kept = _Callback(callback)
-        _KEPT.append(kept)
-        return ctypes.cast(kept, ctypes.c_void_p).value or 0
+    @abstractmethod
+    def peak_bytes(self, *, gpus: bool) -> int:
+        """Return the most bytes that were ever live on all GPUs together, or on the host's devices together."""
 
-    def _allocated(self, handle: layout.Handle, total_bytes: int) -> None:
-        address, size_bytes, device = handle.address, handle.bytes, handle.device
-        if address in self.live:
-            # The free of the earlier block at this address is still to be reported by another thread.
-            earlier = self.live[address].size_bytes
-            self._freed_early.setdefault(address, []).append(earlier)
-            self._early_bytes[device] = self._early_bytes.get(device, 0) + earlier
-            if total_bytes >= 0:
-                total_bytes -= earlier
-            self._end(address, total_bytes - size_bytes if total_bytes >= 0 else -1)
-        allocated_bytes = self._taken(device, size_bytes)
-        self._count(device, size_bytes, allocated_bytes, 1)
-        sequence = 0
-        if self.events is not None:
-            sizes = size_bytes, allocated_bytes
-            sequence = self._keep(AllocationKind.ALLOCATED, device, address, sizes, total_bytes)
-        self.live[address] = Block(device, size_bytes, self.maker, sequence, allocated_bytes)
+    @abstractmethod
+    def tick(self) -> int:
+        """Return the next sequence number."""
 
-    def _freed(self, handle: layout.Handle, total_bytes: int) -> None:
-        address, tenant = handle.address, self.live.get(handle.address)
-        early = self._freed_early.get(address)
-        # A pool gives one address to blocks of several sizes, and two frees may be reported in reverse order.
-        if early and (handle.bytes in early or tenant is None or tenant.size_bytes != handle.bytes):
-            self._early_bytes[handle.device] -= handle.bytes
-            self._other_size += _take(early, handle.bytes)
-            if not early:
-                del self._freed_early[address]
-        elif tenant is not None:
-            self._other_size += tenant.size_bytes != handle.bytes
-            self._end(address, total_bytes)
-        elif self.events is not None:
-            sizes = handle.bytes, self._taken(handle.device, handle.bytes)
-            self._keep(AllocationKind.FREED, handle.device, address, sizes, total_bytes)
+    @abstractmethod
+    def open(self) -> dict[int, Block]:
+        """Begin to keep events and restart the sequence numbers; return the live blocks."""
 
-    def _end(self, address: int, total_bytes: int) -> None:
-        block = self.live.pop(address)
-        self._count(block.device, block.size_bytes, block.allocated_bytes, -1)
-        if self.events is not None:
-            sizes = block.size_bytes, block.allocated_bytes
-            self._keep(AllocationKind.FREED, block.device, address, sizes, total_bytes)
+    @abstractmethod
+    def drain(self) -> None:
+        """Move the events so far to where Python keeps them."""
 
-    def _count(self, device: int, size_bytes: int, allocated_bytes: int, sign: int) -> None:
-        level = self.levels.get(device)
-        if level is None:
-            level = self.levels[device] = Level()
-        level.add(size_bytes, allocated_bytes, sign)
-        self.together[device & 0xFFFFFFFF == layout.GPU].add(size_bytes, allocated_bytes, sign)
+    @abstractmethod
+    def close(self) -> Events:
+        """Stop keeping events; return them."""
 
-    def _taken(self, device: int, size_bytes: int) -> int:
-        """Return how much of its device a size takes, or -1 if that is not known; the host has no pool."""
-        if device & 0xFFFFFFFF != layout.GPU:
-            return size_bytes
-        pool = self.pool(device)
-        return -1 if pool is None else pool.allocated_bytes(size_bytes)
+    @abstractmethod
+    def disagreements(self) -> str:
+        """Return how MXNet's events since `open` contradict each other or were lost, or "" if neither."""
 
-    def _keep(self, kind: AllocationKind, device: int, address: int, sizes: tuple[int, int], counted_bytes: int) -> int:
-        """Keep an event; MXNet counts requested sizes, so add what its pool rounds up."""
-        level = self.levels.get(device)
-        rounding_bytes = 0 if level is None else level.rounding_bytes
-        self._sequence = sequence = self._sequence + 1
-        self.events.append(  # type: ignore[union-attr]
-            Event(
-                sequence,
-                kind,
-                device,
-                threading.get_ident(),
-                address,
-                *sizes,
-                time.monotonic_ns(),
-                self.span,
-                counted_bytes + rounding_bytes if counted_bytes >= 0 else -1,
-            )
-        )
-        return sequence
+    @abstractmethod
+    def adopt(self, storages: Iterable[layout.Storage]) -> None:
+        """Add blocks that were allocated before the watching began."""
+
+    @abstractmethod
+    def kept(self) -> dict[int, Block]:
+        """Return the live blocks that have a maker, or that are in pinned memory, by address."""
+
+    @abstractmethod
+    def _targets(self, on_alloc: jump_slots.Slot, on_free: jump_slots.Slot) -> Sequence[int]:
+        """Return the addresses of the two functions to call from now on."""
 
     def wait_before_fork(self) -> None:
         """Wait for MXNet: it joins its threads before a fork, and one in a callback would wait for the forking one."""
@@ -219,14 +128,3 @@ class Allocator:
             slot.restore()
         self._slots = ()
         self._signals.restore()
-
-
-def _take(sizes: list[int], size_bytes: int) -> bool:
-    """Remove a size from a list, or the first size if it is not there; return whether it was not there."""
-    is_other = size_bytes not in sizes
-    sizes.remove(sizes[0] if is_other else size_bytes)
-    return is_other
-
-
-# A callback that MXNet was given is never freed: a thread may be about to enter it.
-_KEPT: list[object] = []

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tbdprof.facts.records import AllocationKind
 
 
@@ -53,6 +56,11 @@ class Event(NamedTuple):
     time_ns: int
     span: int
     total_bytes: int  # includes the rounding where that is known; -1 if not known
+
+
+# An event as the native code keeps it: the fields of `Event` in the same order.
+EVENT = np.dtype([(name, "<u8" if name in {"device", "thread", "address"} else "<i8") for name in Event._fields])
+Events = NDArray[np.void]
 
 
 @dataclass(slots=True)

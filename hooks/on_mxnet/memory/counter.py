@@ -30,7 +30,7 @@ def arm(allocator: Allocator) -> str | None:
         return _UNPROVEN
     del first, second
     mx.nd.waitall()
-    allocator.counters.update(counters)
+    allocator.count(counters)
     return None
 
 

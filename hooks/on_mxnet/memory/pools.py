@@ -18,6 +18,11 @@ _KINDS, _KIND_BYTES = 7, 328  # one LazyAllocArray for each Context::DeviceType
 _FIRST_OFFSET, _POINTER_BYTES = 40, 16  # LazyAllocArray::head_, after a mutex: shared pointers, by index
 _MOST = 16  # of these pointers; MXNet keeps those of further devices elsewhere
 
+Rule = tuple[int, int, int]  # a kind, and its two numbers
+UNKNOWN: Rule = (0, 0, 0)
+EXACT: Rule = (1, 0, 0)
+_PAGES, _POWERS = 2, 3
+
 
 @dataclass(frozen=True, slots=True)
 class Pool:
@@ -25,6 +30,7 @@ class Pool:
 
     allocated_bytes: Callable[[int], int]  # how much it takes for a requested size
     held_bytes: Callable[[], int | None]  # how much it holds of the device; None if exactly what is in use
+    rule: Rule = UNKNOWN  # how `allocated_bytes` rounds, for the native code
 
 
 def find(storage_profiler: int, device: int) -> Pool | None:
@@ -53,7 +59,7 @@ def _naive(manager: int) -> Pool:
         rounded = -(-size // page) * page
         return rounded if rounded <= large else -(-rounded // large) * large
 
-    return Pool(allocated_bytes, lambda: _word(manager + 8))
+    return Pool(allocated_bytes, lambda: _word(manager + 8), (_PAGES, page, large))
 
 
 def _rounded(manager: int) -> Pool:
@@ -64,12 +70,12 @@ def _rounded(manager: int) -> Pool:
         power = (size - 1 or 1).bit_length()
         return 1 << max(power, page) if power <= limit else -(-size >> limit) << limit
 
-    return Pool(allocated_bytes, lambda: _word(manager + 24))
+    return Pool(allocated_bytes, lambda: _word(manager + 24), (_POWERS, page, limit))
 
 
 def _unpooled(_manager: int) -> Pool:
     """NaiveStorageManager: each block is one of CUDA's."""
-    return Pool(lambda size: size, lambda: None)
+    return Pool(lambda size: size, lambda: None, EXACT)
 
 
 _OF_CLASS: dict[str, Callable[[int], Pool]] = {

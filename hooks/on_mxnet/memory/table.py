@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tbdprof.facts.records import AllocationKind, Operation, Phase, SpanKind, Strings
-from tbdprof.facts.rows import AllocationRow, OwnerRow, SpanRow, Tables, table
-from tbdprof.hooks.on_mxnet.memory.blocks import Block, Event
+from tbdprof.facts.rows import KINDS, AllocationRow, OwnerRow, SpanRow, Table, Tables, table
+from tbdprof.hooks.on_mxnet.memory.blocks import EVENT, Block, Events
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.watch import phases
 from tbdprof.hooks.on_mxnet.watch.owners import Owned
@@ -22,7 +24,7 @@ class Recorded:
     start_ns: int
     existing: Mapping[int, Block]
     tensors: frozenset[int]
-    events: Sequence[Event] = ()
+    events: Events = field(default_factory=lambda: np.empty(0, EVENT))
     intervals: Sequence[Interval] = ()
     owned: Sequence[tuple[int, Owned]] = ()
     marks: list[int] = field(default_factory=list)
@@ -35,8 +37,8 @@ def build(recorded: Recorded, strings: Strings) -> Tables:
     planned = _planned_spans(recorded)
     return {
         "span": table("span", [*phases.rows(recorded.intervals, strings), *_planned_rows(recorded, planned, strings)]),
-        "allocation": table(
-            "allocation", [*_existing(recorded, planned, strings), *_events(recorded, planned, strings)]
+        "allocation": np.concatenate(
+            (table("allocation", _existing(recorded, planned, strings)), _events(recorded, planned, strings))
         ),
         "owner": table("owner", _owner_rows(recorded, strings)),
     }
@@ -45,7 +47,8 @@ def build(recorded: Recorded, strings: Strings) -> Tables:
 def _planned_spans(recorded: Recorded) -> dict[int, int]:
     """Map the span of a phase (-1: before the window) to the span of the blocks planned in it."""
     made = {sequence for _, sequence in recorded.pools}
-    parents = {event.span for event in recorded.events if event.sequence in made and event.span >= 0}
+    spans = recorded.events["span"][np.isin(recorded.events["sequence"], list(made))]
+    parents = {span for span in spans.tolist() if span >= 0}
     if 0 in made:
         parents.add(-1)
     return {parent: len(recorded.intervals) + number for number, parent in enumerate(sorted(parents))}
@@ -81,25 +84,19 @@ def _existing(recorded: Recorded, planned: Mapping[int, int], strings: Strings) 
     ]
 
 
-def _events(recorded: Recorded, planned: Mapping[int, int], strings: Strings) -> list[AllocationRow]:
-    rows = []
-    for event in sorted(recorded.events):
-        allocated = event.kind == AllocationKind.ALLOCATED
-        in_pool = allocated and (event.address, event.sequence) in recorded.pools
-        rows.append(
-            AllocationRow(
-                sequence=event.sequence,
-                kind=event.kind,
-                device=strings.add(layout.device_text(event.device)),
-                thread=layout.signed(event.thread),
-                address=event.address,
-                requested_bytes=event.size_bytes,
-                allocated_bytes=event.allocated_bytes,
-                time_ns=event.time_ns,
-                span=planned.get(event.span, event.span) if in_pool else event.span,
-                total_bytes=event.total_bytes,
-            )
-        )
+def _events(recorded: Recorded, planned: Mapping[int, int], strings: Strings) -> Table:
+    events = np.sort(recorded.events, order="sequence")
+    rows = np.zeros(len(events), KINDS["allocation"])
+    for name in ("sequence", "kind", "address", "time_ns", "span", "total_bytes", "allocated_bytes"):
+        rows[name] = events[name]
+    rows["requested_bytes"] = events["size_bytes"]
+    rows["thread"] = events["thread"].view("<i8")
+    rows["was_tensor"] = rows["shape"] = -1
+    for device in np.unique(events["device"]).tolist():
+        rows["device"][events["device"] == device] = strings.add(layout.device_text(device))
+    pooled = np.isin(events["sequence"], [sequence for _, sequence in recorded.pools])
+    pooled &= events["kind"] == AllocationKind.ALLOCATED
+    rows["span"][pooled] = [planned.get(span, span) for span in events["span"][pooled].tolist()]
     return rows
 
 

@@ -4,13 +4,13 @@ import time
 
 import mxnet as mx
 
-from tbdprof.facts.keys import RemarkOn
+from tbdprof.facts.keys import RemarkOn, of_window
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained
 from tbdprof.hooks.levels import Levels, samples
 from tbdprof.hooks.on_mxnet.memory import device_memory
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
-from tbdprof.hooks.on_mxnet.memory.blocks import EXECUTOR, PLANNER, Event
+from tbdprof.hooks.on_mxnet.memory.blocks import EXECUTOR, PLANNER, Events
 from tbdprof.hooks.on_mxnet.memory.table import Recorded, build
 from tbdprof.hooks.on_mxnet.session import layout, profiler
 from tbdprof.hooks.on_mxnet.watch import owners
@@ -58,6 +58,7 @@ class MemoryWindow:
         self._read_levels()
         self._read_owners()
         self._recording.marks.append(self._allocator.tick())
+        self._allocator.drain()
 
     def stop(self) -> None:
         """Restore MXNet's functions and stop keeping events; do nothing the second time."""
@@ -71,6 +72,7 @@ class MemoryWindow:
         recorded.owned = self._watch.owned
         recorded.intervals = self._phases.intervals
         recorded.missing[RemarkOn.LAYERS] = _LAYERS
+        recorded.missing[of_window(RemarkOn.EVENTS, "memory")] = self._allocator.remark
         if self._phases.overlapped:
             recorded.missing[RemarkOn.PHASES] = _OVERLAPPED
         self._recorded = recorded
@@ -83,7 +85,7 @@ class MemoryWindow:
         read = {"sample": samples(self._levels, self._device, strings)} if self._levels else {}
         return Drained({**tables, **read}, self._recorded.marks, self._recorded.missing)
 
-    def _put_back(self) -> list[Event]:
+    def _put_back(self) -> Events:
         self._is_open = False
         try:
             self._watch.close_window()
@@ -105,7 +107,7 @@ class MemoryWindow:
         """
         rows = self._watch.everything()
         held = {row.address for row in rows}
-        free = {at: block for at, block in self._allocator.snapshot().items() if at not in held}
+        free = {at: block for at, block in self._allocator.kept().items() if at not in held}
         pools = {(at, block.sequence) for at, block in free.items() if block.maker == EXECUTOR}
         unseen = {at: block for at, block in free.items() if block.maker == PLANNER or layout.is_pinned(block.device)}
         if unseen:  # all arrays of Python are looked at only then: another thread may be freeing one of them

@@ -1,17 +1,19 @@
 """Calls of MXNet's API in a kernels window: operators with their arguments, graphs, and the blocks around them."""
 
 import ctypes
+import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mxnet import autograd
 from mxnet.gluon import Block, HybridBlock
 
-from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_mxnet.session import layout
-from tbdprof.hooks.on_mxnet.session.calls import NO_GRADIENT, Array, GraphCall, Invocation, Note
+from tbdprof.hooks.on_mxnet.session.calls import NO_GRADIENT, Array, GraphCall, Invocation, NodeRun, Note
 from tbdprof.hooks.on_mxnet.session.executions import Executions
+from tbdprof.hooks.on_mxnet.session.native_engine import Request
+from tbdprof.hooks.on_mxnet.watch.phases import Phases
 from tbdprof.hooks.patches import Patches, Replaced
 from tbdprof.hooks.waiting import waits
 
@@ -22,6 +24,7 @@ _DTYPES = {0: "float32", 1: "float64", 2: "float16", 3: "uint8", 4: "int32", 5: 
 class _Thread(threading.local):
     asked: Invocation | GraphCall | None = None
     graph: HybridBlock | None = None
+    note: ctypes.c_int64 | None = None  # where the native code reads the number of this thread's note
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
@@ -30,11 +33,16 @@ class _Thread(threading.local):
 class Calls:
     """Follows calls of blocks, operators and graphs until it is closed."""
 
-    def __init__(self, current_phase: Callable[[], Phase | None]) -> None:
-        """Take a function that returns the calling thread's phase, or None on a thread that Python did not start."""
-        self._current_phase = current_phase
-        self.executions = Executions()
+    def __init__(self, phases: Phases, library: ctypes.CDLL | None = None) -> None:
+        """Take the window's phases, and the native code if that notes the requests."""
+        self._phases = phases
+        self._library = library
+        if library is not None:
+            library.tbd_note.restype = ctypes.POINTER(ctypes.c_int64)
+        self.executions = Executions(library)
         self._here = _Thread()
+        self._told: dict[int, tuple[Block | None, Invocation | GraphCall | None]] = {}  # by the number of a note
+        self._numbers = itertools.count()
         self._names: dict[int, str] = {}
         self._wanted: dict[int, bool] = {}  # by node of the recorded graph
         self._patches = Patches(
@@ -76,18 +84,38 @@ class Calls:
     def listen(self, _name: str) -> Note:
         """Return what is known on this thread now."""
         here = self._here
-        return Note(
-            self._current_phase(), here.blocks[-1] if here.blocks else None, self.executions.running or here.asked
-        )
+        block = here.blocks[-1] if here.blocks else None
+        return Note(self._phases.of_this_thread(), block, self.executions.running or here.asked)
+
+    def note(self, request: Request) -> Note:
+        """Return what was known at a request that the native code noted; all phases have ended."""
+        block, asked = self._told.get(request.note, (None, None))
+        if not request.of_python:
+            return Note(None, block, asked)
+        node = NodeRun(request.executor, request.node) if request.executor >= 0 else None
+        return Note(self._phases.at(request.thread, request.time_ns), block, node or asked)
+
+    def _tell(self) -> None:
+        """Tell the native code that something else is now known on this thread."""
+        if self._library is None:
+            return
+        here = self._here
+        if here.note is None:
+            here.note = self._library.tbd_note().contents
+        number = next(self._numbers)
+        self._told[number] = here.blocks[-1] if here.blocks else None, here.asked
+        here.note.value = number
 
     def _around_block(self, original: Replaced) -> Replaced:
         def call(block: Block, *arguments: Any) -> Any:
             blocks = self._here.blocks
             blocks.append(block)
+            self._tell()
             try:
                 return original(block, *arguments)
             finally:
                 blocks.pop()
+                self._tell()
 
         return call
 
@@ -137,10 +165,12 @@ class Calls:
 
     def _asking(self, asked: Invocation | GraphCall | None, original: Any) -> Any:
         self._here.asked, outer = asked, self._here.asked
+        self._tell()
         try:
             return original()
         finally:
             self._here.asked = outer
+            self._tell()
 
     def _name(self, creator: int) -> str:
         if creator not in self._names:
@@ -156,11 +186,7 @@ def _handles(made: Any, outputs: Any) -> list[int]:
 
 
 def _array(handle: int, *, wanted: bool) -> Array:
-    library, array = layout.library(), ctypes.c_void_p(handle)
-    dimensions, sizes, dtype = ctypes.c_int(), ctypes.POINTER(ctypes.c_int64)(), ctypes.c_int()
-    library.MXNDArrayGetShapeEx64(array, ctypes.byref(dimensions), ctypes.byref(sizes))
-    library.MXNDArrayGetDType(array, ctypes.byref(dtype))
-    return Array(tuple(sizes[: max(0, dimensions.value)]), _DTYPES.get(dtype.value, ""), wanted)
+    return Array(layout.shape(handle), _DTYPES.get(layout.dtype(handle), ""), wanted)
 
 
 def _has_gradient(handle: int) -> bool:

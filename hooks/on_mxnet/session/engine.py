@@ -7,25 +7,23 @@ not wait for anything.
 
 An executor makes its operators once and requests them again and again. The name of such an operator gets the number of
 its first request. The engine runs its requests one after another, as they write the same variables.
+
+The replacements are native code (`native_engine`) or, where that was not built, Python functions (`python_engine`).
 """
 
 import atexit
 import ctypes
-import itertools
-import os
 import struct
-import threading
-import weakref
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import mxnet as mx
 
 from tbdprof.errors import UnavailableError
-from tbdprof.hooks.interrupts import Signals, guarded
+from tbdprof.hooks.interrupts import Signals
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.session.forks import follow_forks
-from tbdprof.hooks.waiting import waits
 
 SEPARATOR = "#"
 _GET = "_ZN5mxnet6Engine3GetEv"
@@ -36,21 +34,11 @@ _PUSH_ASYNC = (
 _PUSH = "_ZN5mxnet6engine14ThreadedEngine4PushEPNS0_3OprENS_7ContextEib"
 # ThreadedOpr, in words: after its function, two vectors of variables, its property, and its name. The name is a
 # std::string that shares its text: a pointer to the text, before which stand length, capacity, and reference count.
-_READS, _WRITES, _NAME, _NAME_HEAD = 4, 7, 11, 3
+READS, WRITES, NAME, _NAME_HEAD = 4, 7, 11, 3
 _LONGEST_NAME = 4096
 _HEAD = 2  # words before the functions: the offset to the top, and the type information
 _PLACES = 24  # more than an engine's virtual functions; what follows its table in the library is readable
 _Word = ctypes.c_size_t
-# this, function to run, context, variables read, variables written, property, priority, name, wait
-_PushAsync = ctypes.CFUNCTYPE(
-    None, _Word, _Word, _Word, _Word, _Word, ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_bool
-)
-# this, operator, context, priority, whether the profiler records it
-_PushMade = ctypes.CFUNCTYPE(None, _Word, _Word, ctypes.c_uint64, ctypes.c_int, ctypes.c_bool)
-
-
-class _Thread(threading.local):
-    inside = False  # the first function, which makes an operator and calls the second
 
 
 class _Ran(Protocol):
@@ -64,7 +52,7 @@ class _Ran(Protocol):
 _Numbered = TypeVar("_Numbered", bound=_Ran)
 
 
-class _Made(NamedTuple):
+class Made(NamedTuple):
     """An operator that is requested again and again: its number and name, and the text's address then and now."""
 
     number: int
@@ -74,7 +62,7 @@ class _Made(NamedTuple):
 
 
 class Push(NamedTuple):
-    """A request to the engine; `note` is what the listener knew about it."""
+    """A request to the engine; `note` is what was known about it."""
 
     number: int
     name: str
@@ -84,24 +72,19 @@ class Push(NamedTuple):
     note: object
 
 
-class Engine:
+class Engine(ABC):
     """Numbers the requests to MXNet's engine from `install` until `remove`."""
 
-    def __init__(self, listen: Callable[[str], object]) -> None:
-        """Take a listener; it is called with each name, on the requesting thread, and returns the request's note."""
-        self.pushes: list[Push] = []
-        self._listen = listen
-        self._numbers = itertools.count()
-        self._pid = os.getpid()
+    def __init__(self) -> None:
+        self.pushes: list[Push] = []  # `collect` completes it
         self._engine = 0
         self._table = 0
         self._signals = Signals()
-        self._here = _Thread()
-        self._made: dict[int, _Made] = {}  # by the operator's address
+        self._made: dict[int, Made] = {}  # by the operator's address
         self._requests: dict[int, list[int]] = {}  # of a made operator, by its number
 
     def install(self) -> None:
-        """Replace the function; raise UnavailableError if the engine is of another kind."""
+        """Replace the functions; raise UnavailableError if the engine is of another kind."""
         try:
             get, push, push_made = (layout.library()[name] for name in (_GET, _PUSH_ASYNC, _PUSH))
         except AttributeError as error:
@@ -113,11 +96,10 @@ class Engine:
         words = [_Word.from_address(table + 8 * place).value for place in range(-_HEAD, _PLACES)]
         if any(words.count(function) != 1 for function in functions):
             raise UnavailableError("MXNet's engine is not one that runs on threads: operators cannot be distinguished")
-        replaced = self._callback(_PushAsync(functions[0])), self._callback_of_made(_PushMade(functions[1]))
-        for function, callback in zip(functions, replaced, strict=True):
-            words[words.index(function)] = ctypes.cast(callback, ctypes.c_void_p).value or 0
+        for function, target in zip(functions, self._targets(*functions), strict=True):
+            words[words.index(function)] = target
         own = (_Word * len(words))(*words)
-        _KEPT.extend((*replaced, own))
+        _KEPT.append(own)
         self._signals.install()
         self._engine, self._table = engine, table
         _Word.from_address(engine).value = ctypes.addressof(own) + 8 * _HEAD
@@ -147,7 +129,7 @@ class Engine:
             self._engine = 0
             self._signals.restore()
             for operator, made in self._made.items():
-                place = _Word.from_address(operator + 8 * _NAME)
+                place = _Word.from_address(operator + 8 * NAME)
                 if place.value == made.text:  # the operator may be gone, and another one be in its place
                     place.value = made.before
             self._made.clear()
@@ -161,63 +143,18 @@ class Engine:
             found.append(each if again is None else each._replace(number=next(again, -1)))
         return found
 
-    def _callback(self, original: Callable[..., None]) -> "ctypes._FuncPointer":
-        # The callback is never freed, so it must not keep the notes alive.
-        myself = weakref.ref(self)
+    @abstractmethod
+    def collect(self) -> str:
+        """Complete `pushes`; return what was lost, or ""."""
 
-        @guarded
-        def push(engine: int, run: int, context: int, reads: int, writes: int, *how: Any) -> None:
-            kind, priority, name, wait = how
-            listener = myself()
-            try:
-                if listener is not None:
-                    name = listener._note(name or b"", reads, writes) or name  # noqa: SLF001
-                    listener._here.inside = True  # noqa: SLF001
-            finally:  # a lost request would be waited for without end
-                original(engine, run, context, reads, writes, kind, priority, name, wait)
-                if listener is not None:
-                    listener._here.inside = False  # noqa: SLF001
-
-        return _PushAsync(push)
-
-    def _callback_of_made(self, original: Callable[..., None]) -> "ctypes._FuncPointer":
-        myself = weakref.ref(self)
-
-        @guarded
-        def push(engine: int, operator: int, context: int, priority: int, profiled: bool) -> None:
-            try:
-                listener = myself()
-                if listener is not None and not listener._here.inside:  # noqa: SLF001
-                    listener._note_made(operator)  # noqa: SLF001
-            finally:
-                original(engine, operator, context, priority, profiled)
-
-        return _PushMade(push)
-
-    @waits
-    def _note_made(self, operator: int) -> None:
-        """Note a request of an operator that was made before; number the operator at its first request."""
-        number = next(self._numbers)
-        made = self._made.get(operator)
-        if made is None or _Word.from_address(operator + 8 * _NAME).value != made.text:
-            made = _numbered(operator, number)
-            self._made[operator] = made
-        self._requests.setdefault(made.number, []).append(number)
-        variables = _vector(operator + 8 * _READS), _vector(operator + 8 * _WRITES)
-        self.pushes.append(Push(number, made.name, threading.get_ident(), *variables, self._listen(made.name)))
-
-    @waits
-    def _note(self, given: bytes, reads: int, writes: int) -> bytes:
-        """Note a request; return its name with its number."""
-        name, number = given.decode(), next(self._numbers)
-        variables = _vector(reads), _vector(writes)
-        self.pushes.append(Push(number, name, threading.get_ident(), *variables, self._listen(name)))
-        return f"{name}{SEPARATOR}{number}".encode()
+    @abstractmethod
+    def _targets(self, push: int, push_made: int) -> Sequence[int]:
+        """Return the addresses of the functions to call in the place of two others."""
 
 
-def _numbered(operator: int, number: int) -> _Made:
+def numbered(operator: int, number: int) -> Made:
     """Give a made operator's name a number; return both, with the address of the text before."""
-    place = _Word.from_address(operator + 8 * _NAME)
+    place = _Word.from_address(operator + 8 * NAME)
     before = place.value
     length = _Word.from_address(before - 8 * _NAME_HEAD).value
     if length > _LONGEST_NAME or (name := ctypes.string_at(before)) != ctypes.string_at(before, length):
@@ -228,7 +165,7 @@ def _numbered(operator: int, number: int) -> _Made:
     memory = _malloc(len(kept))
     ctypes.memmove(memory, kept, len(kept))
     place.value = memory + 8 * _NAME_HEAD
-    return _Made(number, name.decode(), before, place.value)
+    return Made(number, name.decode(), before, place.value)
 
 
 def _malloc(size: int) -> int:
@@ -238,11 +175,5 @@ def _malloc(size: int) -> int:
     return int(malloc(size))
 
 
-def _vector(address: int) -> tuple[int, ...]:
-    """Return the pointers in a std::vector."""
-    begin, end = _Word.from_address(address).value, _Word.from_address(address + 8).value
-    return tuple((_Word * ((end - begin) // 8)).from_address(begin)) if end > begin else ()
-
-
-# A callback that the engine was given is never freed: a thread may be about to enter it.
+# A table that the engine was given is never freed: a thread may be about to read it.
 _KEPT: list[object] = []

@@ -34,7 +34,8 @@ class _Thread(threading.local):
 class Executions:
     """Follows executors until it is closed; `executors` has those that ran, by handle."""
 
-    def __init__(self) -> None:
+    def __init__(self, library: ctypes.CDLL | None = None) -> None:
+        """Take the native code, if it is used: it notes the nodes itself."""
         self.executors: dict[int, Executor] = {}
         self._here = _Thread()
         self._pid = os.getpid()
@@ -47,10 +48,14 @@ class Executions:
         except UnavailableError:  # another build: operators of executors stay in bulk
             return
         self._signals.install()
-        callback = self._callback(_RunOps(slot.function))
-        _KEPT.append(callback)
+        if library is None:
+            target = self._callback(_RunOps(slot.function))
+            _KEPT.append(target)
+        else:
+            library.tbd_executors_begin(_Word(slot.function))
+            target = library.tbd_run_ops
         self._slot = slot
-        slot.write(ctypes.cast(callback, ctypes.c_void_p).value or 0)
+        slot.write(ctypes.cast(target, ctypes.c_void_p).value or 0)
         atexit.register(self.restore)
         follow_forks(self)
 

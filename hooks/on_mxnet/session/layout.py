@@ -6,6 +6,7 @@ and src/profiler/). It is verified on known arrays before its result is used.
 
 import ctypes
 import functools
+import struct
 from collections.abc import Callable, Collection, Iterator
 
 import mxnet as mx
@@ -32,7 +33,14 @@ MEMORY_MODE = 8  # Profiler::kMemory
 # layout and that pointer's reference count come before it.
 _VARIABLE_OFFSET, _ONEDNN_BYTES = 56, 16
 _INDICES_OFFSET = 32  # NDArray::Chunk::aux_handles, a vector of handles
+_DTYPE_OFFSET = 72  # NDArray::dtype_
 _NODE_OFFSET = 88  # NDArray::autograd_entry_; its first word is the node of the recorded graph
+
+# NDArray begins with the pointer to its chunk, which begins with its handle: address, bytes and device.
+_WORD, _HANDLE = struct.Struct("<Q"), struct.Struct("<3Q")
+# NDArray::shape_: how many dimensions, four of them (or room for four), and a pointer to all if they are more.
+_SIZES = 4
+_SHAPE_OFFSET, _SHAPE, _ARRAY_BYTES = 16, struct.Struct(f"<ii{_SIZES}qQ"), 64
 
 _OTHER_LAYOUT = "this build of MXNet lays its arrays out in another way than 1.9.1: cannot watch it"
 _PROBE_SHAPE = (37, 5)
@@ -83,23 +91,70 @@ def device_text(device: int) -> str:
 
 def storage(array: mx.nd.NDArray) -> Storage | None:
     """Return an array's storage, or None if it has none (yet); this waits for nothing and reorders nothing."""
-    chunk = ctypes.c_size_t.from_address(array.handle.value).value
-    if not chunk:
-        return None
-    handle = Handle.from_address(chunk)
-    return (handle.device, handle.address, handle.bytes) if handle.address and handle.bytes else None
+    return _storage(_chunk(array))
 
 
-def storages(array: mx.nd.NDArray) -> list[Storage]:
+def storages(array: mx.nd.NDArray) -> tuple[Storage, ...]:
     """Return an array's storage; of a sparse array also those of its indices, after its values."""
-    chunk = ctypes.c_size_t.from_address(array.handle.value).value
-    if not chunk:
-        return []
-    handles = [Handle.from_address(chunk)]
-    if is_sparse(array):
+    chunk = _chunk(array)
+    found = [_storage(chunk)]
+    if chunk and is_sparse(array):
         begin, end = (ctypes.c_size_t.from_address(chunk + _INDICES_OFFSET + 8 * i).value for i in range(2))
-        handles += [Handle.from_address(place) for place in range(begin, end, ctypes.sizeof(Handle))]
-    return [(each.device, each.address, each.bytes) for each in handles if each.address and each.bytes]
+        found += [_storage(place) for place in range(begin, end, ctypes.sizeof(Handle))]
+    return tuple(each for each in found if each is not None)
+
+
+def _chunk(array: mx.nd.NDArray) -> int:
+    return int(_WORD.unpack(ctypes.string_at(array.handle.value, _WORD.size))[0])
+
+
+def _storage(handle: int) -> Storage | None:
+    """Return the storage of a handle, given its address, or None if either is 0."""
+    return _storage_in(ctypes.string_at(handle, _HANDLE.size) if handle else b"")
+
+
+def _storage_in(text: bytes) -> Storage | None:
+    if not text:
+        return None
+    address, size_bytes, device = _HANDLE.unpack(text)
+    return (device, address, size_bytes) if address and size_bytes else None
+
+
+def shape(array: int) -> tuple[int, ...]:
+    """Return an array's shape, given the array's handle; `MXNDArrayGetShape` takes several times as long."""
+    return _shape(ctypes.string_at(array, _ARRAY_BYTES))
+
+
+def _shape(text: bytes) -> tuple[int, ...]:
+    count, _, *sizes, many = _SHAPE.unpack_from(text, _SHAPE_OFFSET)
+    if count > len(sizes):
+        return tuple((ctypes.c_int64 * count).from_address(many))
+    return tuple(sizes[: max(0, count)])
+
+
+Look = bytes | tuple[tuple[Storage, ...], tuple[int, ...]]
+
+
+def look(array: mx.nd.NDArray) -> Look:
+    """Return what `storages` and `shape` are read from; looks that are equal are read equally."""
+    text = ctypes.string_at(array.handle.value, _ARRAY_BYTES)
+    if is_sparse(array) or text[_SHAPE_OFFSET] > _SIZES:  # parts of these lie elsewhere
+        return storages(array), _shape(text)
+    chunk = int.from_bytes(text[:8], "little")
+    return text + ctypes.string_at(chunk, _HANDLE.size) if chunk else text
+
+
+def read(looked: Look) -> tuple[tuple[Storage, ...], tuple[int, ...]]:
+    """Return the storages and the shape of an array."""
+    if isinstance(looked, tuple):
+        return looked
+    found = _storage_in(looked[_ARRAY_BYTES:])
+    return () if found is None else (found,), _shape(looked)
+
+
+def dtype(array: int) -> int:
+    """Return MXNet's number for the type of an array's elements, given the array's handle."""
+    return ctypes.c_int32.from_address(array + _DTYPE_OFFSET).value
 
 
 def is_sparse(array: mx.nd.NDArray) -> bool:
@@ -162,6 +217,10 @@ def prove_storage() -> None:
     address = ctypes.c_void_p()
     mx.base.check_call(_LIBRARY.MXNDArrayGetData(array.handle, ctypes.byref(address)))
     if storage(array) != (device_number(CPU, 0), address.value, _PROBE_BYTES):
+        raise UnavailableError(_OTHER_LAYOUT)
+    known = [((3,), "int32", 4), (_PROBE_SHAPE, "float32", 0), ((1, 2, 1, 3, 1, 2), "uint8", 3)]
+    given = [(mx.nd.zeros(each, dtype=name), each, number) for each, name, number in known]
+    if any((shape(one.handle.value), dtype(one.handle.value)) != (each, number) for one, each, number in given):
         raise UnavailableError(_OTHER_LAYOUT)
 
 

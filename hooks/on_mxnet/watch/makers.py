@@ -84,6 +84,8 @@ class Makers:
     def _around_store(self, name: str, is_weight: bool) -> Any:
         def around(original: Replaced) -> Replaced:
             def call(store: KVStore, key: Any, *arguments: Any, **named: Any) -> Any:
+                if type(key) in (str, int) and (name, str(key)) in self._known.get(store, ()):  # at every step
+                    return original(store, key, *arguments, **named)
                 maker = self._first_use(store, key, name, is_weight)
                 return self._making(maker, lambda: original(store, key, *arguments, **named))
 

@@ -1,5 +1,6 @@
 """The storages that MXNet's models and trainers own, and the arrays that exist."""
 
+import functools
 import gc
 import json
 import weakref
@@ -104,10 +105,13 @@ class Watched:
             for name, parameter in model._collect_params_with_prefix().items()  # noqa: SLF001 - structural names
         ]
         named += self._of_symbols()
-        named += [(each.name, each) for trainer in self.trainers() for each in trainers.parameters(trainer)]
         first: dict[Hashable, tuple[str, Held]] = {}
         for name, each in named:
             first.setdefault(each.key, (name, each))
+        for trainer in self.trainers():
+            if not first.keys() >= set(trainers.keys(trainer)):
+                for each in trainers.parameters(trainer):
+                    first.setdefault(each.key, (each.name, each))
         return list(first.values())
 
     def _of_symbols(self) -> list[tuple[str, Held]]:
@@ -225,6 +229,8 @@ def stored_copies(watched: Watched, stored: Mapping[int, Stored]) -> dict[Hashab
 
 
 def _of_stores(watched: Watched, named: Named, stored: Mapping[int, Stored], held_at: set[int]) -> Iterator[Owned]:
+    if not stored:
+        return
     known = {place: key for trainer in watched.trainers() for place, key in trainers.store_names(trainer).items()}
     owners = {each.key: (name, each) for name, each in named}
     for address, each in stored.items():
@@ -281,12 +287,18 @@ def _slots(optimizer: str, kept: object) -> Iterator[tuple[str, mx.nd.NDArray]]:
 
 
 def _owned(role: Role, named: Iterable[tuple[str, mx.nd.NDArray]]) -> list[Owned]:
+    listed = [(name, layout.look(array), layout.is_sparse(array)) for name, array in named]
+    return list(_rows(role, tuple(listed)))
+
+
+@functools.lru_cache(maxsize=64)  # the same arrays are read several times a step
+def _rows(role: Role, listed: Sequence[tuple[str, layout.Look, bool]]) -> tuple[Owned, ...]:
+    """Return a row for each storage, once."""
     rows: dict[tuple[int, int], Owned] = {}
-    for name, array in named:
-        storages = layout.storages(array)
-        parts = _PARTS if layout.is_sparse(array) else ("",)
-        for part, storage in zip(parts, storages, strict=False):
-            path, slash, slot = name.partition("/")
-            row = Owned(*storage, role, f"{path}{part}{slash}{slot}", json.dumps(list(array.shape)))
+    for name, looked, is_sparse in listed:
+        storages, shape = layout.read(looked)
+        path, slash, slot = name.partition("/")
+        for part, storage in zip(_PARTS if is_sparse else ("",), storages, strict=False):
+            row = Owned(*storage, role, f"{path}{part}{slash}{slot}", json.dumps(list(shape)))
             rows.setdefault(storage[:2], row)
-    return list(rows.values())
+    return tuple(rows.values())

@@ -7,8 +7,10 @@ phase.
 
 import threading
 import time
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import mxnet as mx
 
@@ -44,6 +46,7 @@ class Phases:
     intervals: list[Interval] = field(default_factory=list)
     overlapped: bool = False  # two threads had open phases at once
     _open: list[Interval] = field(default_factory=list)
+    _sorted: tuple[int, Mapping[int, list[Interval]]] = (0, MappingProxyType({}))  # by thread, and of how many
     # Reentrant: an array freed under the lock makes a request to the engine, which asks for the phase again.
     _lock: threading.Condition = field(default_factory=lambda: threading.Condition(threading.RLock()))
 
@@ -100,6 +103,23 @@ class Phases:
     def of_this_thread(self) -> Phase | None:
         """Return the calling thread's phase, or None if Python did not start the thread."""
         return self.current(threading.get_ident()) if is_pythons_thread() else None
+
+    def at(self, thread: int, time_ns: int) -> Phase:
+        """Return a thread's phase at a time in the past."""
+        known = self._of_thread()
+        begun = bisect_right(known.get(thread, ()), time_ns, key=lambda each: each.start_ns)
+        each = known[thread][begun - 1] if begun else None
+        while each is not None and 0 < each.end_ns <= time_ns:
+            each = self.intervals[each.parent] if each.parent >= 0 else None
+        return Phase.OUTSIDE if each is None else each.phase
+
+    def _of_thread(self) -> Mapping[int, list[Interval]]:
+        if len(self.intervals) != self._sorted[0]:
+            found: dict[int, list[Interval]] = {}
+            for each in self.intervals:
+                found.setdefault(each.thread, []).append(each)
+            self._sorted = len(self.intervals), found
+        return self._sorted[1]
 
     def end_all(self) -> None:
         """End every open phase."""

@@ -28,6 +28,7 @@ from tbdprof.hooks.waiting import waits
 
 # The reasons for which a group of functions is replaced.
 _WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS = "window", "models", "trainers", "updates", "pools"
+_BY_HAND = "by hand"
 _TOKEN_BYTES = 4  # smaller integers are pixels
 _MODULES = (Module, BucketingModule, SequentialModule)
 
@@ -60,6 +61,7 @@ class Watch:
         self._here = _Thread()
         self._finds_models = self._finds_trainers = False
         self._by_hand = ByHand(self.watched)
+        self._has_stepped = False  # a trainer has: no step is by hand from now on
         self._pid = os.getpid()
         self._makers = Makers(allocator)
         self._patches = Patches(
@@ -107,8 +109,9 @@ class Watch:
         While the script uses no trainer, a step is a backward pass with what follows, up to the next forward pass.
         """
         self._callbacks.append(callback)
-        for group in ("trainers", "autograd", "executors"):
-            self._patches.need(group, _UPDATES)
+        self._patches.need("trainers", _UPDATES)
+        for group in () if self._has_stepped else ("autograd", "executors"):
+            self._patches.need(group, _BY_HAND)
 
     def open_window(self, *, waits: bool = True) -> Phases:
         """Begin to report phases; with `waits`, also read owners."""
@@ -131,13 +134,13 @@ class Watch:
     def close(self) -> None:
         """Undo all changes."""
         self._callbacks.clear()
-        for reason in (_WINDOW, _MODELS, _TRAINERS, _UPDATES, _POOLS):
+        for reason in (_WINDOW, _MODELS, _TRAINERS, _UPDATES, _BY_HAND, _POOLS):
             self._patches.release(reason)
         self._makers.close()
 
     def everything(self) -> list[owners.Owned]:
         """Return all storages with an owner."""
-        return owners.everything(self.watched, stored(self._allocator.snapshot()))
+        return owners.everything(self.watched, stored(self._allocator.kept()))
 
     def read(self, rows: list[owners.Owned]) -> int:
         """Keep the owners with a new sequence number; return that number."""
@@ -354,6 +357,9 @@ class Watch:
     @waits
     def _step_begins(self, trainer: AnyTrainer) -> None:
         self._by_hand.has_stepped()
+        if not self._has_stepped:
+            self._has_stepped = True
+            self._patches.release(_BY_HAND)
         if self._finds_models and isinstance(trainer, BaseModule):
             self.watched.add_module(trainer)
         if self._finds_trainers and (self._finds_models or self.watched.is_updated_by(trainer)):
@@ -376,10 +382,15 @@ class Watch:
         if not phases.waits:
             return self._within(phases, Phase.UPDATE, original)
         mx.nd.waitall()
-        self._read_quietly(lambda: owners.gradients_of(trainer, self.watched.parameters()))
+        named = self._parameters() or []
+        self._read_quietly(lambda: owners.gradients_of(trainer, named))
         result = self._within(phases, Phase.UPDATE, original)
-        self._read_quietly(lambda: owners.state(trainer, self.watched.parameters()))
+        self._read_quietly(lambda: owners.state(trainer, named))
         return result
+
+    @waits
+    def _parameters(self) -> owners.Named:
+        return self.watched.parameters()
 
     def _within(self, phases: Phases, phase: Phase, original: Callable[[], Any]) -> Any:
         interval, done = phases.begin(phase), False

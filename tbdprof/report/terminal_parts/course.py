@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.units import percent_text
 from tbdprof.facts.windows import WARMUP
 from tbdprof.report.terminal_parts.overview import unmeasured
@@ -71,4 +72,6 @@ def _missing(summary: Summary) -> Iterable[str]:
     for name, reason in summary.missing_now.items():
         if reason not in shown:
             by_reason.setdefault(reason, []).append(name)
-    return [f"missing {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+    # How the hook received its events is a fact of the recording, and nothing that it lacks.
+    lacks = {reason: not names[0].startswith(RemarkOn.EVENTS) for reason, names in by_reason.items()}
+    return [f"{'missing ' * lacks[reason]}{', '.join(names)}: {reason}" for reason, names in by_reason.items()]

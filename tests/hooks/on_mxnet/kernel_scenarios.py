@@ -29,6 +29,7 @@ class Window:
     marks: list[int]
     missing: dict[str, str]
     strings: Strings
+    way: str  # that the events took
 
 
 @dataclass
@@ -69,7 +70,9 @@ def record(mxnet_hook: MxnetHook, model: Any, trainer: Any, step: Callable[[], N
     mxnet_hook.stop()
     strings = Strings()
     drained = mxnet_hook.drain(strings)
-    return Window(drained.tables["span"], list(drained.marks), dict(drained.missing), strings)
+    missing = dict(drained.missing)
+    way = missing.pop("events (kernels)")
+    return Window(drained.tables["span"], list(drained.marks), missing, strings, way)
 
 
 def total(value: Any) -> Any:

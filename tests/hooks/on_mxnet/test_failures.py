@@ -120,7 +120,7 @@ PLANTED = [  # loops without a trainer first: one that is left of another loop i
     (gluons, api_calls, "GraphCall", "kernels"),
     (gluons, api_calls.Calls, "_is_wanted", "kernels"),
     (modules, makers, "str", "memory"),
-    (modules, engine, "_numbered", "kernels"),
+    (modules, engine, "numbered", "kernels"),
 ]
 
 

@@ -21,6 +21,7 @@ from tbdprof.analysis.memory.blocks import BEFORE, NEVER, lifetimes
 from tbdprof.analysis.memory.roles import classify, owned
 from tbdprof.analysis.spans import SpanTree
 from tbdprof.facts.records import AllocationKind, Operation, Phase, Role, SpanKind
+from tbdprof.hooks.on_mxnet import native
 from tbdprof.hooks.on_mxnet.importing import why_not
 
 if importlib.util.find_spec("mxnet") is None:
@@ -60,11 +61,15 @@ def run(program: str, **others: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory):
+@pytest.fixture(scope="module", params=["native", "python"])
+def result(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest):
+    """Return what was recorded in the way that a user has after an installation, and in that without a C compiler."""
+    if request.param == "native" and not native.BUILT.exists():
+        pytest.skip("the native code is not built here: pip install -e .")
     path = tmp_path_factory.mktemp("mxnet") / "result.pickle"
+    chosen = environment(TBDPROF_NATIVE="0" if request.param == "python" else "")
     words = [sys.executable, str(HERE / "scenarios.py"), str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment())
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=chosen)
     assert done.returncode == 0, done.stderr
     sys.path.insert(0, str(HERE))
     try:
@@ -296,7 +301,8 @@ def test_the_numbers_are_the_same_to_the_last_bit(threads: str) -> None:
         print(hashlib.sha256(values).hexdigest())
     """
     printed = {
-        after_training(then.format(hooked=hooked), hooked=hooked, OMP_NUM_THREADS=threads) for hooked in (False, True)
+        after_training(then.format(hooked=hooked), hooked=hooked, OMP_NUM_THREADS=threads, TBDPROF_NATIVE=native)
+        for hooked, native in ((False, ""), (True, ""), (True, "0"))
     }
 
     assert len(printed) == 1
@@ -323,7 +329,7 @@ def test_a_forked_child_is_left_alone() -> None:
         watched.watch([model], [trainer])
         watched.start("memory")
         step()
-        before = len(watched._joined.allocator.events)
+        before = watched._joined.allocator.tick()
         child = os.fork()
         if not child:
             a = mx.nd.ones((100, 100)) * 2
@@ -332,7 +338,7 @@ def test_a_forked_child_is_left_alone() -> None:
         _, status = os.waitpid(child, 0)
         step()
         watched.mark_step()
-        print(os.waitstatus_to_exitcode(status), len(watched._joined.allocator.events) > before)
+        print(os.waitstatus_to_exitcode(status), watched._joined.allocator.tick() > before + 1)
         watched.close()
         """
     )
@@ -600,12 +606,12 @@ def test_training_in_two_threads_is_reported_and_ends() -> None:
         from tbdprof.analysis.memory.blocks import lifetimes
         drained = watched.drain(Strings())
         _, levels = lifetimes(drained.tables["allocation"])
-        print(sorted(drained.missing), bool((levels.total_bytes == levels.known_bytes).all()))
+        print("phases" in drained.missing, bool((levels.total_bytes == levels.known_bytes).all()))
         watched.close()
         """
     )
 
-    assert printed == "['layers'] True\n"  # the threads took turns by phases
+    assert printed == "False True\n"  # the threads took turns by phases
 
 
 def test_a_block_inside_a_custom_operator_does_not_wait_for_itself() -> None:
@@ -654,26 +660,26 @@ def test_a_block_made_where_another_ends_is_reported_after_that_end(frees: tuple
         from tbdprof.hooks import Setting
         from tbdprof.hooks.on_mxnet import hook
         hook().set_environment(Setting())
-        from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+        from tbdprof.hooks.on_mxnet.memory.python_allocator import PythonAllocator
         from tbdprof.hooks.on_mxnet.session.layout import Handle
-        allocator = Allocator()
+        allocator = PythonAllocator()
         allocator.open()
         allocator._allocated(Handle(16, 100, 1), 100)
         allocator._allocated(Handle(16, 60, 1), 160)
         for size, total in {frees}:
             allocator._freed(Handle(16, size, 1), total)
         for event in allocator.close():
-            print(event.sequence, event.kind.name, event.size_bytes, event.total_bytes)
+            print(*event[["sequence", "kind", "size_bytes", "total_bytes"]])
         print(allocator.live, allocator.levels[1].now_bytes, allocator.levels[1].peak_bytes)
         print(repr(allocator.disagreements()))
         """
     )
 
     assert printed.splitlines() == [
-        "1 ALLOCATED 100 100",
-        "2 FREED 100 0",
-        "3 ALLOCATED 60 60",
-        "4 FREED 60 0",
+        "1 1 100 100",
+        "2 0 100 0",
+        "3 1 60 60",
+        "4 0 60 0",
         "{} 0 100",
         "''",
     ]
@@ -685,9 +691,10 @@ def test_garbage_that_is_collected_while_a_window_opens_may_free_blocks() -> Non
         from tbdprof.hooks import Setting
         from tbdprof.hooks.on_mxnet import hook
         hook().set_environment(Setting())
-        from tbdprof.hooks.on_mxnet.memory.allocator import Allocator, Block
+        from tbdprof.hooks.on_mxnet.memory.blocks import Block
+        from tbdprof.hooks.on_mxnet.memory.python_allocator import PythonAllocator
         from tbdprof.hooks.on_mxnet.session.layout import Handle
-        allocator = Allocator()
+        allocator = PythonAllocator()
 
         class Collecting(Block):
             def _replace(self, **changes):
@@ -698,13 +705,13 @@ def test_garbage_that_is_collected_while_a_window_opens_may_free_blocks() -> Non
         allocator._allocated(Handle(32, 60, 1), 160)
         allocator.live[16] = Collecting(*allocator.live[16])
         print(allocator.open())
-        print([(event.kind.name, event.size_bytes) for event in allocator.close()])
+        print(allocator.close()[["kind", "size_bytes"]].tolist())
         """
     )
 
     assert printed.splitlines() == [
         "{16: Block(device=1, size_bytes=100, maker=None, sequence=0, allocated_bytes=100)}",
-        "[('FREED', 60)]",
+        "[(0, 60)]",
     ]
 
 
@@ -714,9 +721,9 @@ def test_events_that_contradict_each_other_are_counted_and_reported() -> None:
         from tbdprof.hooks import Setting
         from tbdprof.hooks.on_mxnet import hook
         hook().set_environment(Setting())
-        from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+        from tbdprof.hooks.on_mxnet.memory.python_allocator import PythonAllocator
         from tbdprof.hooks.on_mxnet.session.layout import Handle
-        allocator = Allocator()
+        allocator = PythonAllocator()
         allocator.open()
         allocator._allocated(Handle(16, 100, 1), 100)
         allocator._freed(Handle(16, 96, 1), 4)
@@ -788,3 +795,42 @@ def test_an_import_that_fails_says_what_to_do_in_one_line(error: Exception, expe
 
     assert expected in message
     assert "\n" not in message
+
+
+def test_in_a_clean_window_nothing_of_tbdprof_runs_but_around_the_trainers_step() -> None:
+    if not native.BUILT.exists():
+        pytest.skip("the native code is not built here: pip install -e .")
+    printed = after_training(
+        """
+        from collections import Counter
+        from tbdprof.hooks.on_mxnet import native
+        from tbdprof.hooks.on_mxnet.memory import jump_slots
+        watched.watch([model], [trainer])
+        updates, called = [], Counter()
+        watched.on_update(updates.append)
+        for _ in range(2):
+            step()
+        watched.start("memory")
+        step()
+        watched.mark_step()
+        watched.stop()
+
+        def see(frame, event, _argument):
+            if event == "call" and frame.f_globals["__name__"].startswith("tbdprof."):
+                called[frame.f_code.co_qualname if hasattr(frame.f_code, "co_qualname") else frame.f_code.co_name] += 1
+
+        sys.setprofile(see)  # the engine's threads are not seen, but the functions that they call are looked at below
+        step()
+        mx.nd.waitall()
+        sys.setprofile(None)
+        own, _ = jump_slots._mapped(str(native.BUILT))
+        print(len(updates), all(jump_slots._inside(slot.read(), own) for slot in watched._joined.allocator._slots))
+        print(sum(called.values()), *called)
+        """,
+        TBDPROF_NATIVE="",
+    )
+    first, second = printed.splitlines()
+
+    assert first == "4 True"
+    count, *names = second.split()
+    assert 0 < int(count) <= 12, names

@@ -56,7 +56,7 @@ WATCHED = """
         finally:
             jump_slots.find = find
         files = [each.name for each in Path(tempfile.gettempdir()).glob("tbdprof-*")]
-        return [found, joined.watch.phases, joined.allocator.events, layout.profiler_state(), files]
+        return [found, joined.watch.phases, joined.allocator.is_open, layout.profiler_state(), files]
 
     def window(kind):
         watched.start(kind)
@@ -170,5 +170,5 @@ def test_an_unknown_window_and_one_within_another_are_refused(tmp_path: Path) ->
     assert run(program, tmp_path).splitlines() == [
         "unknown window 'clean': choose memory or kernels",
         "a window is open already: stop it before the kernels window begins",
-        "1 dict_keys(['layers']) True",
+        "1 dict_keys(['layers', 'events (memory)']) True",
     ]
