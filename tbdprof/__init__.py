@@ -7,10 +7,11 @@ The public names are those listed here, the types in `tbdprof.results` that a `S
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tbdprof.analysis.comparison.files import compare as compare
+    from tbdprof.analysis.recordings import load as load
     from tbdprof.analysis.summary import summarize as summarize
     from tbdprof.errors import TbdprofError as TbdprofError
     from tbdprof.facts.consumed import Consumed as Consumed
-    from tbdprof.facts.file.reading import load as load
     from tbdprof.facts.recording import Recording as Recording
     from tbdprof.facts.records import Role as Role
     from tbdprof.launch.own_loop import Profiler as Profiler
@@ -27,7 +28,8 @@ _HOMES = {
     "Role": "facts.records",
     "Summary": "results.summary",
     "TbdprofError": "errors",
-    "load": "facts.file.reading",
+    "compare": "analysis.comparison.files",
+    "load": "analysis.recordings",
     "prepare": "launch.own_loop",
     "profile": "launch.own_loop",
     "summarize": "analysis.summary",
@@ -41,6 +43,7 @@ __all__ = [
     "Summary",
     "TbdprofError",
     "__version__",
+    "compare",
     "load",
     "prepare",
     "profile",

@@ -17,6 +17,10 @@ class UsageError(TbdprofError):
     exit_code = 2
 
 
+class DoesNotFitError(UsageError):
+    """Report a request that is estimated not to fit into the memory that is there."""
+
+
 class UnavailableError(TbdprofError):
     """Report a framework, device, permission or instrument that is not available here."""
 

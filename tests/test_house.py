@@ -16,7 +16,7 @@ MAPPED = ("hooks", "suite")
 FLOORS = (
     ("__main__",),
     ("cli",),
-    ("keras",),
+    ("keras", "sweep"),
     ("launch",),
     ("loop", "report", "analysis"),
     ("doctor",),

@@ -9,6 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tbdprof.cli import streams
+from tbdprof.cli.options import (
+    FILE,
+    MOST,
+    MOST_THREADS,
+    NEW,
+    PRECISIONS,
+    VERBOSE,
+    CompareCommand,
+    RunCommand,
+    of_sweep,
+)
 from tbdprof.errors import TbdprofError
 
 if TYPE_CHECKING:
@@ -16,44 +27,7 @@ if TYPE_CHECKING:
     from tbdprof.results.summary import Summary
 
 INTERRUPTED = 130
-PRECISIONS = ("fp32", "tf32", "fp64", "bf16", "fp16")
-
-
-class RunCommand(click.Command):
-    """A command that passes everything after `--` to a script, and unknown options to the model."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take out the script's command line before anything is parsed."""
-        at = args.index("--") if "--" in args else len(args)
-        ctx.obj = args[at + 1 :] if at < len(args) else None
-        return super().parse_args(ctx, args[:at])
-
-
-class NamedPath(click.Path):
-    """The path of a file, which has a name."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path; refuse an empty one, which would mean the current folder."""
-        if not value:
-            self.fail("it is empty: give the name of a file", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-class NewPath(NamedPath):
-    """The path of a file or folder to be made."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path; refuse a name that is too long for those that are made from it."""
-        from tbdprof.launch.arguments import file_path
-
-        return file_path("-o", super().convert(value, param, ctx))
-
-
-FILE = NamedPath(path_type=Path)
-NEW = NewPath(path_type=Path)
-VERBOSE = click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Print the traceback of an error.")
-MOST = 10**9  # steps, samples and repetitions: more is a slip of the hand
-MOST_THREADS = 1024
+FORMATS = ("sqlite", "csv", "parquet", "perfetto")  # of `tbdprof export`
 
 
 def main() -> None:
@@ -185,13 +159,14 @@ def run(
 ) -> int:
     """Train a model of the suite, or run a script unchanged (after --), and report on it."""
     from tbdprof.cli import commands
+    from tbdprof.cli import words as typed
     from tbdprof.launch.request import RunRequest
     from tbdprof.loop.plan import Schedule
 
     schedule = Schedule(steps=steps, warmup=warmup, max_warmup=max_warmup, repeat=repeat)
-    said = commands.said_of_script(samples_per_step, unit, precision)
+    said = typed.said_of_script(samples_per_step, unit, precision)
     if ctx.obj is not None:
-        commands.refuse_unheeded(words)
+        typed.refuse_unheeded(words)
         return commands.run_script(
             ctx.obj,
             framework,
@@ -202,11 +177,11 @@ def run(
             as_json=as_json,
             require_recording=require_recording,
         )
-    commands.refuse_for_models(require_recording=require_recording, said=said)
-    model, options = commands.model_and_options(words)
+    typed.refuse_for_models(require_recording=require_recording, said=said)
+    model, options = typed.model_and_options(words)
     request = RunRequest(
         model=model,
-        framework=commands.chosen_framework(model, framework),
+        framework=typed.chosen_framework(model, framework),
         device=device,
         batch_size=batch_size,
         precision=precision,
@@ -214,12 +189,59 @@ def run(
         schedule=schedule,
         seed=seed,
         options=options,
-        data=commands.folder_of(data),
+        data=typed.folder_of(data),
         output=output,
         force=force,
         power_period_ms=power_period,
     )
     return commands.run_model(request, exact=exact, as_json=as_json, quiet=quiet)
+
+
+@cli.command(cls=RunCommand, context_settings={"ignore_unknown_options": True})
+@of_sweep
+@click.pass_context
+def sweep(ctx: click.Context, /, **typed: Any) -> int:
+    """Run models of the suite, or a script (after --), at many settings, and report on all points.
+
+    A sweep that was interrupted goes on with: tbdprof sweep -o DIR
+    """
+    from tbdprof.cli import sweeps
+
+    return sweeps.run_typed(sweeps.Typed(script=ctx.obj, **typed))
+
+
+@cli.command()
+@click.argument("folders", type=FILE, nargs=-1, required=True, metavar="DIR [DIR]")
+@click.option("-o", "--output", type=NEW, required=True, metavar="DIR", help="A new folder for the figures.")
+@click.option("--format", "form", type=click.Choice(["png", "svg", "both"]), default="both", show_default=True)
+@VERBOSE
+def figures(folders: tuple[Path, ...], output: Path, form: str) -> None:
+    """Draw the TBD paper's figures 4 to 8, and its tables V and VI, from a sweep; of two, the devices side by side."""
+    from tbdprof.cli.figures import draw
+    from tbdprof.cli.sweeps import gathered
+    from tbdprof.sweep.folder import load
+
+    sweeps = [gathered(load(folder)) for folder in folders]
+    draw(sweeps, folders, output, ("png", "svg") if form == "both" else (form,))
+
+
+@cli.command()
+@click.argument("paths", type=FILE, nargs=-1, required=True, metavar="DIR|FILE...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@VERBOSE
+def observations(paths: tuple[Path, ...], as_json: bool) -> None:
+    """Say which of the TBD paper's observations these sweeps and recordings bear out."""
+    from tbdprof.analysis.observations.cases import of_recording, of_sweep
+    from tbdprof.analysis.observations.judging import observe
+    from tbdprof.cli.sweeps import gathered
+    from tbdprof.report import observations as reports
+    from tbdprof.sweep.folder import load
+
+    cases = []
+    for path in paths:
+        cases += of_sweep(gathered(load(path))) if path.is_dir() else of_recording(_summarize(path))
+    found = observe(cases)
+    streams.emit(reports.render_json(found) if as_json else reports.render(found, color=_color()))
 
 
 @cli.command()
@@ -229,10 +251,16 @@ def run(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which is always in full.")
 @VERBOSE
 def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool) -> None:
-    """Report on a recording, or compare several: the ranks of one run, which their common name stands for."""
+    """Report on a recording, on several (the ranks of one run, which their common name stands for), or on a sweep."""
     from tbdprof.cli import several
     from tbdprof.report import json_report, terminal
 
+    if len(files) == 1 and (files[0] / "sweep.json").is_file():
+        from tbdprof.cli import sweeps
+        from tbdprof.sweep import folder
+
+        sweeps.report(folder.load(files[0]), as_json=as_json)
+        return
     paths = several.recordings(files)
     summaries = [_summarize(path, salvage=salvage) for path in paths]
     if len(paths) > 1:
@@ -241,6 +269,19 @@ def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool) ->
         return
     summary = summaries[0]
     streams.emit(json_report.render(summary) if as_json else terminal.render(summary, color=_color(), full=full))
+
+
+@cli.command(cls=CompareCommand)
+@click.argument("sides", nargs=-1, required=True, metavar="A B [C]...")
+@click.option("--fail-if", multiple=True, metavar="LIMIT", help="Exit with 1 if this holds: 'throughput < -5%'.")
+@click.option("--anyway", is_flag=True, help="Compare different models, pool unlike repeats, and judge all the same.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@VERBOSE
+def compare(sides: tuple[str, ...], fail_if: tuple[str, ...], anyway: bool, as_json: bool) -> int:
+    """Compare recordings with the first one; repeats of one thing are joined with commas: a1.tbd,a2.tbd,a3.tbd."""
+    from tbdprof.cli import comparing
+
+    return comparing.compare(sides, fail_if, anyway=anyway, color=_color(), as_json=as_json)
 
 
 @cli.command()
@@ -277,15 +318,22 @@ def memory(file: Path, as_json: bool) -> None:
     "--output",
     type=NEW,
     required=True,
-    help="SQLite file, or folder for CSV.",
+    help="SQLite file, folder for CSV and Parquet, or trace (.json.gz).",
 )
-@click.option("--format", "form", type=click.Choice(["sqlite", "csv"]), default="sqlite", show_default=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True)
 @VERBOSE
 def export(file: Path, output: Path, form: str) -> None:
-    """Write a recording as plain tables anyone can query."""
-    from tbdprof.report.export import write
+    """Write a recording as plain tables anyone can query, or as a trace for Perfetto and chrome://tracing."""
+    from tbdprof.report import export as exports
 
-    write(_load(file), output, form)
+    recording = _load(file)
+    if form == "perfetto":
+        from tbdprof.analysis.memory.breakdown import measure
+
+        memory = measure(recording).value
+        exports.write_trace(recording, None if memory is None else memory.timeline, output)
+    else:
+        exports.write(recording, output, form)
 
 
 @cli.command(name="train-check")
@@ -310,10 +358,11 @@ def train_check(
 ) -> int:
     """Show that a model learns: train it on small generated data, and judge it on held-out data."""
     from tbdprof.cli import commands
+    from tbdprof.cli import words as typed
     from tbdprof.launch.request import RunRequest
     from tbdprof.loop.plan import Schedule
 
-    chosen = commands.chosen_framework(model, framework)
+    chosen = typed.chosen_framework(model, framework)
     request = RunRequest(model, chosen, device, threads=threads, schedule=Schedule(steps=steps), seed=seed)
     return commands.train_check(request, as_json=as_json, quiet=quiet)
 

@@ -1,12 +1,16 @@
 """The progress of a run, on stderr: a live line on a terminal, otherwise a plain line per phase."""
 
+import sys
 import time
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tbdprof.cli.streams import tell
+from tbdprof.facts.units import seconds_text
 from tbdprof.loop.plan import NO_STEPS
+from tbdprof.sweep.outcome import Outcome
+from tbdprof.sweep.plan import Point
 
 PLAIN_EVERY_S = 10.0
 
@@ -90,3 +94,59 @@ class _Rate:
         if step == self._first or now == self._begun:
             return ""
         return f"{(step - self._first) / (now - self._begun):.2f} steps/s"
+
+
+class SilentSweep:
+    """Tells nothing."""
+
+    def begins(self, point: Point, ended: int, total: int | None) -> None:
+        """Tell nothing."""
+
+    def ends(self, point: Point, outcome: Outcome) -> None:
+        """Tell nothing."""
+
+
+class SweepProgress:
+    """A line for each point that ended, and on a terminal how far the sweep is; a context manager."""
+
+    def __init__(self, seconds: list[float]) -> None:
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}", markup=False),
+        )
+        self._progress = Progress(
+            *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+        )
+        self._task = self._progress.add_task("", total=None, left="")
+        self._seconds = seconds  # that points took before
+
+    def __enter__(self) -> "SweepProgress":
+        """Begin to draw."""
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Clear what was drawn."""
+        self._progress.stop()
+
+    def begins(self, point: Point, ended: int, total: int | None) -> None:
+        """Show which point runs."""
+        left = ""
+        if total is not None and self._seconds:
+            left = f"about {seconds_text((total - ended) * sum(self._seconds) / len(self._seconds) * 1e9)} left"
+        self._progress.update(self._task, description=point.name, completed=ended, total=total, left=left)
+
+    def ends(self, point: Point, outcome: Outcome) -> None:
+        """Tell how a point ended."""
+        if outcome.seconds:
+            self._seconds.append(outcome.seconds)
+        took = "" if outcome.seconds is None else f" after {seconds_text(outcome.seconds * 1e9)}"
+        why = "" if outcome.reason is None else f": {outcome.reason}"
+        if self._progress.disable:
+            tell(f"{point.name}: {outcome.end.value}{took}{why}")
+        else:
+            self._progress.console.print(f"{point.name}: {outcome.end.value}{took}{why}", markup=False, highlight=False)

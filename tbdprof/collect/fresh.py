@@ -24,9 +24,8 @@ def ask(module: str, argument: object, limit_s: float) -> dict[str, Any]:
 
     Raise UnavailableError if it fails or takes longer than the limit.
     """
-    command = [sys.executable, "-I", "-c", _PROGRAM, json.dumps([sys.path, module, argument])]
     try:
-        status, printed, complaints = run(command, limit_s)
+        status, printed, complaints = run(command(module, argument), limit_s)
         if status:
             raise UnavailableError(f"{_FAILED}: {_last_line(complaints) or f'it ended with {status}'}")
         answer: dict[str, Any] = json.loads(printed.splitlines()[-1])
@@ -35,6 +34,11 @@ def ask(module: str, argument: object, limit_s: float) -> dict[str, Any]:
     except (OSError, ValueError, LookupError) as error:
         raise UnavailableError(f"{_FAILED}: {_last_line(str(error)) or type(error).__name__}") from error
     return answer
+
+
+def command(module: str, argument: object) -> list[str]:
+    """Return the command that runs a module's `main` with an argument in a fresh process."""
+    return [sys.executable, "-I", "-c", _PROGRAM, json.dumps([sys.path, module, argument])]
 
 
 def run(command: Sequence[str], limit_s: float, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:

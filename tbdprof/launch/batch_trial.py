@@ -1,13 +1,11 @@
 """A trial of one batch size, in a process of its own: a few steps, and the memory they used."""
 
 import json
-import resource
 import sys
-from pathlib import Path
 
 from tbdprof import suite
-from tbdprof.collect import host
 from tbdprof.collect.gpu import context, cuda_driver
+from tbdprof.collect.host_memory import HostUse
 from tbdprof.facts.windows import MEMORY
 from tbdprof.hooks import FrameworkHook, load
 from tbdprof.launch.request import RunRequest
@@ -16,7 +14,6 @@ from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import LoopProfiler
 
 PLAN = Plan(warmup=1, windows=(MEMORY,), memory_steps=3)
-STATUS = Path("/proc/self/status")
 
 
 def main(order: str) -> None:
@@ -52,25 +49,12 @@ class _Room:
 
     def __init__(self, device: str) -> None:
         self._index = None if device == "cpu" else cuda_driver.index_of(device)
-        self._peak, self._now = ("VmPeak", "VmSize") if _limits_addresses() else ("VmHWM", "VmRSS")
-        self._before = _status_bytes(self._now)
-        self.bytes = host.available_memory_bytes() if self._index is None else _free_bytes(self._index)
+        self._host = HostUse()
+        self.bytes = self._host.room_bytes if self._index is None else _free_bytes(self._index)
 
     def taken_bytes(self) -> int:
         """Return the most bytes that were used; a GPU's allocator keeps what it once had."""
-        if self._index is None:
-            return _status_bytes(self._peak) - self._before
-        return self.bytes - _free_bytes(self._index)
-
-
-def _limits_addresses() -> bool:
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-
-
-def _status_bytes(name: str) -> int:
-    """Return one of the operating system's figures of this process's memory."""
-    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
-    return int(line.split()[1]) * 1024
+        return self._host.taken_bytes() if self._index is None else self.bytes - _free_bytes(self._index)
 
 
 def _free_bytes(index: int) -> int:

@@ -28,6 +28,7 @@ from tbdprof.hooks import FRAMEWORKS, about
 from tbdprof.hooks.ranks import launched_rank
 from tbdprof.launch.order import IMPORTED, RANK, VARIABLE, Said
 from tbdprof.launch.processes import relay
+from tbdprof.launch.processes.relay import Ended
 from tbdprof.loop.ending import OF_SIGNAL
 from tbdprof.loop.plan import Schedule
 
@@ -57,6 +58,7 @@ class Outcome:
     killed_by: str  # why a recording ends that its process could not end
     not_kept: str  # why no file was kept, as the script's process said at its end; otherwise empty
     imported: tuple[str, ...] = ()  # the frameworks that a process imported while tbdprof watched
+    signals: tuple[int, ...] = ()  # that came meanwhile, were to end tbdprof, and were passed on
 
 
 def run(
@@ -95,15 +97,15 @@ def run(
             "schedule": asdict(schedule),
             "said": asdict(said),
         }
-        number, status = _run(script, order, folder, sys.stderr if quiet_stdout else None)
-        code = status if status >= 0 else OF_SIGNAL - status
-        is_its_own = (folder / str(number)).exists()
+        ended = _run(script, order, folder, sys.stderr if quiet_stdout else None)
+        code = ended.status if ended.status >= 0 else OF_SIGNAL - ended.status
+        is_its_own = (folder / str(ended.number)).exists()
         ranks = _ranks(folder)
         stepped = bool(ranks) or not Path(str(order["token"])).exists()
         found = [own] * claimed.is_kept + _kept([path_of(path, rank) for rank in ranks], older)
         killed_by = _killed_by(code, is_its_own=is_its_own)
         imported = tuple(name for name in FRAMEWORKS if (folder / IMPORTED.format(name)).exists())
-        return Outcome(code, tuple(found), stepped, killed_by, _word_of(folder), imported)
+        return Outcome(code, tuple(found), stepped, killed_by, _word_of(folder), imported, ended.signals)
 
 
 def _older_ranks(path: Path, *, force: bool) -> dict[Path, object]:
@@ -187,8 +189,8 @@ def _token(folder: Path) -> Path:
     return token
 
 
-def _run(script: Sequence[str], order: Mapping[str, object], folder: Path, stdout: TextIO | None) -> tuple[int, int]:
-    """Run a command and return its number and its status; raise UsageError if it cannot be started."""
+def _run(script: Sequence[str], order: Mapping[str, object], folder: Path, stdout: TextIO | None) -> Ended:
+    """Run a command to its end; raise UsageError if it cannot be started."""
     roots = [str(STARTUP), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, VARIABLE: json.dumps(order), "PYTHONPATH": os.pathsep.join(roots)}
     try:

@@ -10,7 +10,7 @@ from tbdprof import suite
 from tbdprof.collect import host
 from tbdprof.collect.gpu import context
 from tbdprof.collect.gpu.context import Taken
-from tbdprof.errors import DataError, DeviceMemoryError, TbdprofError, UsageError
+from tbdprof.errors import DataError, DeviceMemoryError, DoesNotFitError, TbdprofError
 from tbdprof.facts.counters import DATA_WAIT
 from tbdprof.facts.file.placing import Claim, claim
 from tbdprof.facts.recording import Recording
@@ -27,8 +27,8 @@ from tbdprof.suite.data import datasets, loading
 from tbdprof.suite.workload import Concurrent, Config, Spec, Workload
 
 
-def run(request: RunRequest, path: Path, progress: Progress = silent) -> Recording:
-    """Carry out a request, and record into a file.
+def run(request: RunRequest, path: Path, progress: Progress = silent, *, tries_smaller: bool = True) -> Recording:
+    """Carry out a request, and record into a file. If it runs out of memory, look for a batch that fits (by default).
 
     Raise UsageError if the request cannot be run, before anything is allocated. Raise UnavailableError if the framework
     or device is not there. Raise DeviceMemoryError if the training runs out of memory, and DataError if it meets a
@@ -50,7 +50,7 @@ def run(request: RunRequest, path: Path, progress: Progress = silent) -> Recordi
     except DataError as error:
         raise DataError(f"{error}{kept_in(claimed)}") from error
     except DeviceMemoryError as error:
-        if config is None:
+        if config is None or not tries_smaller:
             raise
         raise _with_a_batch(error, request, config, claimed, progress) from error
 
@@ -151,7 +151,7 @@ def _refuse_what_cannot_fit(spec: Spec, config: Config) -> None:
         return  # the card's memory is not known here; its allocator reports what does not fit
     needed, there = suite.estimate_bytes(spec, config), host.available_memory_bytes()
     if needed > there:
-        raise UsageError(
+        raise DoesNotFitError(
             f"batch size {config.batch_size} of {spec.name} needs about {bytes_text(needed)} and "
             f"{bytes_text(there)} are available: choose a smaller --batch-size"
         )

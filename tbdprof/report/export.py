@@ -1,4 +1,4 @@
-"""A recording as plain tables in SQLite or CSV: one table per kind, with text in place of text indices.
+"""A recording as plain tables in SQLite, CSV or Parquet: one table per kind, with text in place of text indices.
 
 Values of the run, shapes, and an optimizer's settings and parameters are JSON. In CSV a text is safe to open in a
 spreadsheet: it has no control characters, and one that a spreadsheet would compute begins with an apostrophe.
@@ -8,7 +8,7 @@ import csv
 import math
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -18,10 +18,14 @@ from tbdprof.facts.file.placing import new
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.rows import KINDS
 from tbdprof.facts.values import VALUES, TextOf
+from tbdprof.report import perfetto
 from tbdprof.report.json_text import json_text
+from tbdprof.report.parquet import refuse_without_pyarrow, to_parquet
 from tbdprof.report.plain import plain
+from tbdprof.results.memory import Timeline
 
 Row = tuple[object, ...]
+RowTable = tuple[str, tuple[str, ...], Iterator[Row]]  # name, columns, rows
 
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # a spreadsheet computes a cell that begins with one of these
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
@@ -51,17 +55,32 @@ def to_csv(recording: Recording, folder: Path) -> None:
 
 
 def write(recording: Recording, path: Path, form: str) -> None:
-    """Write a recording as "sqlite" or "csv"; raise UsageError if the target exists or cannot be written.
+    """Write a recording as "sqlite", "csv" or "parquet"; raise UsageError if the target exists or cannot be written.
 
-    The target is there when it is whole.
+    The target is there when it is whole. Raise UnavailableError if Parquet is asked for without pyarrow.
     """
-    to = to_csv if form == "csv" else to_sqlite
+    if form == "parquet":
+        refuse_without_pyarrow()
     with new(path) as part:
-        to(recording, part)
+        if form == "parquet":
+            to_parquet(recording, _storable_tables(_tables_of_run(recording)), part)
+        else:
+            {"sqlite": to_sqlite, "csv": to_csv}[form](recording, part)
+
+
+def write_trace(recording: Recording, memory: Timeline | None, path: Path) -> None:
+    """Write a recording as a trace; raise UsageError if the target exists or cannot be written."""
+    with new(path) as part:
+        perfetto.write(recording, memory, part)
+
+
+def _storable_tables(tables: Iterable[RowTable]) -> Iterator[RowTable]:
+    for name, columns, rows in tables:
+        yield name, columns, (tuple(map(_storable, row)) for row in rows)
 
 
 def _storable(cell: Any) -> Any:
-    """Return a cell for SQLite, whose text is UTF-8: half of a surrogate pair is its escape."""
+    """Return a cell for a file whose text is UTF-8: half of a surrogate pair is its escape."""
     return cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell
 
 
@@ -73,7 +92,14 @@ def _spreadsheet_cell(cell: object) -> object:
     return f"'{plain(cell)}" if computed else plain(cell)
 
 
-def _tables(recording: Recording) -> Iterator[tuple[str, tuple[str, ...], Iterator[Row]]]:
+def _tables(recording: Recording) -> Iterator[RowTable]:
+    """Yield the tables about the run first, then one for each kind."""
+    yield from _tables_of_run(recording)
+    for kind, dtype in KINDS.items():
+        yield kind, ("window", *(dtype.names or ())), _rows(recording, kind)
+
+
+def _tables_of_run(recording: Recording) -> Iterator[RowTable]:
     run = asdict(recording.run)
     parameters, optimizers = run.pop("parameters"), run.pop("optimizers")
     yield "run", ("key", "value"), ((key, json_text(value, indent=None)) for key, value in run.items())
@@ -85,8 +111,6 @@ def _tables(recording: Recording) -> Iterator[tuple[str, tuple[str, ...], Iterat
         ("window", "name", "state"),
         ((w.ordinal, w.name, w.state) for w in recording.windows),
     )
-    for kind, dtype in KINDS.items():
-        yield kind, ("window", *(dtype.names or ())), _rows(recording, kind)
 
 
 def _parameter(item: dict[str, Any]) -> Row:

@@ -20,7 +20,7 @@ RUNS = """
 import os, sys
 from pathlib import Path
 from tbdprof.launch.processes import relay
-print(relay.run(sys.argv[2:], os.environ, Path(sys.argv[1]))[1])
+print(relay.run(sys.argv[2:], os.environ, Path(sys.argv[1])).status)
 """
 COUNTS = """
 import os, signal, sys

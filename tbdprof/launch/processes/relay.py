@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TextIO
@@ -17,21 +18,34 @@ _RELAYED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
 _TOGETHER_S = 0.1  # within which a signal to a group of processes has reached all of them
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The process of a command that has ended."""
+
+    number: int
+    status: int  # as `subprocess` gives it
+    signals: tuple[int, ...]  # that came to tbdprof meanwhile and were to end it
+
+
 def run(
-    command: Sequence[str], environment: Mapping[str, str], folder: Path, stdout: TextIO | None = None
-) -> tuple[int, int]:
-    """Run a command to its end; return its number and its status as `subprocess` gives it.
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+) -> Ended:
+    """Run a command to its end.
 
     If tbdprof is killed, the command and what it started get SIGTERM, later SIGKILL, and `folder` is removed. Raise
     OSError if the command cannot be started.
     """
     with _guarded(folder) as guarding, _relayed(guarding) as relay:
-        process = subprocess.Popen(command, env=environment, stdout=stdout)
+        process = subprocess.Popen(command, env=environment, stdout=stdout, stderr=stderr)
         guarding.send(str(process.pid))
         relay.begin(process)
         status = process.wait()
         relay.end()
-        return process.pid, status
+        return Ended(process.pid, status, tuple(relay.ending))
 
 
 class _Guard:
@@ -83,10 +97,13 @@ class _Relay:
         self._received = received
         self._process: subprocess.Popen[bytes] | None = None
         self._early: list[int] = []  # came before the command was there
+        self.ending: list[int] = []  # came and were to end tbdprof
         self._to_end: dict[guard.Process, int] = {}  # what ran when a signal was passed on, and the signal
 
     def take(self, number: int, frame: FrameType | None) -> None:
         """Take a signal."""
+        if number in _ENDING:
+            self.ending.append(number)
         if self._process is None:
             self._early.append(number)
             return

@@ -1,0 +1,1 @@
+"""Analyses of several recordings of one program at different settings."""

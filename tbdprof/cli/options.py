@@ -1,0 +1,94 @@
+"""The types of words and the options that several commands share."""
+
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import click
+
+PRECISIONS = ("fp32", "tf32", "fp64", "bf16", "fp16")
+
+
+class RunCommand(click.Command):
+    """A command that passes everything after `--` to a script, and unknown options to the model."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take out the script's command line before anything is parsed."""
+        at = args.index("--") if "--" in args else len(args)
+        ctx.obj = args[at + 1 :] if at < len(args) else None
+        return super().parse_args(ctx, args[:at])
+
+
+class CompareCommand(click.Command):
+    """A command whose help names the figures that a limit can be set on."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what a limit is, and the exit codes."""
+        from tbdprof.analysis.comparison.names import HELP
+
+        for paragraph in HELP:
+            formatter.write_paragraph()
+            formatter.write_text(paragraph)
+
+
+class NamedPath(click.Path):
+    """The path of a file, which has a name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; refuse an empty one, which would mean the current folder."""
+        if not value:
+            self.fail("it is empty: give the name of a file", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class NewPath(NamedPath):
+    """The path of a file or folder to be made."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; refuse a name that is too long for those that are made from it."""
+        from tbdprof.launch.arguments import file_path
+
+        return file_path("-o", super().convert(value, param, ctx))
+
+
+FILE = NamedPath(path_type=Path)
+NEW = NewPath(path_type=Path)
+VERBOSE = click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Print the traceback of an error.")
+MOST = 10**9  # steps, samples and repetitions: more is a slip of the hand
+MOST_THREADS = 1024
+
+_OF_SWEEP = (
+    click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[MODEL… | -- COMMAND]"),
+    click.option("--framework", help="torch, mxnet or tensorflow, or several, separated by commas."),
+    click.option("--batch-size", help="Sizes, separated by commas, or auto: find the largest that fits."),
+    click.option("--max-batch-size", type=click.IntRange(1, MOST), help="The largest that auto tries."),
+    click.option(
+        "--set",
+        "axes",
+        multiple=True,
+        metavar="NAME=V1,V2",
+        help="Another setting: precision, threads, seed, device, a model's option, or {NAME} in the command.",
+    ),
+    click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."),
+    click.option("--precision", type=click.Choice(PRECISIONS), default="fp32", show_default=True),
+    click.option(
+        "--threads", type=click.IntRange(1, MOST_THREADS), help="CPU threads; by default all cores it may use."
+    ),
+    click.option("--steps", type=click.IntRange(1, MOST), help="Steps of each clean window: 10 on a CPU, 50 on a GPU."),
+    click.option(
+        "--warmup", type=click.IntRange(0, MOST), help="Steps before the first window; by default until settled."
+    ),
+    click.option("--max-warmup", type=click.IntRange(1, MOST), help="Steps after which warming up gives up."),
+    click.option("--data", default="synthetic", metavar="synthetic|DIR", show_default=True, help="As in tbdprof run."),
+    click.option("--seed", type=int, default=0, show_default=True),
+    click.option("-o", "--output", type=NEW, required=True, metavar="DIR", help="The folder of the sweep."),
+    click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else on stdout."),
+    click.option("-q", "--quiet", is_flag=True, help="Show no progress."),
+    VERBOSE,
+)
+
+
+def of_sweep(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of `tbdprof sweep`."""
+    return reduce(lambda inner, option: option(inner), reversed(_OF_SWEEP), function)

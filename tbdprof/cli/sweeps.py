@@ -1,0 +1,232 @@
+"""The work of `tbdprof sweep`: its plan from the words on the command line, and its report."""
+
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from tbdprof.analysis.summary import summarize
+from tbdprof.analysis.sweep.figures import figures
+from tbdprof.analysis.sweep.knee import knee
+from tbdprof.cli.interrupted import say_interrupted
+from tbdprof.cli.progress import SilentSweep, SweepProgress
+from tbdprof.cli.streams import emit
+from tbdprof.cli.words import chosen_framework, folder_of, models_and_options, refuse_unheeded, said_of_script
+from tbdprof.errors import RecordingFormatError, UsageError
+from tbdprof.facts.file.reading import load
+from tbdprof.launch.request import RunRequest
+from tbdprof.loop.plan import Schedule
+from tbdprof.report import sweep as reports
+from tbdprof.results.sweep import KneeOf, PointFigures, Sweep, SweepPoint
+from tbdprof.results.time import Rate
+from tbdprof.sweep import folder as folders
+from tbdprof.sweep.folder import Folder
+from tbdprof.sweep.outcome import End, Outcome
+from tbdprof.sweep.plan import AUTO, Plan, Point, Script, Value, axis, check, value_of, values_of
+from tbdprof.sweep.running import outcomes, run, total
+
+FAILED = 1
+OF_SCRIPTS = {
+    *("framework", "batch_size", "max_batch_size", "axes", "steps", "warmup", "max_warmup", "precision"),
+    *("words", "output", "as_json", "quiet", "verbose"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What was typed after `tbdprof sweep`."""
+
+    script: Sequence[str] | None  # what stands after --
+    words: Sequence[str]
+    framework: str | None
+    batch_size: str | None
+    max_batch_size: int | None
+    axes: Sequence[str]
+    device: str
+    precision: str
+    threads: int | None
+    steps: int | None
+    warmup: int | None
+    max_warmup: int | None
+    data: str
+    seed: int
+    output: Path
+    as_json: bool
+    quiet: bool
+
+    @property
+    def schedule(self) -> Schedule:
+        """Return how long the parts of each point last."""
+        return Schedule(steps=self.steps, warmup=self.warmup, max_warmup=self.max_warmup)
+
+
+def run_typed(typed: Typed) -> int:
+    """Run a sweep as it was typed, or what has not ended of the one in its folder; return the exit code."""
+    plan: Plan | None = None
+    if typed.script is not None:
+        refuse_unheeded(typed.words, OF_SCRIPTS)
+        plan = _plan_of_script(typed.script, typed)
+    elif typed.words or typed.framework or typed.batch_size or typed.axes:
+        plan = _plan_of_models(typed)
+    return run_sweep(plan, typed.output, as_json=typed.as_json, quiet=typed.quiet)
+
+
+def _plan_of_models(typed: Typed) -> Plan:
+    """Return the plan of a sweep over models of the suite; raise UsageError if a point cannot be run."""
+    models, options = models_and_options(typed.words)
+    frameworks = values_of(chosen_framework(models[0], typed.framework))
+    request = RunRequest(
+        model=models[0],
+        framework=frameworks[0],
+        device=typed.device,
+        precision=typed.precision,
+        threads=typed.threads,
+        schedule=typed.schedule,
+        seed=typed.seed,
+        options=options,
+        data=folder_of(typed.data),
+    )
+    swept = {"model": models, "framework": frameworks, **_axes(typed.axes, typed.batch_size)}
+    values = {name: [value_of(name, each) for each in given if each != AUTO] for name, given in swept.items()}
+    return _checked(request, swept, values, typed.max_batch_size)
+
+
+def _plan_of_script(command: Sequence[str], typed: Typed) -> Plan:
+    """Return the plan of a sweep over a script's settings; raise UsageError if a value has no place in its command."""
+    if not command:
+        raise UsageError("nothing after --: give the command to sweep, as in: -- python train.py --batch {batch}")
+    if typed.batch_size is not None:
+        raise UsageError("--batch-size is for models: type --set batch=1,2 and put {batch} into the command")
+    swept = _axes(typed.axes, None)
+    if not swept:
+        raise UsageError("nothing to sweep: add --set NAME=V1,V2 and put {NAME} into the command")
+    said = said_of_script(None, None, typed.precision)
+    script = Script(tuple(command), typed.framework, typed.schedule, said)
+    values: dict[str, list[Value]] = {name: [each for each in given if each != AUTO] for name, given in swept.items()}
+    return _checked(script, swept, values, typed.max_batch_size)
+
+
+def _axes(texts: Sequence[str], batch_size: str | None) -> dict[str, list[str]]:
+    """Return the values of each setting that is swept, as typed."""
+    pairs = [axis(text) for text in texts]
+    if batch_size is not None:
+        if not values_of(batch_size):
+            raise UsageError("--batch-size is empty: give sizes separated by commas, or auto")
+        pairs.append(("batch_size", values_of(batch_size)))
+    found: dict[str, list[str]] = {}
+    for name, values in pairs:
+        if name in found:
+            raise UsageError(f"{name} is given twice: give all its values at once, separated by commas")
+        found[name] = values
+    return found
+
+
+def _checked(
+    program: RunRequest | Script,
+    swept: Mapping[str, Sequence[str]],
+    values: Mapping[str, Sequence[Value]],
+    most: int | None,
+) -> Plan:
+    automatic = [name for name, given in swept.items() if AUTO in given]
+    if len(automatic) > 1:
+        raise UsageError(f"{' and '.join(automatic)} are both {AUTO}: give the values of one of them")
+    for name in automatic:
+        if len(swept[name]) > 1:
+            raise UsageError(f"{name} is {AUTO} and has values: give either")
+    if most is not None and not automatic:
+        raise UsageError(f"--max-batch-size is the limit of {AUTO}: type --batch-size {AUTO}")
+    axes = {name: tuple(given) for name, given in values.items() if name not in automatic}
+    plan = Plan(program, axes, automatic[0] if automatic else None, most)
+    check(plan)
+    return plan
+
+
+def run_sweep(plan: Plan | None, path: Path, *, as_json: bool, quiet: bool) -> int:
+    """Run what has not ended of a sweep, print its report, and return the exit code; no plan: that in the folder."""
+    if plan is None:
+        folders.load(path)
+    with folders.locked(path):
+        folder = folders.load(path) if plan is None else folders.opened(path, plan)
+        try:
+            with (
+                nullcontext(SilentSweep())
+                if quiet
+                else SweepProgress([each.seconds for _, each in outcomes(folder) if each.seconds]) as watcher
+            ):
+                run(folder, watcher)
+        except KeyboardInterrupt as error:
+            kept = f"{len(outcomes(folder))} points have ended; go on with: tbdprof sweep -o {shlex.quote(str(path))}"
+            return say_interrupted(error, kept)
+    return report(folder, as_json=as_json)
+
+
+def report(folder: Folder, *, as_json: bool) -> int:
+    """Print the report of a sweep's points that have ended; return 1 if one failed."""
+    found = gathered(folder)
+    emit(reports.render_json(found) if as_json else reports.render(found, color=sys.stdout.isatty()))
+    return FAILED if any(point.end == End.FAILED for point in found.points) else 0
+
+
+def gathered(folder: Folder) -> Sweep:
+    """Return what is known of a sweep, from the recordings of its points."""
+    plan, ended = folder.plan, outcomes(folder)
+    points = tuple(_point(folder, point, outcome) for point, outcome in ended)
+    expected = total(plan)
+    return Sweep(
+        title=_title(plan),
+        swept=plan.swept,
+        batch=plan.batch or "",
+        points=points,
+        knees=tuple(_knees(plan, points)),
+        to_come=None if expected is None else expected - len(ended),
+    )
+
+
+def _title(plan: Plan) -> str:
+    """Return the names of the models, or of the script."""
+    if isinstance(plan.program, Script):
+        words = plan.program.command
+        return next((Path(word).name for word in words if word.endswith(".py")), Path(words[0]).name)
+    return ", ".join(str(name) for name in plan.axes.get("model", (plan.program.model,)))
+
+
+def _point(folder: Folder, point: Point, outcome: Outcome) -> SweepPoint:
+    end, reason, found = outcome.end, outcome.reason, None
+    if end is End.FINISHED:
+        try:
+            found = _figures(folder, point)
+        except RecordingFormatError as error:
+            end, reason = End.FAILED, str(error)
+    return SweepPoint(point.name, point.settings, end.value, reason, outcome.seconds, outcome.machine, found)
+
+
+def _figures(folder: Folder, point: Point) -> PointFigures:
+    name = folder.plan.batch
+    batch = None if name is None else str(point.settings.get(name, ""))
+    return figures(summarize(load(folder.recording(point))), int(batch) if batch and batch.isdecimal() else None)
+
+
+def _knees(plan: Plan, points: Sequence[SweepPoint]) -> Iterator[KneeOf]:
+    """Yield the knee of each group of points that differ in their batch only."""
+    if plan.batch is None:
+        return
+    varied = [name for name in plan.swept if name != plan.batch and len({p.settings.get(name) for p in points}) > 1]
+    groups: dict[tuple[Value, ...], list[SweepPoint]] = {}
+    for point in points:
+        groups.setdefault(tuple(point.settings[name] for name in varied), []).append(point)
+    for values, group in groups.items():
+        sizes = {
+            int(point.settings[plan.batch]): point for point in group if str(point.settings[plan.batch]).isdecimal()
+        }
+        rates: dict[int, Rate] = {}
+        for size, point in sizes.items():
+            if point.figures is not None and point.figures.rate is not None:
+                rates[size] = point.figures.rate
+        over = [size for size, point in sizes.items() if point.end == End.OUT_OF_MEMORY]
+        units = {point.figures.unit for point in group if point.figures is not None}
+        found = knee(
+            rates, next(iter(units), "samples"), ends_at_memory=any(size > max(rates, default=0) for size in over)
+        )
+        yield KneeOf(dict(zip(varied, values, strict=True)), found.value, found.reason)

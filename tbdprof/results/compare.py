@@ -1,0 +1,112 @@
+"""Results of comparing recordings: what differs in their facts, and by how much each figure changed.
+
+A *side* is what is compared: one recording, or several of the same thing (repeats). The first side is the baseline.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+FASTER, SLOWER, NO_DIFFERENCE, CANNOT_TELL = "faster", "slower", "no difference", "cannot tell"
+FINE, BROKEN = "fine", "broken"  # outcomes of a limit; the third one is CANNOT_TELL
+EXACT = "exact"  # a count, the same in each step: one recording says all
+WITHIN = "within a run"  # one recording a side: the interval covers the variation within each
+EVENED = "within a run, and the share of the cores that other processes left"  # the same, where they took a notable one
+BETWEEN = "between runs"  # the interval covers the variation between the recordings of a side
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A figure of the baseline and of another side. None: not measured, or not there.
+
+    Of several recordings the figure is their geometric mean, or the mean where one of them is not above 0. `interval`
+    is the 95 % interval of `ratio`, `change_interval` that of the difference in the figure's unit, and
+    `value_interval` that of the other side's own value.
+    """
+
+    name: str | None  # of a layer: "" for the model itself, None for what is in no layer
+    path: str  # in the JSON report, or the short name of what has none there
+    unit: str  # "s", "B", "share", "samples/s", ...; "" for a plain number
+    baseline: float | None
+    other: float | None
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    change_interval: tuple[float, float] | None = None
+    value_interval: tuple[float, float] | None = None
+    basis: str | None = None  # EXACT, WITHIN, EVENED or BETWEEN; None: there is no interval
+    reason: str = ""  # why a figure or its interval is None
+    phase: str = ""  # of a kernel
+
+    @property
+    def change(self) -> float:
+        """Return other minus baseline, in the figure's unit; what is not there counts as 0."""
+        return (self.other or 0.0) - (self.baseline or 0.0)
+
+    @property
+    def differs(self) -> bool | None:
+        """Return whether the interval of the difference is free of 0; None: there is no interval."""
+        ends = self.change_interval
+        return None if ends is None else not ends[0] <= 0 <= ends[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What is compared: the recordings of one thing, by the names they were given."""
+
+    label: str  # A, B, C ...
+    names: tuple[str, ...]
+    facts: Mapping[str, str]
+    remarks: tuple[str, ...]  # what makes its figures less sure: drift, other processes, an early end
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A side beside the baseline. Lists of kernels, layers and operations have the longest change first, per step."""
+
+    side: int  # its place among the sides
+    verdict: str  # on throughput: FASTER, SLOWER, NO_DIFFERENCE or CANNOT_TELL
+    reason: str  # why one cannot tell
+    throughput: Change
+    figures: tuple[Change, ...]
+    phases: tuple[Change, ...]
+    categories: tuple[Change, ...]
+    roles: tuple[Change, ...]
+    kernels: tuple[Change, ...]
+    layers: tuple[Change, ...]
+    operations: tuple[Change, ...]
+    same_names: bool  # kernels and layers have comparable names: of one framework, on one kind of device
+    not_alike: tuple[str, ...] = ()  # facts of the setting that differ: limits on a change are then not judged
+    unsteady: tuple[str, ...] = ()  # recordings that drifted or never settled
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit on a figure, as it was typed: `throughput < -5%`."""
+
+    text: str
+    figure: str
+    operator: str  # "<", "<=", ">" or ">="
+    number: float
+    unit: str
+    is_change: bool  # it has a sign: relative to the baseline
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Whether a limit holds for a side."""
+
+    limit: Limit
+    side: int
+    outcome: str  # FINE, BROKEN or CANNOT_TELL
+    change: Change
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Several sides beside the first one, and the limits that were asked for."""
+
+    sides: tuple[Side, ...]
+    shared: Mapping[str, str]  # facts that are the same in all sides
+    differences: Mapping[str, tuple[str, ...]]  # facts that differ, one text for each side
+    pairs: tuple[Pair, ...]
+    judged: tuple[Judged, ...] = field(default=())

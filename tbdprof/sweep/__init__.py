@@ -1,0 +1,1 @@
+"""Sweeps: one program at many settings, each in a fresh process, all in one folder."""

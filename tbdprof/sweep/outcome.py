@@ -1,0 +1,50 @@
+"""How a point of a sweep ended, as it is kept in the point's own file."""
+
+import json
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+
+import msgspec
+
+MEMORY_FULL = "the system ended a process because its memory was full"
+
+
+class End(str, Enum):
+    """How a point ended. Running out of memory is a result: the point does not fit."""
+
+    FINISHED = "finished"
+    OUT_OF_MEMORY = "out of memory"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a point; what is not known is None."""
+
+    end: End
+    reason: str | None = None  # why it did not finish
+    seconds: float | None = None  # from the start of its process to its end
+    machine: str | None = None  # where it ran
+    took_bytes: int | None = None  # the most memory that its process used, beyond that at its start
+    room_bytes: int | None = None  # the memory that was available when it began
+
+    @property
+    def is_result(self) -> bool:
+        """Return whether the point need not be run again."""
+        return self.end is not End.FAILED
+
+
+def write(outcome: Outcome, path: Path) -> None:
+    """Write an outcome into a file, which is whole or not there."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(json.dumps(asdict(outcome), indent=2) + "\n")
+    part.replace(path)
+
+
+def read(path: Path) -> Outcome | None:
+    """Return the outcome in a file, or None if there is none that can be read: its point then has not ended."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Outcome)
+    except (OSError, msgspec.DecodeError):
+        return None

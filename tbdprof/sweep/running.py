@@ -1,0 +1,146 @@
+"""Runs the points of a sweep one after another; what has ended is not run again."""
+
+import json
+import os
+import platform
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+from tbdprof.collect import fresh
+from tbdprof.collect.host_memory import killed_for_memory
+from tbdprof.launch.processes import relay
+from tbdprof.launch.request import RunRequest
+from tbdprof.loop.ending import Terminated
+from tbdprof.sweep.folder import Folder
+from tbdprof.sweep.largest import Taken, next_size
+from tbdprof.sweep.outcome import MEMORY_FULL, End, Outcome
+from tbdprof.sweep.plan import Plan, Point, Script, Value
+
+PROGRAM = "tbdprof.sweep.point"
+_LAST_BYTES = 4096  # of a log, to find what its process said last
+
+
+class Watcher(Protocol):
+    """Is told of the points as they begin and end."""
+
+    def begins(self, point: Point, ended: int, total: int | None) -> None:
+        """Take note that a point begins; `total` is None while it is not known."""
+
+    def ends(self, point: Point, outcome: Outcome) -> None:
+        """Take note that a point ended."""
+
+
+def run(folder: Folder, watcher: Watcher) -> None:
+    """Run all points that have not ended; one that failed in an earlier sweep is tried again.
+
+    Raise KeyboardInterrupt if a signal was to end this process: what has ended is kept, and the point that ran is not.
+    """
+    known = {each.name: found for each, found in outcomes(folder) if found.is_result}
+    while (point := next_point(folder.plan, known)) is not None:
+        watcher.begins(point, len(known), total(folder.plan))
+        known[point.name] = _ended(folder, point)
+        watcher.ends(point, known[point.name])
+
+
+def total(plan: Plan) -> int | None:
+    """Return how many points there will be; None: as many as a search needs."""
+    return None if plan.automatic else sum(1 for _ in plan.combinations())
+
+
+def next_point(plan: Plan, known: Mapping[str, Outcome]) -> Point | None:
+    """Return the point to run next, from how others ended; None if all have."""
+    for settings in plan.combinations():
+        if plan.automatic is None:
+            point = plan.point(settings)
+            if point.name not in known:
+                return point
+            continue
+        size = _next_size(plan, settings, known)
+        if size is not None:
+            return plan.point({**settings, plan.automatic: size})
+    return None
+
+
+def outcomes(folder: Folder) -> list[tuple[Point, Outcome]]:
+    """Return the points of a sweep that have ended, in the order of its plan."""
+    plan, found = folder.plan, []
+    for settings in plan.combinations():
+        sizes = [None] if plan.automatic is None else _sizes_on_disk(folder, settings)
+        for size in sizes:
+            point = plan.point(settings if size is None else {**settings, str(plan.automatic): size})
+            outcome = folder.outcome(point)
+            if outcome is not None:
+                found.append((point, outcome))
+    return found
+
+
+def _next_size(plan: Plan, settings: Mapping[str, Value], known: Mapping[str, Outcome]) -> int | None:
+    """Return the size that the search for the largest tries next; a point that failed ends it."""
+    fits: dict[int, Taken] = {}
+    failed: set[int] = set()
+    while True:
+        size = next_size(fits, frozenset(failed), plan.most)
+        if size is None:
+            return None
+        outcome = known.get(plan.point({**settings, str(plan.automatic): size}).name)
+        if outcome is None:
+            return size
+        if outcome.end is End.FAILED:
+            return None
+        if outcome.end is End.FINISHED:
+            fits[size] = Taken(outcome.took_bytes, outcome.room_bytes)
+        else:
+            failed.add(size)
+
+
+def _sizes_on_disk(folder: Folder, settings: Mapping[str, Value]) -> list[int]:
+    """Return the sizes of a search that have files, ascending."""
+    plan = folder.plan
+    before = plan.point({**settings, str(plan.automatic): 0}).name.removesuffix("0")
+    names = [path.stem.removeprefix(before) for path in folder.points.glob("*.json") if path.stem.startswith(before)]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _ended(folder: Folder, point: Point) -> Outcome:
+    """Run a point in a process of its own, and return how it ended."""
+    began, killed_before = time.monotonic(), killed_for_memory()
+    folder.forget(point)
+    order = _order(folder.plan.program_at(point.settings), folder.points.absolute(), point.name)
+    with TemporaryDirectory(prefix="tbdprof-", ignore_cleanup_errors=True) as name, folder.log(point).open("w") as log:
+        command = fresh.command(PROGRAM, order)
+        ended = relay.run(command, os.environ, Path(name), log, log)
+    if ended.signals:
+        number = ended.signals[-1]
+        raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
+    outcome = folder.outcome(point)
+    if outcome is None:
+        full = ended.status == -signal.SIGKILL and killed_for_memory() > killed_before
+        end = End.OUT_OF_MEMORY if full else End.FAILED
+        reason = MEMORY_FULL if full else _why(ended.status, folder.log(point))
+        outcome = Outcome(end, reason, time.monotonic() - began, platform.node())
+        folder.keep(point, outcome)
+    return outcome
+
+
+def _why(status: int, log: Path) -> str:
+    """Return why a process left no outcome, with what it printed last."""
+    how = (
+        f"its process was killed by {signal.Signals(-status).name}"
+        if status < 0
+        else f"its process ended with {status}"
+    )
+    lines = log.read_bytes()[-_LAST_BYTES:].decode(errors="replace").strip().splitlines()
+    return f"{how}: {lines[-1].strip()}" if lines else how
+
+
+def _order(program: RunRequest | Script, folder: Path, name: str) -> str:
+    """Return what `sweep.point` is to run and where its files go, as text."""
+    kind, text = (
+        ("script", json.dumps(asdict(program))) if isinstance(program, Script) else ("model", program.to_json())
+    )
+    return json.dumps({"kind": kind, "program": text, "folder": str(folder), "name": name})
