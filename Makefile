@@ -20,6 +20,10 @@ MXNET_ALONE = if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 1
 # With numpy 2, a script has to give numpy some older names before it imports MXNet: here all of the tests' programs do.
 NAMES_OF_NUMPY_1 = $(BIN)/python -c "import numpy, pathlib, sysconfig; numpy.__version__ < '2' or pathlib.Path( \
 	sysconfig.get_path('purelib'), 'mxnet_names.pth').write_text('$(CURDIR)/tests/support/numpy_2\nimport mxnet_names\n')"
+# The environment of tests/libraries sees the packages of the other one, which hold the frameworks, and adds its own.
+SEE_THE_OTHER = $(BIN)/python -c "import pathlib, site; pathlib.Path('.venv-libraries/other.pth').write_text(''.join( \
+	f'import site; site.addsitedir({folder!r})\n' for folder in site.getsitepackages()))" && \
+	mv .venv-libraries/other.pth "$$($(LIBRARIES_BIN)/python -c 'import site; print(site.getsitepackages()[0])')"
 LIBRARIES := libgomp.so.1 libquadmath.so.0
 
 .DEFAULT_GOAL := run
@@ -94,9 +98,9 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps lie in the environment they speak of: who removes .venv removes them.
-.venv/made.stamp .venv-libraries/made.stamp:
-	@echo "tbdprof: making $(@D)" >&2
-	$(PYTHON) -m venv $(@D)
+.venv/made.stamp:
+	@echo "tbdprof: making .venv" >&2
+	$(PYTHON) -m venv .venv
 	@touch $@
 
 .venv/run.stamp: .venv/made.stamp $(DECLARED)
@@ -111,8 +115,9 @@ clean:
 	$(NAMES_OF_NUMPY_1)
 	@touch $@
 
-.venv-libraries/test.stamp: .venv-libraries/made.stamp $(DECLARED) tests/libraries/requirements.txt
-	@echo "tbdprof: installing the frameworks and the libraries of tests/libraries (some 900 MB to download)" >&2
-	$(LIBRARIES_BIN)/python $(INSTALL) --requirement tests/libraries/requirements.txt \
-		--editable '.[torch,mxnet,tensorflow]' pytest >&2
+.venv-libraries/test.stamp: .venv/test.stamp tests/libraries/requirements.txt
+	@echo "tbdprof: installing the libraries of tests/libraries (some 25 MB to download)" >&2
+	$(BIN)/python -m venv .venv-libraries
+	$(SEE_THE_OTHER)
+	$(LIBRARIES_BIN)/python $(INSTALL) --requirement tests/libraries/requirements.txt >&2
 	@touch $@

@@ -6,10 +6,12 @@ reads only the facts that need no framework.
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tbdprof.errors import UsageError
 from tbdprof.hooks.about import About
@@ -19,6 +21,9 @@ if TYPE_CHECKING:  # imports numpy, which `about` does not need
     from tbdprof.facts.rows import Tables
 
 FRAMEWORKS: tuple[str, ...] = ("torch", "mxnet", "tensorflow")
+_FREED_AT_ONCE = 3
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,16 @@ def disagreements(other_sizes: int, still_in_use: int) -> str:
     if still_in_use:
         parts.append(f"{still_in_use} allocations at addresses still in use")
     return "; ".join(parts)
+
+
+@functools.lru_cache(maxsize=1)  # what adds up to no such total is asked again at each event
+def that_add_up(sizes: Sequence[tuple[_Key, int]], total: int) -> Sequence[_Key]:
+    """Return the fewest keys whose sizes add up to a total, the first of like ones; none if no such keys are found."""
+    for count in range(1, _FREED_AT_ONCE + 1):
+        for found in itertools.combinations(sizes, count):
+            if sum(size for _, size in found) == total:
+                return tuple(key for key, _ in found)
+    return ()
 
 
 def about(framework: str) -> About:

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,6 +38,10 @@ SLOWEST = (
     "test_examples.py",
     "hooks/on_mxnet/test_hook.py",
 )
+# Triton, which comes with torch for CUDA, breaks off the process if TensorFlow was imported before it.
+if find_spec("triton") and find_spec("tensorflow"):
+    import_module("triton")
+
 collect_ignore = ["libraries"]  # `make test-libraries` names the folder: they need an environment of their own
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 

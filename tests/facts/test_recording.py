@@ -114,7 +114,7 @@ def damaged(path: Path, how: str) -> None:
         whole = path.read_bytes()
         path.write_bytes(whole[:4096] + b"\xff" * 4096 + whole[8192:])
     else:
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection:
             connection.execute({"newer": "PRAGMA user_version = 99", "other": "PRAGMA application_id = 7"}[how])
 
 
@@ -249,7 +249,7 @@ def test_a_run_that_was_going_on_when_its_process_died_was_killed(tmp_path: Path
 
 def test_a_file_without_its_facts_is_damaged(tmp_path: Path):
     save(sample_recording(), tmp_path / "a.tbd")
-    with sqlite3.connect(tmp_path / "a.tbd") as connection:
+    with closing(sqlite3.connect(tmp_path / "a.tbd")) as connection, connection:
         connection.execute("DELETE FROM run")
 
     with pytest.raises(RecordingFormatError, match="is damaged"):

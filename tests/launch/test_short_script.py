@@ -26,7 +26,7 @@ for _ in range(12):
 """
 MXNET = """
 import numpy
-numpy.bool = bool
+vars(numpy).setdefault("bool", bool)
 import mxnet as mx
 net = mx.gluon.nn.Dense(4, in_units=8)
 net.initialize()

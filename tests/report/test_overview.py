@@ -7,6 +7,7 @@ from report.test_reporters import FULL, profiled
 from report_results import FLOP, TIME, VERDICT, measured
 
 from tbdprof.analysis.summary import summarize
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Role
 from tbdprof.report import terminal
 from tbdprof.report.terminal_parts.overview import AT_MOST
@@ -143,6 +144,15 @@ def test_weights_that_several_processes_share_are_on_the_first_screen():
 
 def test_a_sample_s_flops_stand_beside_the_parameters():
     assert "25 parameters · 1.00 GFLOP a sample · 8.00 GFLOP a step\n" in screen(160)
+
+
+def test_flops_are_at_least_so_many_where_some_products_have_no_count():
+    summary = measured(full_summary(**FACTS))
+    summary.recording.missing[RemarkOn.KERNEL_COUNTS] = "3 of 4 products could not be followed to what they multiply"
+
+    text = terminal.render(summary, width=160)
+
+    assert "25 parameters · at least 1.00 GFLOP a sample · at least 8.00 GFLOP a step\n" in text
 
 
 def test_products_of_the_update_stand_beside_those_of_a_sample():

@@ -3,6 +3,7 @@
 import csv
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -270,7 +271,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are():
 def test_an_export_to_sqlite_can_be_queried(tmp_path: Path):
     export.write(profiled(FULL), tmp_path / "plain.sqlite", "sqlite")
 
-    with sqlite3.connect(tmp_path / "plain.sqlite") as connection:
+    with closing(sqlite3.connect(tmp_path / "plain.sqlite")) as connection:
         weights = connection.execute("SELECT DISTINCT name, bytes FROM owner WHERE role = 'weight'").fetchall()
         steps = connection.execute(
             "SELECT count(*) FROM step JOIN window USING (window) WHERE window.name = 'clean'"
@@ -289,7 +290,7 @@ def test_an_export_has_the_run_as_json_and_its_parameters_and_optimizers_as_tabl
     recording.run = replace(recording.run, optimizers=(Optimizer("sgd", ("w",), {"momentum": 0.9}),))
     export.write(recording, tmp_path / "plain.sqlite", "sqlite")
 
-    with sqlite3.connect(tmp_path / "plain.sqlite") as connection:
+    with closing(sqlite3.connect(tmp_path / "plain.sqlite")) as connection:
         rows = {key: json.loads(value) for key, value in connection.execute("SELECT key, value FROM run")}
         parameters = connection.execute("SELECT name, shape, bytes, trainable, is_buffer FROM parameter").fetchall()
         optimizers = connection.execute("SELECT kind, settings, parameters FROM optimizer").fetchall()
@@ -310,7 +311,7 @@ def test_an_export_has_what_a_span_computes_and_the_kernels_of_a_gpu(tmp_path: P
     recording.windows[0].tables["kernel"] = table("kernel", [row])
     export.write(recording, tmp_path / "plain.sqlite", "sqlite")
 
-    with sqlite3.connect(tmp_path / "plain.sqlite") as connection:
+    with closing(sqlite3.connect(tmp_path / "plain.sqlite")) as connection:
         inner = connection.execute("SELECT name, json_extract(work, '$.sizes.inner') FROM span").fetchall()
         kernels = connection.execute("SELECT name, kind, device, grid, block, registers FROM kernel").fetchall()
 

@@ -44,7 +44,10 @@ class RuntimeApiTraceCbid(enum.IntEnum):
     cudaLaunchHostFunc_v10000 = 284
     cudaGraphAddMemcpyNode_v10000 = 290
     cudaGraphLaunch_v10000 = 311
-    __cudaLaunchKernel_v13000 = 505
+
+
+# From Python 3.11 on, a name in the class's body with two underscores becomes such an attribute.
+RuntimeApiTraceCbid._RuntimeApiTraceCbid__cudaLaunchKernel_v13000 = 505
 
 
 class DriverApiTraceCbid(enum.IntEnum):

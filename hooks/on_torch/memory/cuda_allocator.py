@@ -23,6 +23,8 @@ from tbdprof.hooks.levels import Levels
 from tbdprof.hooks.on_torch.devices import cuda_is_on
 from tbdprof.hooks.on_torch.session.events import Existing
 
+_ROUNDED_TO_BYTES = 512
+_UNSPLIT_BYTES = 1 << 20  # largest rest that it does not split off a larger block
 _SHARED_POOL = (0, 0)
 _FOLLOWED = "native"
 _STATISTICS = {
@@ -130,3 +132,12 @@ def _segments_of(device: str | None) -> Sequence[Mapping[str, Any]]:
 
 def _is_private(segment: Mapping[str, Any]) -> bool:
     return tuple(segment.get("segment_pool_id", _SHARED_POOL)) != _SHARED_POOL
+
+
+def is_whole(asked_bytes: int, block_bytes: int, device: str) -> bool:
+    """Return whether a request of so many bytes can give this block, after the allocator's rounding."""
+    spare = block_bytes - asked_bytes
+    if device == "cpu":
+        return spare == 0
+    unsplit = _UNSPLIT_BYTES if block_bytes > _UNSPLIT_BYTES else 0
+    return 0 <= spare < unsplit + _ROUNDED_TO_BYTES

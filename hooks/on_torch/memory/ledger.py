@@ -1,27 +1,23 @@
 """Replay torch's accounting of memory, block by block."""
 
-import functools
-import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import AllocationKind, Role, Strings
 from tbdprof.facts.rows import AllocationRow
-from tbdprof.hooks import disagreements
+from tbdprof.hooks import disagreements, that_add_up
+from tbdprof.hooks.on_torch.memory.cuda_allocator import is_whole
 from tbdprof.hooks.on_torch.session.events import Existing, MemoryEvent, Owned, SeenTensor
 
-_ROUNDED_TO_BYTES = 512  # rounding of CUDA's caching allocator
-_UNSPLIT_BYTES = 1 << 20  # largest rest that it does not split off a larger block
 _SHARED = (
     "up to {} bytes at once were shared with other processes, outside of data loaders: not counted, and what they hold "
     "is not known"
 )
 
-_FREED_AT_ONCE = 3
 _SENT = (
     "{} frees of sent buffers, by threads that torch's profiler does not follow, were found by torch's own total: when "
     "they free varies from run to run, and so may the peak"
@@ -92,6 +88,7 @@ class Ledger:
         self._changed: dict[tuple[str, int], int] = {}  # when a block was last allocated or freed at an address
         self._live_bytes: defaultdict[str, int] = defaultdict(int)  # by device
         self._lent: dict[_Key, None] = {}  # blocks that were sent, in order: the thread that sends them may free them
+        self._guessed: dict[_Key, int] = {}  # rows of frees that the total alone shows, by the block that was chosen
         self._still_in_use = self._other_size = self._unseen_frees = 0
 
     def exists(self, existing: Existing, time_ns: int) -> None:
@@ -117,6 +114,7 @@ class Ledger:
             return
         self._freed_unseen(event, place)
         key = (event.device, event.address)
+        self._choose_again(key, is_free=event.bytes < 0)
         if event.bytes > 0:
             older = self._live.get(key)
             self._still_in_use += older is not None and not (older.is_existing and event.device in self._late)
@@ -156,7 +154,7 @@ class Ledger:
         if block is None:
             return
         block.was_tensor = 1
-        if block.shape is None and _is_whole(tensor.bytes, block):
+        if block.shape is None and is_whole(tensor.bytes, block.bytes, block.device):
             block.shape = tensor.shape
 
     def lent(self, owners: Sequence[Owned]) -> None:
@@ -170,7 +168,7 @@ class Ledger:
         """Learn live blocks' requested sizes from owners: the requested size is the size of the storage."""
         for owner in owners:
             block = self._live.get((owner.device, owner.address))
-            if block is not None and block.requested_bytes < 0 and _is_whole(owner.bytes, block):
+            if block is not None and block.requested_bytes < 0 and is_whole(owner.bytes, block.bytes, block.device):
                 block.requested_bytes = owner.bytes
 
     def batches(self) -> list[Owned]:
@@ -198,15 +196,40 @@ class Ledger:
         if excess <= 0 or not self._lent:
             return
         sizes = tuple((key, self._live[key].bytes) for key in self._lent if key[0] == event.device)
-        for key in _that_add_up(sizes, excess):
+        for key in that_add_up(sizes, excess):
             self._total[event.device] = before_bytes
             freed = self._take(key)
             if freed is not None:
                 self._unseen_frees += 1
+                self._guessed[key] = len(self._rows)
                 self._enter(AllocationKind.FREED, freed, Place(-1, place.time_ns, -1))
 
+    def _choose_again(self, key: _Key, *, is_free: bool) -> None:
+        """Correct which of two sent blocks of one size was freed unseen: the other is freed or allocated over now."""
+        chosen, in_use = (self._guessed, self._lent) if is_free else (self._lent, self._guessed)
+        if key not in chosen or (is_free and key in self._live):
+            return
+        size = self._size(key)
+        other = next((each for each in in_use if each[0] == key[0] and self._size(each) == size), None)
+        if other is None:
+            return
+        wrong, right = (key, other) if is_free else (other, key)
+        place = self._guessed.pop(wrong)
+        block, row = self._take(right), self._rows[place]
+        assert block is not None
+        self._rows[place] = replace(row, block=block)
+        self._changed[right], self._guessed[right] = row.sequence, place
+        self._put(row.block)
+        self._lent[wrong] = None
+
+    def _size(self, key: _Key) -> int:
+        """Return the bytes of a block that is live, or was taken for freed."""
+        return (self._live[key] if key in self._live else self._rows[self._guessed[key]].block).bytes
+
     def _put(self, block: _Block) -> None:
-        self._live[block.device, block.address] = block
+        key = block.device, block.address
+        self._live[key] = block
+        self._guessed.pop(key, None)
         self._live_bytes[block.device] += block.bytes
 
     def _take(self, key: _Key) -> _Block | None:
@@ -254,25 +277,6 @@ class Ledger:
     def stayed(self, seen: Sequence[_Seen], since: int) -> list[_Seen]:
         """Return those of `seen` whose address has had no allocation or free since a sequence number."""
         return [each for each in seen if self._changed.get((each.device, each.address), 0) <= since]
-
-
-def _is_whole(asked_bytes: int, block: _Block) -> bool:
-    """Return whether a request of so many bytes can give this block, after the allocator's rounding."""
-    spare = block.bytes - asked_bytes
-    if block.device == "cpu":
-        return spare == 0
-    unsplit = _UNSPLIT_BYTES if block.bytes > _UNSPLIT_BYTES else 0
-    return 0 <= spare < unsplit + _ROUNDED_TO_BYTES
-
-
-@functools.lru_cache(maxsize=1)  # what adds up to no such total is asked again at each event
-def _that_add_up(sizes: Sequence[tuple[_Key, int]], total: int) -> Sequence[_Key]:
-    """Return the fewest keys whose sizes add up to a total, the first of like ones; none if no such keys are found."""
-    for count in range(1, _FREED_AT_ONCE + 1):
-        for found in itertools.combinations(sizes, count):
-            if sum(size for _, size in found) == total:
-                return tuple(key for key, _ in found)
-    return ()
 
 
 def _allocation(row: _Row, strings: Strings) -> AllocationRow:

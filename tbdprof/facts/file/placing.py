@@ -12,7 +12,7 @@ import sqlite3
 import stat
 import weakref
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tbdprof.errors import UsageError
@@ -141,9 +141,13 @@ def new(path: Path) -> Iterator[Path]:
 
 
 def _write(recording: Recording, path: Path) -> None:
-    with closing(Writer(path, recording)) as writer:
+    writer = Writer(path, recording)
+    try:
         for window in recording.windows:
             writer.append(window, window.tables)
+        writer.close()
+    finally:
+        writer.abandon()  # where an error kept it open
 
 
 @contextmanager

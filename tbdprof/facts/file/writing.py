@@ -38,12 +38,11 @@ class Writer:
         self._written = _Written()
         path.unlink(missing_ok=True)
         self._connection = _connected(path)
-        self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-        with self._transaction():
-            for statement in filter(str.strip, SCHEMA.split(";")):
-                self._connection.execute(statement)
-            self._put_state()
+        try:
+            self._begin()
+        except BaseException:
+            self._connection.close()
+            raise
 
     def write_state(self) -> None:
         """Commit the run and the list of windows, without their events."""
@@ -76,6 +75,14 @@ class Writer:
     def abandon(self) -> None:
         """Close the file as it is."""
         self._connection.close()
+
+    def _begin(self) -> None:
+        self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        with self._transaction():
+            for statement in filter(str.strip, SCHEMA.split(";")):
+                self._connection.execute(statement)
+            self._put_state()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from tbdprof.facts.batches import SAMPLES
 from tbdprof.facts.consumed import STEPS
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Run
 from tbdprof.facts.units import bytes_text, decimal_text, percent_text, seconds_text, singular, times_text
 from tbdprof.facts.windows import CLEAN, KERNELS
@@ -65,13 +66,14 @@ def _head(summary: Summary) -> RenderableType:
     run, count = summary.recording.run, summary.parameter_count
     flops = None if summary.utilization is None else summary.utilization.flops_per_sample
     of_update = None if summary.utilization is None else summary.utilization.update_flops_per_step
+    least = _at_least(summary)
     model = [
         f"{count:,}{'' if run.whole_parameters is None else f' of {run.whole_parameters:,}'} parameters"
         if count
         else None,
-        f"{decimal_text(flops, 'FLOP')} a sample" if flops else None,
+        f"{least}{decimal_text(flops, 'FLOP')} a sample" if flops else None,
         *_flops_of_other_units(summary),
-        f"{decimal_text(of_update, 'FLOP')} a step in the update" if of_update else None,
+        f"{least}{decimal_text(of_update, 'FLOP')} a step in the update" if of_update else None,
     ]
     environment = [
         f"{run.framework} {run.framework_version}".strip(),
@@ -91,7 +93,12 @@ def _flops_of_other_units(summary: Summary) -> Iterator[str]:
         by_unit = {STEPS: use.flops_per_step, **use.flops_per_unit}
         for unit, flops in by_unit.items():
             if unit not in (SAMPLES, run.sample_unit):
-                yield f"{decimal_text(flops, 'FLOP')} a {singular(unit)}"
+                yield f"{_at_least(summary)}{decimal_text(flops, 'FLOP')} a {singular(unit)}"
+
+
+def _at_least(summary: Summary) -> str:
+    """Return what to say before FLOPs: some products have no count where a remark of the hook says so."""
+    return "at least " if RemarkOn.KERNEL_COUNTS in summary.recording.missing else ""
 
 
 def _disturbed(cpu: CpuUtilization) -> RenderableType:

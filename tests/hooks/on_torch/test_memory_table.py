@@ -1,6 +1,7 @@
 import itertools
 
 import numpy as np
+import pytest
 
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import AllocationKind, Operation, Phase, Role, SpanKind, Strings
@@ -297,6 +298,28 @@ def test_a_free_by_a_sending_thread_is_found_by_torchs_total() -> None:
         (AllocationKind.ALLOCATED, 24, 4, 144),
     ]
     assert missing[RemarkOn.SENT_MEMORY].startswith("1 frees")
+
+
+@pytest.mark.parametrize(
+    ("shown", "last"),
+    [
+        (memory(8, -400, 140), (AllocationKind.FREED, 8, 400, 140)),
+        (memory(16, 400, 940), (AllocationKind.ALLOCATED, 16, 400, 940)),
+    ],
+)
+def test_of_two_sent_blocks_of_one_size_the_one_was_freed_that_later_events_allow(
+    shown: Event, last: tuple[AllocationKind, int, int, int]
+) -> None:
+    """Block 16 is freed unseen, which shows at 24. Then 8 is freed, so it was not the one; or 16 is allocated again."""
+    marks = [each for block in (sent(8, 400), sent(16, 400)) for each in (Enter(block), Leave(block))]
+    events = (memory(8, 400, 500), memory(16, 400, 900), *marks, memory(24, 40, 540), shown)
+    tables, _, missing = build(trace(*events, cpu_bytes_at_begin=100), [Existing("cpu", 32, 100)], True, Strings())
+    assert changes(tables["allocation"])[-3:] == [
+        (AllocationKind.FREED, 16, 400, 500),
+        (AllocationKind.ALLOCATED, 24, 40, 540),
+        last,
+    ]
+    assert set(missing) == {RemarkOn.SENT_MEMORY}
 
 
 def test_a_block_that_was_not_sent_is_not_thought_free() -> None:
