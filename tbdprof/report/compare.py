@@ -64,20 +64,22 @@ def render(comparison: Comparison, *, width: int | None = None, color: bool = Fa
 
 def render_json(comparison: Comparison) -> str:
     """Return the report as one JSON object; docs/compare.md describes it."""
+    return json_text({"schema": SCHEMA, **document(comparison)})
+
+
+def document(comparison: Comparison) -> dict[str, Any]:
+    """Return the report as plain data."""
     labels = [side.label for side in comparison.sides]
-    return json_text(
-        {
-            "schema": SCHEMA,
-            "sides": [
-                {"label": side.label, "files": side.names, "facts": side.facts, "remarks": side.remarks}
-                for side in comparison.sides
-            ],
-            "shared": comparison.shared,
-            "differences": comparison.differences,
-            "comparisons": [_pair_json(labels, pair) for pair in comparison.pairs],
-            "limits": [_judged_json(labels, each) for each in comparison.judged],
-        }
-    )
+    return {
+        "sides": [
+            {"label": side.label, "files": side.names, "facts": side.facts, "remarks": side.remarks}
+            for side in comparison.sides
+        ],
+        "shared": comparison.shared,
+        "differences": comparison.differences,
+        "comparisons": [_pair_json(labels, pair) for pair in comparison.pairs],
+        "limits": [_judged_json(labels, each) for each in comparison.judged],
+    }
 
 
 def _pair_json(labels: Sequence[str], pair: Pair) -> dict[str, Any]:
@@ -135,14 +137,15 @@ def _limits(comparison: Comparison) -> RenderableType:
     rows = [
         (
             each.outcome,
-            Text(_judged(each, comparison.sides[each.side].label if several else ""), style=COLORS[each.outcome]),
+            Text(judged_text(each, comparison.sides[each.side].label if several else ""), style=COLORS[each.outcome]),
         )
         for each in comparison.judged
     ]
     return Group(Text("Limits", style="bold"), sheet(rows))
 
 
-def _judged(judged: Judged, label: str) -> str:
+def judged_text(judged: Judged, label: str) -> str:
+    """Return a limit, the figure it is on, and why it was not judged; `label` names the side."""
     change = judged.change
     head = f"{f'{label}: ' if label else ''}{judged.limit.text}"
     if change.other is None or change.baseline is None:

@@ -110,3 +110,20 @@ class Comparison:
     differences: Mapping[str, tuple[str, ...]]  # facts that differ, one text for each side
     pairs: tuple[Pair, ...]
     judged: tuple[Judged, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class PointComparison:
+    """A point that all of several sweeps have a recording of."""
+
+    name: str
+    comparison: Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class SweepComparison:
+    """Several sweeps beside the first one, point by point."""
+
+    names: tuple[str, ...]  # of the sweeps' folders
+    points: tuple[PointComparison, ...]
+    left_out: tuple[str, ...]  # points that a sweep has no recording of

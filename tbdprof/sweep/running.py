@@ -79,6 +79,12 @@ def outcomes(folder: Folder) -> list[tuple[Point, Outcome]]:
     return found
 
 
+def recordings(folder: Folder) -> dict[str, Path]:
+    """Return the recordings of the points that finished, by the points' names."""
+    finished = (point for point, outcome in outcomes(folder) if outcome.end is End.FINISHED)
+    return {point.name: folder.recording(point) for point in finished}
+
+
 def _next_size(plan: Plan, settings: Mapping[str, Value], known: Mapping[str, Outcome]) -> int | None:
     """Return the size that the search for the largest tries next; a point that failed ends it."""
     fits: dict[int, Taken] = {}

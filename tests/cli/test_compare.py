@@ -9,6 +9,9 @@ from make import run, timed_window
 
 from tbdprof.facts.file.placing import save
 from tbdprof.facts.recording import Recording
+from tbdprof.sweep.folder import opened
+from tbdprof.sweep.outcome import End, Outcome
+from tbdprof.sweep.plan import Plan, Script
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 TORCH, MXNET = FIXTURES / "format-5-torch.tbd", FIXTURES / "format-5-mxnet.tbd"
@@ -24,7 +27,19 @@ def tbdprof(monkeypatch: pytest.MonkeyPatch, typed: Command, tmp_path: Path) -> 
             step = times * (0.1 + 0.001 * number)
             windows = [timed_window(at, "clean", [step, 1.01 * step]) for at in range(3)]
             save(Recording(run(complete=True, batch_size=8), windows), tmp_path / f"{name}{number}.tbd")
+    for name, times in (("sweep-a", {1: 1.0, 2: 1.0, 4: 1.0}), ("sweep-b", {1: 1.0, 2: 1.3, 8: 1.0}), ("empty", {})):
+        swept(tmp_path / name, times)
     return typed
+
+
+def swept(path: Path, times: dict[int, float]) -> None:
+    """Make the folder of a sweep over the batch, whose points have steps of these times."""
+    folder = opened(path, Plan(Script(("train", "{batch}")), {"batch": tuple(map(str, times)) or ("16",)}))
+    for batch, step in times.items():
+        windows = [timed_window(at, "clean", [step, 1.01 * step]) for at in range(3)]
+        point = folder.plan.point({"batch": str(batch)})
+        save(Recording(run(complete=True, batch_size=batch), windows), folder.recording(point))
+        folder.keep(point, Outcome(End.FINISHED))
 
 
 A, B = "a1.tbd,a2.tbd,a3.tbd", "b1.tbd,b2.tbd,b3.tbd"
@@ -60,7 +75,10 @@ def test_the_exit_code_is_that_of_the_limits(
         (["a1.tbd"], "1 recording to compare: give from 2 to 26, and join repeats with commas"),
         (["a1.tbd", "none.tbd"], "cannot read none.tbd: No such file or directory"),
         (["a1.tbd", "a2.tbd,"], "'a2.tbd,' names no file before or after a comma: "),
-        (["a1.tbd", "."], ". is a folder: give recordings, and join repeats with commas"),
+        (["a1.tbd", "."], "some of these are folders of sweeps and others are not: give either"),
+        (["."], ". alone: give two sweeps or more"),
+        ([".", "."], ". holds no sweep: give a folder that `tbdprof sweep -o` made"),
+        (["sweep-a", "empty"], "sweep-a and empty have no point in common"),
         (["a1.tbd", "cut.tbd"], "cut.tbd is damaged: "),
         ([str(TORCH), str(MXNET)], "these are different models: "),
         (
@@ -128,3 +146,32 @@ def test_the_help_names_the_short_names_and_the_exit_codes(tbdprof: Command):
     assert code == 0
     assert {"throughput,", "peak_memory,", "energy."} <= set(out.split())
     assert "3" in out.partition("Exit code:")[2]
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [((), 0), (("throughput < -10%",), 1), (("throughput < -60%",), 0), (("peak_memory > +2%",), 3)],
+)
+def test_sweeps_are_compared_point_by_point(tbdprof: Command, limits: tuple[str, ...], code: int):
+    words = [word for limit in limits for word in ("--fail-if", limit)]
+
+    done, out, said = tbdprof("compare", "sweep-a", "sweep-b", *words)
+
+    assert (done, said) == (code, "")
+    rows = {line.split()[0]: line for line in out.splitlines() if line.startswith("batch=")}
+    assert rows["batch=1"].endswith("no difference")
+    assert "-23.1 %" in rows["batch=2"]
+    assert rows["batch=2"].endswith("slower")
+    for name in ("batch=4", "batch=8"):
+        assert f"not compared, because a sweep has no recording of it: {name}" in out
+    assert ("broken" in out) == (code == 1)
+
+
+def test_sweeps_as_json_have_the_comparison_of_each_point(tbdprof: Command):
+    _, out, _ = tbdprof("compare", "sweep-a", "sweep-b", "sweep-a", "--json")
+
+    found = json.loads(out)
+    assert found["sweeps"] == ["sweep-a", "sweep-b", "sweep-a"]
+    assert [point["point"] for point in found["points"]] == ["batch=1", "batch=2"]
+    assert [each["verdict"] for each in found["points"][1]["comparisons"]] == ["slower", "no difference"]
+    assert found["left_out"] == ["batch=4", "batch=8"]
