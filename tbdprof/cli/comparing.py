@@ -1,5 +1,6 @@
 """The work of `tbdprof compare`, from the words on the command line."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -26,7 +27,7 @@ HOLDS, IS_BROKEN, UNDECIDED = 0, 1, 3  # exit codes; 2: it cannot be asked like 
 def compare(words: Sequence[str], fail_if: Sequence[str], *, anyway: bool, color: bool, as_json: bool) -> int:
     """Print the comparison of the sides that are named, and return the exit code of the limits."""
     limits = [parse(text) for text in fail_if]
-    if any(Path(word).is_dir() for word in words):
+    if any(map(os.path.isdir, words)):
         found = _of_sweeps([Path(word) for word in words], limits, anyway=anyway)
         emit(sweeps.render_json(found) if as_json else sweeps.render(found, color=color))
         return _code(each.comparison for each in found.points)
@@ -46,7 +47,7 @@ def _judged(groups: Sequence[Sequence[Run]], limits: Sequence[Limit], anyway: bo
 
 def _of_sweeps(paths: Sequence[Path], limits: Sequence[Limit], *, anyway: bool) -> SweepComparison:
     """Compare sweeps, point by point: those that all of them have a recording of."""
-    if not all(path.is_dir() for path in paths):
+    if not all(map(os.path.isdir, paths)):
         raise UsageError("some of these are folders of sweeps and others are not: give either")
     if len(paths) < 2:
         raise UsageError(f"{paths[0]} alone: give two sweeps or more")
@@ -66,7 +67,7 @@ def _of_sweeps(paths: Sequence[Path], limits: Sequence[Limit], *, anyway: bool) 
 def _sides(words: Sequence[str]) -> Iterator[list[Path]]:
     """Yield the files of each side: repeats are joined with commas, unless a file has the whole name."""
     for word in words:
-        names = [word] if Path(word).exists() else word.split(",")
+        names = [word] if os.path.exists(word) else word.split(",")  # noqa: PTH110
         if not all(names):
             raise UsageError(f"{word!r} names no file before or after a comma: join repeats as a1.tbd,a2.tbd,a3.tbd")
         yield [path for name in names for path in _files(Path(name))]
@@ -74,7 +75,7 @@ def _sides(words: Sequence[str]) -> Iterator[list[Path]]:
 
 def _files(path: Path) -> list[Path]:
     """Return the recordings that a name stands for."""
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - a Path raises OSError for a name that is too long
         raise UsageError(f"{path} is a folder, and has no repeats: give folders of sweeps, or recordings")
     several.refuse_common_name(path)
     return [path]

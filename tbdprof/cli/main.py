@@ -233,13 +233,14 @@ def observations(paths: tuple[Path, ...], as_json: bool) -> None:
     """Say which of the TBD paper's observations these sweeps and recordings bear out."""
     from tbdprof.analysis.observations.cases import of_recording, of_sweep
     from tbdprof.analysis.observations.judging import observe
+    from tbdprof.cli import several
     from tbdprof.cli.sweeps import gathered
     from tbdprof.report import observations as reports
     from tbdprof.sweep.folder import load
 
     cases = []
     for path in paths:
-        cases += of_sweep(gathered(load(path))) if path.is_dir() else of_recording(_summarize(path))
+        cases += of_sweep(gathered(load(path))) if several.is_sweep(path) else of_recording(_summarize(path))
     found = observe(cases)
     streams.emit(reports.render_json(found) if as_json else reports.render(found, color=_color()))
 
@@ -255,7 +256,7 @@ def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool) ->
     from tbdprof.cli import several
     from tbdprof.report import json_report, terminal
 
-    if len(files) == 1 and (files[0] / "sweep.json").is_file():
+    if len(files) == 1 and several.is_sweep(files[0]):
         from tbdprof.cli import sweeps
         from tbdprof.sweep import folder
 

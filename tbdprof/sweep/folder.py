@@ -12,11 +12,10 @@ from pathlib import Path
 
 from tbdprof.errors import RecordingFormatError, UsageError
 from tbdprof.facts.file.placing import ELSEWHERE
-from tbdprof.sweep import outcome
+from tbdprof.sweep import PLAN, outcome
 from tbdprof.sweep.outcome import End, Outcome
 from tbdprof.sweep.plan import Plan, Point, as_json, from_json, merged
 
-PLAN = "sweep.json"
 POINTS = "points"
 LOCK = ".lock"
 

@@ -171,10 +171,19 @@ def test_nonsense_is_one_line_and_exit_code_2_and_as_json_an_object(
 
 @pytest.mark.parametrize("name", ["a" * 300, "no\x1b[2J\nfile", "no\udcfffile"])
 def test_a_file_of_any_name_that_is_not_there_is_one_line(recorded: Path, typed: Command, name: str):
-    for verb in (["report"], ["kernels"], ["layers"], ["memory"], ["export", "-o", "x"]):
+    verbs = (
+        ["report"],
+        ["kernels"],
+        ["layers"],
+        ["memory"],
+        ["export", "-o", "x"],
+        ["observations"],
+        ["compare", name],
+    )
+    for verb in verbs:
         code, out, line = typed(*verb, name)
 
-        assert (code, out) == (1, "")
+        assert (code, out) == (2 if "compare" in verb else 1, "")
         assert line.startswith("tbdprof: cannot read ")
         assert line[:-1].isprintable()
 
