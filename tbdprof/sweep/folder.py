@@ -5,6 +5,7 @@ N.json has not ended. So what a killed sweep left is a sweep that can go on.
 """
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ def is_folder(path: Path) -> bool:
 
 def load(path: Path) -> Folder:
     """Return the sweep in a folder; raise UsageError if there is none, RecordingFormatError if its plan is damaged."""
-    if not path.is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112 - a Path raises OSError for a name that is too long
         raise UsageError(f"{path} is no folder: give the folder of a sweep (tbdprof sweep … -o {path})")
     try:
         return Folder(path, from_json((path / PLAN).read_bytes()))
