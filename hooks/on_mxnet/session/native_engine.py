@@ -2,6 +2,7 @@
 
 import ctypes
 import struct
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -97,9 +98,13 @@ def _is_pythons() -> int:
 
 
 def _guarded_method(named: Callable[[int, int], int | None]) -> Callable[[int, int], int]:
+    """Return a function that calls a method, and keeps neither its object nor what that knows of the user's model."""
+    method = weakref.WeakMethod(named)
+
     @guarded
     def name(operator: int, number: int) -> int:
-        return named(operator, number) or 0
+        living = method()
+        return 0 if living is None else living(operator, number) or 0
 
     return name
 
