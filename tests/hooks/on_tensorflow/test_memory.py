@@ -132,7 +132,8 @@ def test_every_replica_has_its_own_weights_and_state(results: Results) -> None:
 def test_all_that_a_compiled_step_takes_is_one_pool(results: Results) -> None:
     largest, maps = results("compiled")["largest"], results("fit")["largest"]["FEATURE_MAP"]
     assert largest["COMPILED"] > results("compiled")["parameters"]["trained"]
-    assert (largest["WORKSPACE"], largest["GRADIENT_MAP"]) == (0, 0)
+    assert largest["WORKSPACE"] == 0
+    assert largest["GRADIENT_MAP"] == 8  # two numbers of four bytes that the region hands on: they outlive it
     assert largest["FEATURE_MAP"] < maps / 1000  # numbers that the function around the region hands on
 
 
