@@ -40,6 +40,7 @@ CASES = {
     "mxnet module": ["with_mxnet.py"],
 }
 PROCESSES = ("ddp", "fsdp2")
+COUNTER = 8  # bytes of Keras' count of steps: TensorFlow makes it anew in an update that still reads the old one
 TENSORFLOW = ("keras fit", "keras train_step")  # which frees each gradient once it is applied
 LAYERS = {
     "accelerate": {"0", "1", "2"},
@@ -147,7 +148,8 @@ def test_weights_gradients_and_state_are_the_frameworks_own_sizes(case: str) -> 
     for recording, summary in zip(run(case).recordings, summaries(case), strict=True):
         assert summary.memory is not None
         assert summary.memory.roles_at_peak[Role.WEIGHT] == word["weights"]
-        assert summary.memory.roles_at_peak[Role.OPTIMIZER_STATE] == word["state"]
+        more = summary.memory.roles_at_peak[Role.OPTIMIZER_STATE] - word["state"]
+        assert more in ((0, COUNTER) if case in TENSORFLOW else (0,))
         assert gradients(case, recording, summary) == word["gradients"]
 
 
