@@ -14,6 +14,7 @@ from tbdprof.results.compare import FINE, Change, Pair, SweepComparison
 
 SCHEMA = 1
 PEAK_MEMORY = "peak memory"
+TITLE = "Throughput ({}) and peak memory of each point"
 LEFT_OUT = "not compared, because a sweep has no recording of it: {}"
 
 
@@ -25,7 +26,7 @@ def render(found: SweepComparison, *, width: int | None = None, color: bool = Fa
         Column("point", "name"),
         Column("", "word"),
         Column(labels[0]),
-        Column("throughput"),
+        Column("other" if len(labels) > 2 else labels[1]),
         Column("change"),
         Column("95 % interval"),
         Column("memory"),
@@ -34,7 +35,9 @@ def render(found: SweepComparison, *, width: int | None = None, color: bool = Fa
     parts = [
         sheet((label, Text(name)) for label, name in zip(labels, found.names, strict=True)),
         Text(),
-        filled("Throughput and peak memory of each point", columns, _rows(found, labels)),
+        filled(
+            f"Throughput ({' or '.join(_units(found))}) and peak memory of each point", columns, _rows(found, labels)
+        ),
         *_limits(found),
         *(Text(LEFT_OUT.format(name), style="dim") for name in found.left_out),
     ]
@@ -54,13 +57,17 @@ def _rows(found: SweepComparison, labels: list[str]) -> Iterator[tuple[str, ...]
             yield (
                 point.name,
                 labels[pair.side] if len(labels) > 2 else "",
-                value_text(rate.baseline, rate.unit),
-                value_text(rate.other, rate.unit),
+                value_text(rate.baseline, ""),
+                value_text(rate.other, ""),
                 change_text(rate),
                 interval_text(rate),
                 "" if memory is None else change_text(memory),
                 pair.verdict,
             )
+
+
+def _units(found: SweepComparison) -> list[str]:
+    return list(dict.fromkeys(pair.throughput.unit for point in found.points for pair in point.comparison.pairs))
 
 
 def _peak(pair: Pair) -> Change | None:
