@@ -1,5 +1,6 @@
 """Other threads of the process that run Python code: find them, and keep them out for a moment."""
 
+import gc
 import sys
 import threading
 import time
@@ -13,12 +14,27 @@ _UNDISTURBED_S = 1.0  # far longer than any work done while the others are kept 
 def frames() -> dict[int, FrameType]:
     """Return each other thread's current frame, by thread number; threads that Python did not create count too."""
     me = threading.get_ident()
-    return {thread: frame for thread, frame in sys._current_frames().items() if thread != me}  # noqa: SLF001
+    return {thread: frame for thread, frame in _current().items() if thread != me}
 
 
 def are_others() -> bool:
     """Return whether there are other threads."""
-    return len(sys._current_frames()) > 1  # noqa: SLF001 - the only way to find all of them
+    return len(_current()) > 1
+
+
+def _current() -> dict[int, FrameType]:
+    """Return the frames of all threads: this alone finds those that Python did not create.
+
+    No garbage is collected meanwhile. Python holds the lock of its threads, and a finalizer that asks for the same lock
+    would wait for ever (mended in later versions of Python: cpython issue 106883).
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()  # noqa: SLF001
+    finally:
+        if collects:
+            gc.enable()
 
 
 @contextmanager
