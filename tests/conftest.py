@@ -110,11 +110,7 @@ def imported(path: Path) -> Iterable[str]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not NVIDIA_DRIVER.exists():
         pytest.skip("no NVIDIA driver on this machine")
-
-
-def pytest_runtest_setup() -> None:
-    """Enlarge no large heap for a window: a worker that trained many models has gigabytes free, unlike a user's loop."""
-    if HEADROOM in sys.modules:
+    if HEADROOM in sys.modules:  # unlike a user's loop, a worker that trained many models has gigabytes of free heap
         sys.modules[HEADROOM]._MOST_FREE_BYTES = MOST_FREE_BYTES
 
 
