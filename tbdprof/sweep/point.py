@@ -3,7 +3,6 @@
 The processes of one folder wait for each other: that of a sweep which was killed may still be at work.
 """
 
-import fcntl
 import json
 import platform
 import resource
@@ -20,6 +19,7 @@ import msgspec
 from tbdprof.analysis.summary import summarize
 from tbdprof.collect.host_memory import HostUse, killed_for_memory
 from tbdprof.errors import DeviceMemoryError, DoesNotFitError, TbdprofError
+from tbdprof.facts.file.placing import lock
 from tbdprof.facts.recording import Recording
 from tbdprof.launch import script as scripts
 from tbdprof.launch import suite_run
@@ -50,7 +50,7 @@ def main(text: str) -> None:
 def _alone(folder: Path) -> Iterator[None]:
     """Wait until no other point of the folder runs, and keep others waiting in the block."""
     with (folder / LOCK).open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file.fileno(), waits=True)
         yield
 
 

@@ -168,7 +168,7 @@ def _locked(path: Path, room_bytes: int) -> int:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
-            _lock(handle)
+            lock(handle)
             if os.fstat(handle).st_ino == path.stat().st_ino:
                 _keep_room(handle, room_bytes)
                 return handle
@@ -188,9 +188,13 @@ def _keep_room(handle: int, room_bytes: int) -> None:
         os.ftruncate(handle, 0)
 
 
-def _lock(handle: int) -> None:
+def lock(handle: int, *, waits: bool = False) -> None:
+    """Lock an open file until it is closed; raise BlockingIOError if another process has it, unless this one waits.
+
+    On a file system without locks nothing is locked, and nobody is refused.
+    """
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise
     except OSError as error:
