@@ -233,14 +233,14 @@ def observations(paths: tuple[Path, ...], as_json: bool) -> None:
     """Say which of the TBD paper's observations these sweeps and recordings bear out."""
     from tbdprof.analysis.observations.cases import of_recording, of_sweep
     from tbdprof.analysis.observations.judging import observe
-    from tbdprof.cli import several
     from tbdprof.cli.sweeps import gathered
     from tbdprof.report import observations as reports
+    from tbdprof.sweep import is_folder
     from tbdprof.sweep.folder import load
 
     cases = []
     for path in paths:
-        cases += of_sweep(gathered(load(path))) if several.is_sweep(path) else of_recording(_summarize(path))
+        cases += of_sweep(gathered(load(path))) if is_folder(path) else of_recording(_summarize(path))
     found = observe(cases)
     streams.emit(reports.render_json(found) if as_json else reports.render(found, color=_color()))
 
@@ -255,8 +255,9 @@ def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool) ->
     """Report on a recording, on several (the ranks of one run, which their common name stands for), or on a sweep."""
     from tbdprof.cli import several
     from tbdprof.report import json_report, terminal
+    from tbdprof.sweep import is_folder
 
-    if len(files) == 1 and several.is_sweep(files[0]):
+    if len(files) == 1 and is_folder(files[0]):
         from tbdprof.cli import sweeps
         from tbdprof.sweep import folder
 

@@ -1,6 +1,5 @@
 """Several recordings at once: the ranks of a run that has several processes."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,12 +8,6 @@ from tbdprof.errors import UsageError
 from tbdprof.facts.ranks import files_of
 from tbdprof.report import ranks
 from tbdprof.results.summary import Summary
-from tbdprof.sweep import PLAN
-
-
-def is_sweep(path: Path) -> bool:
-    """Return whether a path is the folder of a sweep; a name that no file can have is none."""
-    return os.path.isfile(path / PLAN)  # noqa: PTH113 - a Path raises OSError for a name that is too long
 
 
 def recordings(files: Sequence[Path]) -> list[Path]:

@@ -14,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import KernelKind, Phase, SpanKind
 from tbdprof.facts.rows import KINDS
@@ -61,7 +63,7 @@ def _write_events(file: IO[str], found: Iterable[Event]) -> None:
 
 def _devices(recording: Recording) -> dict[int, int]:
     """Return the process in the trace of each device that ran kernels, by the index of its name."""
-    found = {int(device) for window in recording.windows for device in {*window.table("kernel")["device"].tolist()}}
+    found = {device for window in recording.windows for device in np.unique(window.table("kernel")["device"]).tolist()}
     return {device: FIRST_DEVICE + place for place, device in enumerate(sorted(found))}
 
 
@@ -75,7 +77,8 @@ def _names(recording: Recording, devices: Mapping[int, int]) -> Iterator[Event]:
         yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
     for thread, name in ((WINDOWS, "windows"), (STEPS, "steps")):
         yield {"ph": "M", "name": "thread_name", "pid": LOOP, "tid": thread, "args": {"name": name}}
-    streams = {(int(row["device"]), int(row["stream"])) for w in recording.windows for row in w.table("kernel")}
+    columns = (window.table("kernel")[["device", "stream"]] for window in recording.windows)
+    streams = {row for rows in columns for row in np.unique(rows).tolist()}
     for device, stream in sorted(streams):
         name = f"stream {stream}"
         yield {"ph": "M", "name": "thread_name", "pid": devices[device], "tid": stream, "args": {"name": name}}

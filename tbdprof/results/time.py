@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import NormalDist
 
 from tbdprof.facts.records import Run
 
+NORMAL_95 = NormalDist().inv_cdf(0.975)  # standard errors on either side of a 95 % interval
 WIDE = 2.0  # an interval whose ends are further apart than this factor says nothing
 
 
@@ -14,6 +16,11 @@ class Rate:
 
     per_s: float
     interval: tuple[float, float] | None
+
+    @property
+    def error(self) -> float | None:
+        """Return the standard error that the interval stands for, None without an interval."""
+        return None if self.interval is None else (self.interval[1] - self.interval[0]) / (2 * NORMAL_95)
 
 
 @dataclass(frozen=True, slots=True)

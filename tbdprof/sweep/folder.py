@@ -4,7 +4,6 @@ A point named N has N.tbd (its recording), N.json (how it ended) and N.log (what
 N.json has not ended. So what a killed sweep left is a sweep that can go on.
 """
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tbdprof.errors import RecordingFormatError, UsageError
-from tbdprof.facts.file.placing import ELSEWHERE
-from tbdprof.sweep import PLAN, outcome
+from tbdprof.facts.file.placing import ELSEWHERE, lock
+from tbdprof.sweep import PLAN, is_folder, outcome
 from tbdprof.sweep.outcome import End, Outcome
 from tbdprof.sweep.plan import Plan, Point, as_json, from_json, merged
 
@@ -57,11 +56,6 @@ class Folder:
         outcome.write(found, self.points / f"{point.name}.json")
 
 
-def is_folder(path: Path) -> bool:
-    """Return whether a path is the folder of a sweep."""
-    return (path / PLAN).is_file()
-
-
 def load(path: Path) -> Folder:
     """Return the sweep in a folder; raise UsageError if there is none, RecordingFormatError if its plan is damaged."""
     if not os.path.isdir(path):  # noqa: PTH112 - a Path raises OSError for a name that is too long
@@ -92,9 +86,7 @@ def opened(path: Path, plan: Plan) -> Folder:
         plan = joined
     try:
         (path / POINTS).mkdir(parents=True, exist_ok=True)
-        part = path / f".{PLAN}.part"
-        part.write_text(as_json(plan))
-        part.replace(path / PLAN)
+        outcome.write_whole(path / PLAN, as_json(plan))
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; {ELSEWHERE}") from error
     return Folder(path, plan)
@@ -112,7 +104,7 @@ def locked(path: Path) -> Iterator[None]:
         raise UsageError(f"cannot write {path}: {error.strerror}; {ELSEWHERE}") from error
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file.fileno())
         except BlockingIOError:
             raise UsageError(f"a sweep is running in {path}: wait for it, or {ELSEWHERE}") from None
         yield

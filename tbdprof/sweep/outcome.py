@@ -37,8 +37,13 @@ class Outcome:
 
 def write(outcome: Outcome, path: Path) -> None:
     """Write an outcome into a file, which is whole or not there."""
+    write_whole(path, json.dumps(asdict(outcome), indent=2) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that a reader, or a crash, finds whole or as it was."""
     part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps(asdict(outcome), indent=2) + "\n")
+    part.write_text(text)
     part.replace(path)
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tbdprof.cli.main import main
 from tbdprof.sweep.folder import opened
 from tbdprof.sweep.plan import Plan, Script
 
 ROOT = Path(__file__).parents[2]
 RECORDING = ROOT / "tests/fixtures/format-5-torch.tbd"
+Typed = Callable[..., tuple[int, str, str]]
 SCRIPT = ["--", "fake", "--batch", "{batch}"]
 
 
@@ -191,7 +191,7 @@ def test_the_largest_that_fits_is_found(sweeps: Sweeps) -> None:
 def test_what_cannot_be_swept_is_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
     words: list[str],
     message: str,
 ) -> None:
@@ -200,13 +200,10 @@ def test_what_cannot_be_swept_is_one_line(
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged/sweep.json").write_text('{"format": 1, "axes": 5}')
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["tbdprof", "sweep", *words])
 
-    with pytest.raises(SystemExit) as ended:
-        main()
+    code, out, complaints = typed("sweep", *words)
 
-    out, complaints = capsys.readouterr()
-    assert ended.value.code == (1 if "damaged" in words else 2)
+    assert code == (1 if "damaged" in words else 2)
     assert (out, complaints.count("\n")) == ("", 1)
     assert message in complaints
     assert not list(tmp_path.glob("*/points/*"))
@@ -235,37 +232,29 @@ def test_a_point_with_a_damaged_recording_is_told_and_the_others_are_reported(sw
 def test_what_cannot_be_drawn_is_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
     words: list[str],
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, setting in (("empty", "batch"), ("lr", "lr")):
         opened(Path(name), Plan(Script(("fake", f"{{{setting}}}")), {setting: ("1",)}))
-    monkeypatch.setattr(sys, "argv", ["tbdprof", "figures", *words])
 
-    with pytest.raises(SystemExit) as ended:
-        main()
+    code, out, complaints = typed("figures", *words)
 
-    out, complaints = capsys.readouterr()
-    assert (ended.value.code, out, complaints.count("\n")) == (2, "", 1)
+    assert (code, out, complaints.count("\n")) == (2, "", 1)
     assert message in complaints
     assert not Path("out").exists()
 
 
-def test_the_figures_of_a_sweep_are_files(
-    sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_figures_of_a_sweep_are_files(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch, typed: Typed) -> None:
     pytest.importorskip("matplotlib")
     sweeps.run("-o", "s", "--set", "batch=1,20", *SCRIPT)
     monkeypatch.chdir(sweeps.folder)
-    monkeypatch.setattr(sys, "argv", ["tbdprof", "figures", "s", "s", "-o", "out", "--format", "svg"])
 
-    with pytest.raises(SystemExit) as ended:
-        main()
+    code, out, _ = typed("figures", "s", "s", "-o", "out", "--format", "svg")
 
-    out, _ = capsys.readouterr()
-    assert ended.value.code == 0
+    assert code == 0
     assert sorted(out.split()) == sorted(str(path) for path in Path("out").iterdir())
     assert {f"out/figure-{number}.svg" for number in (4, 5, 6, 7, 8)} < {*out.split()}
     assert "× marks a batch that ran out of memory" in Path("out/captions.md").read_text()

@@ -3,17 +3,16 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from tbdprof import suite
 from tbdprof.analysis.sweep.figures import figures
 from tbdprof.results.summary import Summary
 from tbdprof.results.sweep import PointFigures, Sweep, settings_text
-from tbdprof.results.time import Rate
+from tbdprof.results.time import NORMAL_95, Rate
 
 FINISHED, FULL = "finished", "out of memory"
 LSTM, RNN, OTHER = "LSTM", "RNN", "other"
-SIGNIFICANT = 1.96  # standard errors
-_OF_INTERVAL = 2 * 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +28,20 @@ class Case:
     @property
     def kind(self) -> str:
         """Return what kind of layer dominates: LSTM, RNN, or other."""
-        if self.program not in suite.names():
-            return OTHER
-        layer = suite.find(self.program).dominant_layer
-        return layer if layer in (LSTM, RNN) else OTHER
+        return _kind(self.program)
 
     @property
     def label(self) -> str:
         """Name the case."""
         return " ".join(filter(None, (self.program, self.variant)))
+
+
+@cache
+def _kind(program: str) -> str:
+    if program not in suite.names():
+        return OTHER
+    layer = suite.find(program).dominant_layer
+    return layer if layer in (LSTM, RNN) else OTHER
 
 
 def of_sweep(sweep: Sweep) -> list[Case]:
@@ -84,11 +88,10 @@ def largest(cases: Iterable[Case]) -> dict[str, Case]:
 
 def difference(one: Rate, other: Rate) -> int | None:
     """Return 1 if a throughput is significantly above another, -1 if below, 0 if neither; None: not known."""
-    if one.interval is None or other.interval is None:
+    if one.error is None or other.error is None:
         return None
-    error = math.hypot(*((each[1] - each[0]) / _OF_INTERVAL for each in (one.interval, other.interval)))
     lead = one.per_s - other.per_s
-    return 0 if abs(lead) <= SIGNIFICANT * error else 1 if lead > 0 else -1
+    return 0 if abs(lead) <= NORMAL_95 * math.hypot(one.error, other.error) else 1 if lead > 0 else -1
 
 
 def rates(group: Sequence[Case]) -> Mapping[int, Rate]:

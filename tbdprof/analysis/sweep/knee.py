@@ -21,7 +21,6 @@ from tbdprof.results.time import Rate
 SHARE = 0.05
 LEAST = 3  # sizes
 _TAIL = 0.025
-_OF_INTERVAL = 2 * NormalDist().inv_cdf(1 - _TAIL)  # standard errors in a 95 % interval
 
 
 def knee(
@@ -67,14 +66,9 @@ def _judged(rates: Sequence[Rate], share: float) -> tuple[list[bool], list[bool]
 
 def _lead(one: Rate, other: Rate, factor: float) -> float:
     """Return by how many standard errors a throughput is above a share of another."""
-    error = math.hypot(_error(one), factor * _error(other))
+    error = math.hypot(one.error or 0.0, factor * (other.error or 0.0))
     lead = one.per_s - factor * other.per_s
     return lead / error if error else math.copysign(math.inf, lead)
-
-
-def _error(rate: Rate) -> float:
-    low, high = rate.interval or (0.0, 0.0)
-    return (high - low) / _OF_INTERVAL
 
 
 def _growth(low: int, high: int, near: Sequence[bool], last: int) -> Growth:

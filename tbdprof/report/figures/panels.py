@@ -13,7 +13,6 @@ from tbdprof.results.sweep import PointFigures, Sweep, SweepPoint, settings_text
 FINISHED, FULL = "finished", "out of memory"
 _PANEL = ("model",)  # settings that make a panel of their own
 _UNITS_OF_BYTES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
-_OF_DEVICES = ("throughput", "busy", "FP32 utilization")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ def devices(one: Sweep, other: Sweep) -> tuple[Bars, ...]:
             size = max(common)
             pairs[f"{label} ({size})"] = (points[size], second[label][size])
     names = tuple(dict.fromkeys(figures.device for pair in pairs.values() for figures in pair))
-    return tuple(Bars(figure, _UNITS[figure], tuple(_device_bars(pairs, figure)), names) for figure in _OF_DEVICES)
+    return tuple(Bars(figure, _UNITS[figure], tuple(_device_bars(pairs, figure)), names) for figure in _UNITS)
 
 
 _UNITS = {"throughput": "throughput (×)", "busy": "busy (%)", "FP32 utilization": "FP32 utilization (%)"}
