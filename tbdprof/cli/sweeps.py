@@ -2,14 +2,14 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.analysis.sweep.figures import figures
-from tbdprof.analysis.sweep.knee import knee
+from tbdprof.analysis.sweep.knee import knees
 from tbdprof.cli.interrupted import say_interrupted
 from tbdprof.cli.progress import SilentSweep, SweepProgress
 from tbdprof.cli.streams import emit
@@ -19,11 +19,10 @@ from tbdprof.facts.file.reading import load
 from tbdprof.launch.request import RunRequest
 from tbdprof.loop.plan import Schedule
 from tbdprof.report import sweep as reports
-from tbdprof.results.sweep import KneeOf, PointFigures, Sweep, SweepPoint
-from tbdprof.results.time import Rate
+from tbdprof.results.sweep import End, PointFigures, Sweep, SweepPoint
 from tbdprof.sweep import folder as folders
 from tbdprof.sweep.folder import Folder
-from tbdprof.sweep.outcome import End, Outcome
+from tbdprof.sweep.outcome import Outcome
 from tbdprof.sweep.plan import AUTO, Plan, Point, Script, Value, axis, check, value_of, values_of
 from tbdprof.sweep.running import outcomes, run, total
 
@@ -179,7 +178,7 @@ def gathered(folder: Folder) -> Sweep:
         swept=plan.swept,
         batch=plan.batch or "",
         points=points,
-        knees=tuple(_knees(plan, points)),
+        knees=tuple(knees(points, plan.swept, plan.batch)),
         to_come=None if expected is None else expected - len(ended),
     )
 
@@ -199,34 +198,10 @@ def _point(folder: Folder, point: Point, outcome: Outcome) -> SweepPoint:
             found = _figures(folder, point)
         except RecordingFormatError as error:
             end, reason = End.FAILED, str(error)
-    return SweepPoint(point.name, point.settings, end.value, reason, outcome.seconds, outcome.machine, found)
+    return SweepPoint(point.name, point.settings, end, reason, outcome.seconds, outcome.machine, found)
 
 
 def _figures(folder: Folder, point: Point) -> PointFigures:
     name = folder.plan.batch
     batch = None if name is None else str(point.settings.get(name, ""))
     return figures(summarize(load(folder.recording(point))), int(batch) if batch and batch.isdecimal() else None)
-
-
-def _knees(plan: Plan, points: Sequence[SweepPoint]) -> Iterator[KneeOf]:
-    """Yield the knee of each group of points that differ in their batch only."""
-    if plan.batch is None:
-        return
-    varied = [name for name in plan.swept if name != plan.batch and len({p.settings.get(name) for p in points}) > 1]
-    groups: dict[tuple[Value, ...], list[SweepPoint]] = {}
-    for point in points:
-        groups.setdefault(tuple(point.settings[name] for name in varied), []).append(point)
-    for values, group in groups.items():
-        sizes = {
-            int(point.settings[plan.batch]): point for point in group if str(point.settings[plan.batch]).isdecimal()
-        }
-        rates: dict[int, Rate] = {}
-        for size, point in sizes.items():
-            if point.figures is not None and point.figures.rate is not None:
-                rates[size] = point.figures.rate
-        over = [size for size, point in sizes.items() if point.end == End.OUT_OF_MEMORY]
-        units = {point.figures.unit for point in group if point.figures is not None}
-        found = knee(
-            rates, next(iter(units), "samples"), ends_at_memory=any(size > max(rates, default=0) for size in over)
-        )
-        yield KneeOf(dict(zip(varied, values, strict=True)), found.value, found.reason)

@@ -10,10 +10,9 @@ from tbdprof.facts.units import bytes_text, percent_text, seconds_text
 from tbdprof.report.json_text import json_text
 from tbdprof.report.plain import plain
 from tbdprof.report.terminal_parts.tables import Column, filled, printed, utilization_text
-from tbdprof.results.sweep import Growth, Knee, Sweep, SweepPoint, settings_text
+from tbdprof.results.sweep import End, Growth, Knee, Sweep, SweepPoint, settings_text
 
 SCHEMA = 1
-_FINISHED = "finished"
 _FIGURES = (
     Column("throughput"),
     Column("± 95 %"),
@@ -66,8 +65,8 @@ def _row(point: SweepPoint) -> Iterator[str]:
 
 
 def _ended(point: SweepPoint) -> str:
-    if point.end != _FINISHED:
-        return point.end
+    if point.end is not End.FINISHED:
+        return str(point.end.value)
     if point.figures is not None and point.figures.drifted:
         return "drifted"
     return ""
@@ -79,8 +78,8 @@ def _sentences(sweep: Sweep) -> Iterator[str]:
         said = f"no knee: {each.reason}" if each.knee is None else _said(each.knee)
         yield f"{label}: {said}" if label else said
     for point in sweep.points:
-        if point.end != _FINISHED:
-            yield f"{point.name}: {point.end}{'' if point.reason is None else f' ({point.reason})'}"
+        if point.end is not End.FINISHED:
+            yield f"{point.name}: {point.end.value}{'' if point.reason is None else f' ({point.reason})'}"
     if sweep.to_come:
         yield f"{sweep.to_come} points have not ended"
 

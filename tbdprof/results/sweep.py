@@ -8,6 +8,14 @@ from tbdprof.results.kernels import LowUtilization
 from tbdprof.results.time import Rate
 
 
+class End(str, Enum):
+    """How a point ended. Running out of memory is a result: the point does not fit."""
+
+    FINISHED = "finished"
+    OUT_OF_MEMORY = "out of memory"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, slots=True)
 class PointFigures:
     """The figures of one recording that sweeps compare; None: not measured."""
@@ -38,7 +46,7 @@ class SweepPoint:
 
     name: str
     settings: Mapping[str, str | int]
-    end: str  # finished, out of memory, failed
+    end: End
     reason: str | None
     seconds: float | None
     machine: str | None

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from tbdprof.errors import RecordingFormatError, UsageError
 from tbdprof.facts.file.placing import ELSEWHERE, lock
+from tbdprof.results.sweep import End
 from tbdprof.sweep import PLAN, is_folder, outcome
-from tbdprof.sweep.outcome import End, Outcome
+from tbdprof.sweep.outcome import Outcome
 from tbdprof.sweep.plan import Plan, Point, as_json, from_json, merged
 
 POINTS = "points"

@@ -2,20 +2,13 @@
 
 import json
 from dataclasses import asdict, dataclass
-from enum import Enum
 from pathlib import Path
 
 import msgspec
 
+from tbdprof.results.sweep import End
+
 MEMORY_FULL = "the system ended a process because its memory was full"
-
-
-class End(str, Enum):
-    """How a point ended. Running out of memory is a result: the point does not fit."""
-
-    FINISHED = "finished"
-    OUT_OF_MEMORY = "out of memory"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)

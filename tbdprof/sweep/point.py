@@ -25,7 +25,8 @@ from tbdprof.launch import script as scripts
 from tbdprof.launch import suite_run
 from tbdprof.launch.request import RunRequest
 from tbdprof.loop import ending
-from tbdprof.sweep.outcome import MEMORY_FULL, End, Outcome, write
+from tbdprof.results.sweep import End
+from tbdprof.sweep.outcome import MEMORY_FULL, Outcome, write
 from tbdprof.sweep.plan import Script
 
 LOCK = ".running"

@@ -16,9 +16,10 @@ from tbdprof.collect.host_memory import killed_for_memory
 from tbdprof.launch.processes import relay
 from tbdprof.launch.request import RunRequest
 from tbdprof.loop.ending import Terminated
+from tbdprof.results.sweep import End
 from tbdprof.sweep.folder import Folder
 from tbdprof.sweep.largest import Taken, next_size
-from tbdprof.sweep.outcome import MEMORY_FULL, End, Outcome
+from tbdprof.sweep.outcome import MEMORY_FULL, Outcome
 from tbdprof.sweep.plan import Plan, Point, Script, Value
 
 PROGRAM = "tbdprof.sweep.point"

@@ -10,7 +10,7 @@ from tbdprof.report import observations as reports
 from tbdprof.results.kernels import Group, LowUtilization
 from tbdprof.results.memory import CATEGORIES
 from tbdprof.results.observations import Answer, Observation
-from tbdprof.results.sweep import PointFigures, Sweep, SweepPoint
+from tbdprof.results.sweep import End, PointFigures, Sweep, SweepPoint
 from tbdprof.results.time import Rate
 
 YES, NO, UNCLEAR = Answer.YES, Answer.NO, Answer.UNCLEAR
@@ -174,7 +174,7 @@ def test_without_recordings_nothing_can_be_told() -> None:
 
 
 def test_a_sweep_gives_a_case_for_each_point_that_is_a_result() -> None:
-    ends = {1: "finished", 2: "failed", 4: "out of memory"}
+    ends = {1: End.FINISHED, 2: End.FAILED, 4: End.OUT_OF_MEMORY}
     points = [
         SweepPoint(
             str(size),
@@ -183,7 +183,7 @@ def test_a_sweep_gives_a_case_for_each_point_that_is_a_result() -> None:
             None,
             None,
             None,
-            FIGURES if end == "finished" else None,
+            FIGURES if end is End.FINISHED else None,
         )
         for size, end in ends.items()
     ]

@@ -9,8 +9,9 @@ from make import run, timed_window
 
 from tbdprof.facts.file.placing import save
 from tbdprof.facts.recording import Recording
+from tbdprof.results.sweep import End
 from tbdprof.sweep.folder import opened
-from tbdprof.sweep.outcome import End, Outcome
+from tbdprof.sweep.outcome import Outcome
 from tbdprof.sweep.plan import Plan, Script
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -11,7 +11,7 @@ from tbdprof.report.figures import captions, kernel_tables, panels
 from tbdprof.report.figures.panels import Mark
 from tbdprof.results.kernels import Group, LowUtilization
 from tbdprof.results.memory import CATEGORIES
-from tbdprof.results.sweep import Growth, Knee, KneeOf, PointFigures, Sweep, SweepPoint
+from tbdprof.results.sweep import End, Growth, Knee, KneeOf, PointFigures, Sweep, SweepPoint
 from tbdprof.results.time import Rate
 
 KERNEL = Group(
@@ -55,11 +55,11 @@ FIGURES = PointFigures(
 )
 
 
-def point(framework: str, size: int, end: str = "finished", figures: PointFigures | None = FIGURES) -> SweepPoint:
+def point(framework: str, size: int, end: End = End.FINISHED, figures: PointFigures | None = FIGURES) -> SweepPoint:
     if figures is not None:
         figures = replace(figures, rate=None if figures.rate is None else Rate(10.0 * size, (9.0 * size, 12.0 * size)))
     settings = {"model": "resnet50", "framework": framework, "batch_size": size}
-    return SweepPoint(f"{framework}-{size}", settings, end, None, 1.0, "here", figures if end == "finished" else None)
+    return SweepPoint(f"{framework}-{size}", settings, end, None, 1.0, "here", figures if end is End.FINISHED else None)
 
 
 def sweep(*points: SweepPoint) -> Sweep:
@@ -69,10 +69,10 @@ def sweep(*points: SweepPoint) -> Sweep:
 BOTH = sweep(
     point("torch", 4),
     point("torch", 1),
-    point("torch", 16, "out of memory"),
+    point("torch", 16, End.OUT_OF_MEMORY),
     point("mxnet", 1),
     point("mxnet", 4, figures=replace(FIGURES, rate=None, busy=None, fp32=None, category_bytes=None)),
-    point("mxnet", 16, "failed"),
+    point("mxnet", 16, End.FAILED),
 )
 
 
@@ -177,7 +177,7 @@ def test_the_report_has_a_row_for_each_point_and_a_sentence_for_each_knee() -> N
 
 
 def test_names_that_would_act_on_a_terminal_are_shown(tmp_path: Path) -> None:
-    hostile = replace(point("torch", 1), name="\x1b[31mred[/bold]", end="failed", reason="\x1b]0;x\x07")
+    hostile = replace(point("torch", 1), name="\x1b[31mred[/bold]", end=End.FAILED, reason="\x1b]0;x\x07")
 
     text = reports.render(sweep(hostile), width=200)
 

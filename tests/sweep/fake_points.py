@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 from tbdprof.collect import fresh
-from tbdprof.sweep.outcome import End, Outcome, write
+from tbdprof.results.sweep import End
+from tbdprof.sweep.outcome import Outcome, write
 
 WAITS, FAILS, DIES, TOO_LARGE = 7, 13, 14, 20
 

@@ -8,10 +8,9 @@ from functools import cache
 from tbdprof import suite
 from tbdprof.analysis.sweep.figures import figures
 from tbdprof.results.summary import Summary
-from tbdprof.results.sweep import PointFigures, Sweep, settings_text
+from tbdprof.results.sweep import End, PointFigures, Sweep, settings_text
 from tbdprof.results.time import NORMAL_95, Rate
 
-FINISHED, FULL = "finished", "out of memory"
 LSTM, RNN, OTHER = "LSTM", "RNN", "other"
 
 
@@ -51,7 +50,7 @@ def of_sweep(sweep: Sweep) -> list[Case]:
     varied = [name for name in sweep.swept if name not in ("model", sweep.batch)]
     found = []
     for point in sweep.points:
-        if point.end in (FINISHED, FULL):
+        if point.end is not End.FAILED:
             variant = " ".join(settings_text({name: point.settings[name] for name in varied}))
             program = str(point.settings.get("model", sweep.title))
             framework = point.figures.framework.split()[0] if point.figures is not None else ""

@@ -11,16 +11,41 @@ ends.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist
 
+from tbdprof.facts.batches import SAMPLES
 from tbdprof.results.found import Found, because
-from tbdprof.results.sweep import Growth, Knee
+from tbdprof.results.sweep import End, Growth, Knee, KneeOf, SweepPoint
 from tbdprof.results.time import Rate
 
 SHARE = 0.05
 LEAST = 3  # sizes
 _TAIL = 0.025
+
+
+def knees(points: Sequence[SweepPoint], swept: Sequence[str], batch: str | None) -> Iterator[KneeOf]:
+    """Yield the knee of each group of points that differ in their batch only; `batch` is the setting that it is."""
+    if batch is None:
+        return
+    varied = [name for name in swept if name != batch and len({point.settings.get(name) for point in points}) > 1]
+    groups: dict[tuple[str | int, ...], list[SweepPoint]] = {}
+    for point in points:
+        groups.setdefault(tuple(point.settings[name] for name in varied), []).append(point)
+    for values, group in groups.items():
+        sizes = {str(point.settings[batch]): point for point in group}
+        found = _of_group({int(size): point for size, point in sizes.items() if size.isdecimal()})
+        yield KneeOf(dict(zip(varied, values, strict=True)), found.value, found.reason)
+
+
+def _of_group(points: Mapping[int, SweepPoint]) -> Found[Knee | None]:
+    """Return the knee of points by batch."""
+    figures = {size: point.figures for size, point in points.items() if point.figures is not None}
+    rates = {size: each.rate for size, each in figures.items() if each.rate is not None}
+    units = [each.unit for each in figures.values()]
+    over = [size for size, point in points.items() if point.end is End.OUT_OF_MEMORY]
+    ends_at_memory = max(over, default=0) > max(rates, default=0)
+    return knee(rates, units[0] if units else SAMPLES, ends_at_memory=ends_at_memory)
 
 
 def knee(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from tbdprof.results.sweep import PointFigures, Sweep
+from tbdprof.results.sweep import End, PointFigures, Sweep
 
 SAYS = {
     4: "Training throughput by batch size, with 95 % intervals, in the clean windows, where nothing is watched.",
@@ -21,7 +21,7 @@ AFTER = "Arrangement as in figure {} of the TBD paper (Zhu et al., 2018)."
 def caption(number: int, sweeps: Sequence[Sweep]) -> str:
     """Return the caption of a figure."""
     figures = [point.figures for sweep in sweeps for point in sweep.points if point.figures is not None]
-    full = any(point.end == "out of memory" for sweep in sweeps for point in sweep.points)
+    full = any(point.end is End.OUT_OF_MEMORY for sweep in sweeps for point in sweep.points)
     parts = [
         SAYS[number],
         f"Device: {_joined(each.device for each in figures)}.",

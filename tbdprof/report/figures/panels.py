@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tbdprof.results.memory import CATEGORIES
-from tbdprof.results.sweep import PointFigures, Sweep, SweepPoint, settings_text
+from tbdprof.results.sweep import End, PointFigures, Sweep, SweepPoint, settings_text
 
-FINISHED, FULL = "finished", "out of memory"
 _PANEL = ("model",)  # settings that make a panel of their own
 _UNITS_OF_BYTES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
@@ -146,7 +145,7 @@ def _by_program(sweep: Sweep) -> dict[str, dict[int, PointFigures]]:
 
 def _memory_bar(point: SweepPoint, label: str, scale: int) -> Bar:
     if point.figures is None:
-        return Bar(label, {}, point.end)
+        return Bar(label, {}, point.end.value)
     parts = {name: size / scale for name, size in _categories(point).items()}
     return Bar(label, parts, "" if parts else "not measured")
 
@@ -178,7 +177,7 @@ def _series(
         if found is not None:
             marks.append(found)
         else:
-            (full if point.end == FULL else lacking).append(size)
+            (full if point.end == End.OUT_OF_MEMORY else lacking).append(size)
     return Series(label, tuple(marks), tuple(full), tuple(lacking))
 
 
