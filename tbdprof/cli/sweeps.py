@@ -7,13 +7,21 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from tbdprof import suite
 from tbdprof.analysis.summary import summarize
 from tbdprof.analysis.sweep.figures import figures
 from tbdprof.analysis.sweep.knee import knees
 from tbdprof.cli.interrupted import say_interrupted
 from tbdprof.cli.progress import SilentSweep, SweepProgress
 from tbdprof.cli.streams import emit
-from tbdprof.cli.words import chosen_framework, folder_of, models_and_options, refuse_unheeded, said_of_script
+from tbdprof.cli.words import (
+    check_options,
+    chosen_framework,
+    folder_of,
+    models_and_options,
+    refuse_unheeded,
+    said_of_script,
+)
 from tbdprof.errors import RecordingFormatError, UsageError
 from tbdprof.facts.file.reading import load
 from tbdprof.launch.request import RunRequest
@@ -75,6 +83,8 @@ def run_typed(typed: Typed) -> int:
 def _plan_of_models(typed: Typed) -> Plan:
     """Return the plan of a sweep over models of the suite; raise UsageError if a point cannot be run."""
     models, options = models_and_options(typed.words)
+    for model in models:
+        check_options(suite.find(model), options)
     frameworks = values_of(chosen_framework(models[0], typed.framework))
     request = RunRequest(
         model=models[0],

@@ -86,8 +86,9 @@ def opened(path: Path, plan: Plan) -> Folder:
             )
         plan = joined
     try:
-        (path / POINTS).mkdir(parents=True, exist_ok=True)
-        outcome.write_whole(path / PLAN, as_json(plan))
+        path.mkdir(parents=True, exist_ok=True)
+        outcome.write_whole(path / PLAN, as_json(plan))  # first: without it, the folder is nobody's
+        (path / POINTS).mkdir(exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; {ELSEWHERE}") from error
     return Folder(path, plan)

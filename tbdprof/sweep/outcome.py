@@ -36,8 +36,12 @@ def write(outcome: Outcome, path: Path) -> None:
 def write_whole(path: Path, text: str) -> None:
     """Write a file that a reader, or a crash, finds whole or as it was."""
     part = path.with_name(f".{path.name}.part")
-    part.write_text(text)
-    part.replace(path)
+    try:
+        part.write_text(text)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def read(path: Path) -> Outcome | None:

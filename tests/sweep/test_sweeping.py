@@ -1,5 +1,6 @@
 """`tbdprof sweep` as a whole: what runs, what is kept, how it goes on; its points train nothing (fake_points)."""
 
+import errno
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tbdprof.sweep.folder import opened
+from tbdprof.sweep.folder import locked, opened
 from tbdprof.sweep.plan import Plan, Script
 
 ROOT = Path(__file__).parents[2]
@@ -186,6 +187,7 @@ def test_the_largest_that_fits_is_found(sweeps: Sweeps) -> None:
         (["-o", "s", "resnet50", "--framework", "torch,jax"], "'jax'"),
         (["-o", "s", "resnet50", "--framework", "torch", "--batch-size", "1,x"], "batch_size is 'x'"),
         (["-o", "s", "--batch-size", "1"], "no model given"),
+        (["-o", "s", "resnet50", "--framework", "torch", "--batchsize", "2"], "did you mean --batch-size?"),
     ],
 )
 def test_what_cannot_be_swept_is_one_line(
@@ -258,3 +260,23 @@ def test_the_figures_of_a_sweep_are_files(sweeps: Sweeps, monkeypatch: pytest.Mo
     assert sorted(out.split()) == sorted(str(path) for path in Path("out").iterdir())
     assert {f"out/figure-{number}.svg" for number in (4, 5, 6, 7, 8)} < {*out.split()}
     assert "× marks a batch that ran out of memory" in Path("out/captions.md").read_text()
+
+
+def test_a_plan_that_cannot_be_written_leaves_a_folder_that_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as on_full_disk:
+        on_full_disk.setattr(Path, "write_text", full)
+        code, _, complaints = typed("sweep", "-o", "s", "--set", "batch=1", *SCRIPT)
+
+    assert (code, complaints) == (
+        2,
+        "tbdprof: cannot write s: No space left on device; choose another place with -o\n",
+    )
+    with locked(Path("s")):
+        assert opened(Path("s"), Plan(Script(("fake", "{batch}")), {"batch": ("1",)})).points.is_dir()
