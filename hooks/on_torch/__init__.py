@@ -22,6 +22,7 @@ def _rank() -> Rank | None:
 ABOUT = About(
     title="PyTorch",
     probe="import torch; print(torch.__version__, torch.cuda.device_count())",
+    no_step="no optimizer stepped, and no weight changed after a backward pass",
     records_gpu=(
         "from torch import profiler; "
         "can = profiler.ProfilerActivity.CUDA in profiler.supported_activities(); "

@@ -4,12 +4,16 @@ from typing import Any
 
 import pytest
 from judges.holding import ITEM, assert_adds_up, assert_holds, assert_sizes, trained_bytes
-from judges.process import Run
+from judges.process import Outcome, Run
 
 MOMENTUM: dict[str, Any] = {"arrays": 1}
 ADAM: dict[str, Any] = {"arrays": 2, "counter_bytes": 4}
 RMSPROP: dict[str, Any] = {"arrays": 1, "counter_bytes": 4}
 IMAGES, LABELS = 4 * 3 * 16 * 16 * ITEM, 4 * 8
+
+
+def phases_of(outcome: Outcome) -> set[str]:
+    return {name for name, phase in outcome.report["time"]["phases"].items() if phase["busy_seconds"] > 0}
 
 
 def test_a_convnets_memory_is_torchs_own_total_to_the_byte(run: Run) -> None:
@@ -38,6 +42,21 @@ def test_batches_of_a_workers_shared_memory_are_inputs_outside_of_the_allocator(
     assert alone.memory["roles_max"]["input"] == 2 * (IMAGES + LABELS)
     assert alone.memory["outside_allocator_max"] == {}
     assert not {"shared_memory"} & (set(outcome.report["missing"]) | set(alone.report["missing"]))
+
+
+def test_a_loop_without_an_optimizer_has_gradients_phases_and_inputs(run: Run) -> None:
+    outcome = run("torch_loops", "by_hand")
+    assert_holds(outcome, arrays=0)
+    assert outcome.memory["roles_at_peak"]["input"] == IMAGES + LABELS
+    assert {"forward", "backward", "update"} <= phases_of(outcome)
+
+
+def test_a_loop_without_a_module_has_weights_gradients_and_phases_all_the_same(run: Run) -> None:
+    outcome = run("torch_loops", "without_a_module")
+    assert_holds(outcome, arrays=0)
+    assert outcome.memory["roles_at_peak"]["input"] == 4 * 32 * ITEM + 4 * 8
+    assert {"forward", "backward", "update"} <= phases_of(outcome)
+    assert outcome.report["run"]["flops_per_unit"]["samples"] == 2 * (2 * 32 * 10)  # the input needs no gradient
 
 
 def test_gradients_that_are_kept_are_all_there_at_the_peak(run: Run) -> None:

@@ -151,6 +151,35 @@ def accumulation(profile: Profile) -> Json:
     return facts_of(model)
 
 
+def by_hand(profile: Profile) -> Json:
+    """There is no optimizer, as in torch's example of a regression."""
+    model = small_convnet()
+    with profile(model) as prof:
+        while prof.active:
+            images, labels = image_batch()
+            model.zero_grad()
+            functional.cross_entropy(model(images), labels).backward()  # type: ignore[no-untyped-call]
+            for parameter in model.parameters():
+                parameter.data.add_(-0.1 * parameter.grad)
+            prof.step(len(images))
+    return facts_of(model)
+
+
+def without_a_module(profile: Profile) -> Json:
+    """There is no optimizer and no module, as in torch's tutorial."""
+    weight, bias = torch.randn(WIDTH, CLASSES, requires_grad=True), torch.zeros(CLASSES, requires_grad=True)
+    with profile(framework="torch") as prof:
+        while prof.active:
+            inputs, labels = torch.randn(BATCH, WIDTH), torch.randint(CLASSES, (BATCH,))
+            functional.cross_entropy(inputs @ weight + bias, labels).backward()  # type: ignore[no-untyped-call]
+            with torch.no_grad():
+                for each in (weight, bias):
+                    each -= 0.1 * each.grad
+                    each.grad = None
+            prof.step(BATCH)
+    return {"parameters": [[WIDTH, CLASSES], [CLASSES]], "buffer_bytes": 0}
+
+
 class Tied(nn.Module):
     """A small language model whose output weights are its embedding's."""
 

@@ -48,7 +48,7 @@ def mark_compiled_updates(events: Sequence[Event]) -> None:
         elif isinstance(event, Leave) and event.region.run is not None:
             for region in later:
                 is_inner = region.parent in later  # the others' frame holds the backward run, too
-                region.begins_update = not (is_updated or region.begins_forward or is_inner)
+                region.begins_update = region.ends_update = not (is_updated or region.begins_forward or is_inner)
             later, is_updated = [], True
 
 

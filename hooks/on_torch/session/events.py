@@ -45,6 +45,7 @@ class Point(IntEnum):
     GONE = 8  # a storage older than the accounting was freed
     READING = 9  # owners are read between this marker and the thread's next marker with owners
     EXISTING = 10  # what existed when the window began has been read
+    BY_HAND = 11  # a backward pass ended, and there is no optimizer: an update of the weights by hand may follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class Mark:
     ends_forward: bool = False  # FORWARD_END only: the forward phase ends here, because gradients are off
     device: str = ""  # GONE only
     address: int = 0  # GONE only
+    touches: frozenset[int] = frozenset()  # BY_HAND only: the addresses of weights and gradients
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +140,11 @@ class Region:
     work: str | None = None  # text of a `tbdprof.facts.work.Work`, in kernels windows
     run: BackwardRun | None = None
     holds_engine: bool = False
-    begins_forward: bool = False  # compiled regions and frames only: the backward pass goes through it
-    begins_update: bool = False  # compiled regions and frames only: it takes the optimizer's step
+    begins_forward: bool = False  # the backward pass goes through it, and no model is called around it
+    begins_update: bool = False  # an update that is no optimizer's step begins with it
+    ends_update: bool = False  # such an update ends with it
     holds_numbered: bool = False  # backward nodes only
-    addresses: Sequence[int] = ()  # of its tensors' storages, in compiled regions and frames only
+    addresses: Sequence[int] = ()  # of its tensors' storages; in compiled regions and frames, and in loops by hand
     layer: str | None = None  # in compiled regions and frames only: the layer that it belongs to
     fused: Sequence[Fused] = ()  # compiled regions only: the kernels that the compiler made of several operators
 

@@ -9,6 +9,7 @@ from tbdprof.hooks.on_torch.devices import device_text
 from tbdprof.hooks.on_torch.session import compiled
 from tbdprof.hooks.on_torch.session.arguments import metadata, shapes_of
 from tbdprof.hooks.on_torch.session.backward_runs import mark_compiled_updates, mark_last_runs, relate
+from tbdprof.hooks.on_torch.session.by_hand import mark_by_hand
 from tbdprof.hooks.on_torch.session.events import (
     Enter,
     Event,
@@ -57,6 +58,7 @@ class _Reader:
         self._offset_ns = recorded.offset_ns
         self._ended_ns = recorded.ended_ns
         self._marks = marks
+        self._is_by_hand = any(mark.point is Point.BY_HAND for mark in marks.values())
         self._describe = describe
         self._weights = weights
         self._trace = Trace()
@@ -95,6 +97,8 @@ class _Reader:
         events = [event for _, event in self._trace.events]
         mark_last_runs(events)
         mark_compiled_updates(events)
+        if self._is_by_hand:
+            mark_by_hand(events)
         return self._trace
 
     def _within_window(self, events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
@@ -121,7 +125,7 @@ class _Reader:
             correlation=node.correlation_id,
             shapes=[shapes_of(value) for value in fields.inputs],
         )
-        if parent is not None and parent.is_translated:
+        if self._is_by_hand or (parent is not None and parent.is_translated):
             region.addresses = [each.storage_data_ptr or 0 for each in metadata(fields.inputs)]
         self._describe(region, node, fields)
         self._regions.append(region)

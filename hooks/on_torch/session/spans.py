@@ -18,7 +18,7 @@ from tbdprof.hooks.on_torch.session.events import (
 )
 
 _FORWARD = "forward"  # origin of a span that stands for a forward phase
-_UPDATE = "update"  # of one for a compiled optimizer's step
+_UPDATE = "update"  # of one for a compiled optimizer's step, or an update by hand
 _EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty")
 _CASTS = ("aten::to", "aten::_to_copy")
 _THREAD_BITS = 40  # a thread's number stands above these bits, an operator's number below
@@ -106,7 +106,7 @@ class Spans:
             self._close_through(_LayerOf(region), region.thread, region.end_ns)
         if region.run is not None and region.run.last is region:
             self._close_through(region.run, region.thread, region.end_ns)
-        elif region.begins_update:
+        elif region.ends_update:
             self._close_through(_UPDATE, region.thread, region.end_ns)
 
     def mark(self, mark: Mark, thread: int, time_ns: int) -> None:

@@ -15,12 +15,14 @@ from tbdprof.hooks.keras_objects import named_layers
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Owned, Point
 from tbdprof.hooks.on_torch.session.markers import Markers
 from tbdprof.hooks.on_torch.watch import owners
+from tbdprof.hooks.on_torch.watch.by_hand import ByHand
 from tbdprof.hooks.on_torch.watch.keras_optimizers import KerasOptimizers
 from tbdprof.hooks.on_torch.watch.module_calls import (
     Handle,
     Late,
     between_steps,
     in_backward,
+    register_first,
     remove,
     report_calls,
     uncompiled,
@@ -30,7 +32,8 @@ from tbdprof.hooks.patches import Patches, Replaced
 from tbdprof.hooks.threads import are_others
 from tbdprof.hooks.waiting import waits
 
-_WINDOW = "window"  # the reason for which a function is replaced
+_WINDOW = "window"  # a reason for which a function is replaced
+_BY_HAND = "by hand"  # another
 _FRUITLESS = 2  # steps in a row that found nothing new, after which the search for models pauses
 
 
@@ -68,6 +71,8 @@ class Watch:
         self._finding_models: list[Handle] = []
         self._finding_optimizers: list[Handle] = []
         self._updates: list[Handle] = []
+        self._by_hand = ByHand(self.watched)
+        self._passes: list[Handle] = []  # while steps by hand are looked for
         self._callbacks: list[Callable[[object], None]] = []  # called after the steps of Keras's optimizers
         self.keras = KerasOptimizers(self._keras_begins, self._keras_ends)
         self._local = threading.local()
@@ -95,7 +100,7 @@ class Watch:
             self._find_models()
 
     def on_update(self, callback: Callable[[object], None]) -> None:
-        """Call `callback` with the optimizer after each step of any optimizer."""
+        """Call `callback` with the optimizer after each step of any optimizer, and with an object after one by hand."""
         pid = os.getpid()
         self._callbacks.append(callback)
         late = Late()
@@ -104,6 +109,7 @@ class Watch:
         def after(optimizer: torch.optim.Optimizer, *_: object) -> None:
             if os.getpid() != pid or torch.compiler.is_compiling():
                 return
+            self._has_stepped()
             if in_backward():  # a profiler that begins here ends with the backward pass
                 late.add(lambda: callback(optimizer))
             else:
@@ -111,6 +117,15 @@ class Watch:
 
         with between_steps():
             self._updates += [late, register_optimizer_step_post_hook(after)]
+        self._by_hand.follow(callback)
+        self._backward.need("engine", _BY_HAND)
+        self._passes.append(register_first(self._by_hand.forward_begins))
+
+    def _has_stepped(self) -> None:
+        """Look no longer for steps by hand."""
+        self._by_hand.has_stepped()
+        self._backward.release(_BY_HAND)
+        remove(self._passes)
 
     def open_window(self, *, reads_owners: bool) -> None:
         """Turn markers on, with hooks on everything watched that place them; `reads_owners` lets them read owners."""
@@ -155,6 +170,8 @@ class Watch:
         """Remove every hook."""
         self._callbacks.clear()
         self._backward.release(_WINDOW)
+        self._backward.release(_BY_HAND)
+        remove(self._passes)
         with between_steps():
             for handles in (self._calls, self._steps, self._finding_models, self._finding_optimizers, self._updates):
                 remove(handles)
@@ -210,10 +227,26 @@ class Watch:
     def _around_backward(self, original: Replaced) -> Replaced:
         @uncompiled
         def run(*arguments: Any, **named: Any) -> Any:
+            is_outermost = not in_backward()
+            if is_outermost:
+                self._by_hand.backward_begins(arguments[0] if arguments else ())
             self._passed()
-            return original(*arguments, **named)
+            made = original(*arguments, **named)
+            if is_outermost:
+                self._by_hand.backward_ended()
+                self._update_begins()
+            return made
 
         return run
+
+    @waits
+    def _update_begins(self) -> None:
+        """Place a marker where an update by hand may begin, with the gradients that it is to read."""
+        if not self.markers.is_on() or not self._by_hand.is_so():
+            return
+        if self._reads_owners:
+            self.read_owners(Point.UPDATE_BEGIN, lambda: owners.gradients(self.watched.parameters(), self.watched.rows))
+        self.markers.place(Mark(Point.BY_HAND, touches=self._by_hand.touched()))
 
     @waits
     def _passed(self) -> None:
@@ -261,6 +294,7 @@ class Watch:
 
     def _keras_ends(self, optimizer: Any) -> None:
         self._step_ends(optimizer)
+        self._has_stepped()
         for callback in list(self._callbacks) if os.getpid() == self._process else ():
             callback(optimizer)
 

@@ -30,6 +30,7 @@ class Watched:
         self._models: list[weakref.ref[torch.nn.Module]] = []
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self._inputs: list[weakref.ref[torch.Tensor]] = []
+        self._loose: list[weakref.ref[torch.Tensor]] = []  # weights that are in no model and no optimizer
         self._without_holder: list[int] = []  # models that no module was found to hold
         self._listings = _Listings()
         self.rows: dict[Role, dict[str, Owned]] = {}  # as they were last read in this window
@@ -75,6 +76,10 @@ class Watched:
         tensors = (leaf for leaf in tree_leaves(list(inputs)) if isinstance(leaf, torch.Tensor))
         self._inputs += [weakref.ref(tensor) for tensor in tensors]
 
+    def set_loose(self, weights: Sequence[torch.Tensor]) -> None:
+        """Watch these weights, which no model and no optimizer holds, instead of those that were set before."""
+        self._loose = [weakref.ref(weight) for weight in weights]
+
     def inputs(self) -> list[torch.Tensor]:
         """Return the kept inputs that still exist."""
         return [tensor for ref in self._inputs if (tensor := ref()) is not None]
@@ -92,14 +97,15 @@ class Watched:
         return prefixes(self.models())
 
     def parameters(self) -> Named:
-        """Return the models' parameters, each once, and those that only an optimizer holds."""
+        """Return the models' parameters, each once, and those that only an optimizer holds or nothing known holds."""
         named: list[tuple[str, torch.Tensor]] = [
             (prefix + _plain(name), parameter)
             for prefix, model in self.prefixes()
             for name, parameter in self._parameters_of(model)
         ]
         known = {id(parameter) for _, parameter in named}
-        for parameter in all_parameters(self.optimizers()):
+        loose = (weight for ref in self._loose if (weight := ref()) is not None)
+        for parameter in (*all_parameters(self.optimizers()), *loose):
             if id(parameter) not in known:
                 known.add(id(parameter))
                 named.append((f"parameter{len(named)}", parameter))
