@@ -87,7 +87,8 @@ class Ledger:
         self._shared_peak_bytes = 0
         self._changed: dict[tuple[str, int], int] = {}  # when a block was last allocated or freed at an address
         self._live_bytes: defaultdict[str, int] = defaultdict(int)  # by device
-        self._lent: dict[_Key, None] = {}  # blocks that were sent, in order: the thread that sends them may free them
+        # Blocks that were sent, in order, with the number of rows by then: the thread that sends them may free them.
+        self._lent: dict[_Key, int] = {}
         self._guessed: dict[_Key, int] = {}  # rows of frees that the total alone shows, by the block that was chosen
         self._still_in_use = self._other_size = self._unseen_frees = 0
 
@@ -162,7 +163,7 @@ class Ledger:
         for owner in owners:
             key = owner.device, owner.address
             if key in self._live:
-                self._lent[key] = None
+                self._lent.setdefault(key, len(self._rows))
 
     def owned(self, owners: Sequence[Owned]) -> None:
         """Learn live blocks' requested sizes from owners: the requested size is the size of the storage."""
@@ -209,22 +210,24 @@ class Ledger:
         chosen, in_use = (self._guessed, self._lent) if is_free else (self._lent, self._guessed)
         if key not in chosen or (is_free and key in self._live):
             return
-        size = self._size(key)
-        other = next((each for each in in_use if each[0] == key[0] and self._size(each) == size), None)
-        if other is None:
+        pairs = ((key, each) if is_free else (each, key) for each in in_use)  # the wrong block, and the right one
+        found = next((pair for pair in pairs if self._fits(*pair)), None)
+        if found is None:
             return
-        wrong, right = (key, other) if is_free else (other, key)
-        place = self._guessed.pop(wrong)
+        wrong, right = found
+        place, lent = self._guessed.pop(wrong), self._lent[right]
         block, row = self._take(right), self._rows[place]
         assert block is not None
         self._rows[place] = replace(row, block=block)
         self._changed[right], self._guessed[right] = row.sequence, place
         self._put(row.block)
-        self._lent[wrong] = None
+        self._lent[wrong] = lent
 
-    def _size(self, key: _Key) -> int:
-        """Return the bytes of a block that is live, or was taken for freed."""
-        return (self._live[key] if key in self._live else self._rows[self._guessed[key]].block).bytes
+    def _fits(self, wrong: _Key, right: _Key) -> bool:
+        """Return whether a live block may have been freed where another was taken for freed: it had been sent by then."""
+        place = self._guessed[wrong]
+        same = wrong[0] == right[0] and self._rows[place].block.bytes == self._live[right].bytes
+        return same and self._lent[right] <= place
 
     def _put(self, block: _Block) -> None:
         key = block.device, block.address

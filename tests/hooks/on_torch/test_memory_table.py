@@ -322,6 +322,17 @@ def test_of_two_sent_blocks_of_one_size_the_one_was_freed_that_later_events_allo
     assert set(missing) == {RemarkOn.SENT_MEMORY}
 
 
+def test_a_block_that_was_sent_after_a_free_is_not_the_one_that_was_freed() -> None:
+    """Block 8 is freed unseen, which shows at 24, and block 40 later, which shows at 48. Then 40 is allocated again."""
+    marks = {key: [Enter(block := sent(key, 400)), Leave(block)] for key in (8, 16, 40)}
+    events = (
+        *(memory(8, 400, 400), memory(16, 400, 800), *marks[8], *marks[16], memory(24, 4, 404)),
+        *(memory(40, 400, 804), *marks[40], memory(48, 4, 408), memory(40, 400, 808)),
+    )
+    rows = build(trace(*events), [], True, Strings())[0]["allocation"]
+    assert [address for kind, address, *_ in changes(rows) if kind == AllocationKind.FREED] == [8, 40]
+
+
 def test_a_block_that_was_not_sent_is_not_thought_free() -> None:
     events = memory(8, 400, 400), memory(24, 4, 4)
     tables, _, missing = build(trace(*events), [], True, Strings())
