@@ -7,7 +7,7 @@ A size that does not follow from these stays unknown, such as that of sequences 
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -20,7 +20,8 @@ Given = tuple[tuple[int, ...] | None, ...]  # the shape of each argument of a fu
 
 _OUTPUT = "output"  # the region of an operator's outputs
 _UNKNOWN = -1  # TensorFlow's value for it
-_SOURCES = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
+_YIELDING = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue", "While", "StatelessWhile")
+_FROM_LISTS = ("TensorListGetItem", "TensorListPopBack", "TensorListStack")  # what a loop's steps leave and take
 
 
 class SizedGraphs:
@@ -54,15 +55,7 @@ def sized(graph: Any, given: Given | int) -> Any:
     batch = given if isinstance(given, int) else _UNKNOWN
     shapes = {} if isinstance(given, int) else dict(zip((each.op.name for each in graph.inputs), given, strict=True))
     for node in definition.node:
-        if node.op == "ReadVariableOp":  # the shape known from the variable's handle is not in the definition
-            _give(node, graph.get_operation_by_name(node.name).outputs[0])
-        elif node.op == "Placeholder" and (shape := shapes.get(node.name)) is not None:
-            node.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
-        elif node.op == "Placeholder":
-            _fill(node.attr["shape"].shape, batch)
-        elif node.op in _SOURCES:
-            for shape in node.attr["output_shapes"].list.shape:
-                _fill(shape, batch)
+        _size(node, graph.get_operation_by_name(node.name).outputs, shapes.get(node.name), batch)
         for name in [name for name in node.attr if name.startswith("_output_shapes")]:
             del node.attr[name]
     copy = tf.Graph()
@@ -102,6 +95,23 @@ def _leading(shape: Any, made: list[int]) -> int | None:
     return made[0] if list(shape[1:]) == made[1:] else None
 
 
+def _size(node: Any, outputs: Sequence[Any], given: tuple[int, ...] | None, batch: int) -> None:
+    """Give a node its shape; of what it outputs, an open first axis is the batch."""
+    if node.op == "ReadVariableOp":  # the shape known from the variable's handle is not in the definition
+        _give(node, outputs[0])
+    elif node.op == "Placeholder" and given is not None:
+        node.attr["shape"].shape.CopyFrom(tf.TensorShape(given).as_proto())
+    elif node.op == "Placeholder":
+        _fill(node.attr["shape"].shape, batch)
+    elif node.op in _YIELDING:
+        for shape in node.attr["output_shapes"].list.shape:
+            _fill(shape, batch)
+    elif node.op in _FROM_LISTS:
+        _hand_out(node, outputs, batch)
+    elif node.op == "Reshape" and outputs[0].op.inputs[1].op.type in _FROM_LISTS:  # the shape of what was broadcast
+        _hand_out(node, outputs, batch)
+
+
 def _give(node: Any, tensor: Any) -> None:
     """Make a node output a tensor of a known shape, whatever its inputs are."""
     node.op = "Placeholder"
@@ -109,6 +119,21 @@ def _give(node: Any, tensor: Any) -> None:
     node.attr["shape"].shape.CopyFrom(tensor.shape.as_proto())
 
 
-def _fill(shape: Any, batch: int) -> None:
-    if shape.dim and shape.dim[0].size == _UNKNOWN:
-        shape.dim[0].size = batch
+def _hand_out(node: Any, outputs: Sequence[Any], batch: int) -> None:
+    """Make a node output tensors of the shapes that are known of it, with the batch as an open first axis.
+
+    What is known of the elements of a loop's lists is not in the definition.
+    """
+    shapes = [tensor.shape.as_proto() for tensor in outputs]
+    for shape in shapes:
+        _fill(shape, batch, axis=int(node.op == "TensorListStack"))
+    node.op = "OutfeedDequeueTuple"
+    del node.input[:]
+    node.attr.clear()
+    node.attr["dtypes"].list.type.extend(tensor.dtype.as_datatype_enum for tensor in outputs)
+    node.attr["shapes"].list.shape.extend(shapes)
+
+
+def _fill(shape: Any, batch: int, axis: int = 0) -> None:
+    if len(shape.dim) > axis and shape.dim[axis].size == _UNKNOWN:
+        shape.dim[axis].size = batch

@@ -224,7 +224,7 @@ class Ledger:
         self._lent[wrong] = lent
 
     def _fits(self, wrong: _Key, right: _Key) -> bool:
-        """Return whether a live block may have been freed where another was taken for freed: it had been sent by then."""
+        """Return whether a live block may have been freed where another was taken for freed: it was sent before."""
         place = self._guessed[wrong]
         same = wrong[0] == right[0] and self._rows[place].block.bytes == self._live[right].bytes
         return same and self._lent[right] <= place

@@ -9,7 +9,6 @@ from tbdprof.hooks.on_torch.devices import device_text
 from tbdprof.hooks.on_torch.session import compiled
 from tbdprof.hooks.on_torch.session.arguments import metadata, shapes_of
 from tbdprof.hooks.on_torch.session.backward_runs import mark_compiled_updates, mark_last_runs, relate
-from tbdprof.hooks.on_torch.session.by_hand import mark_by_hand
 from tbdprof.hooks.on_torch.session.events import (
     Enter,
     Event,
@@ -26,6 +25,7 @@ from tbdprof.hooks.on_torch.session.events import (
 from tbdprof.hooks.on_torch.session.markers import MARKER, WHOLE
 from tbdprof.hooks.on_torch.session.session import TAKEN, Recorded
 from tbdprof.hooks.on_torch.session.thread_order import in_order
+from tbdprof.hooks.on_torch.session.unseen_phases import mark_phases
 
 _SCOPES = {RecordScope.BACKWARD_FUNCTION: Scope.BACKWARD, RecordScope.USER_SCOPE: Scope.USER}
 
@@ -97,8 +97,7 @@ class _Reader:
         events = [event for _, event in self._trace.events]
         mark_last_runs(events)
         mark_compiled_updates(events)
-        if self._is_by_hand:
-            mark_by_hand(events)
+        mark_phases(events)
         return self._trace
 
     def _within_window(self, events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:

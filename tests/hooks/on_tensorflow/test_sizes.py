@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tbdprof.hooks.on_tensorflow.flops.sizes import SizedGraphs
 from tbdprof.hooks.on_tensorflow.operators.functions import Reading
+from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.operators.node import Place
 from tbdprof.hooks.on_tensorflow.watch.layers import Layers
 
@@ -33,3 +34,38 @@ def test_the_body_of_a_loop_is_given_what_the_loop_is() -> None:
     assert shapes.count((4, 4)) == 2  # what goes round, and what each round takes
     assert given_at(Place(within, body.get_operations()[0]), ((4, 4),)) == ((4, 4),)
     assert given_at(place, 4) == 4
+
+
+def test_what_a_loop_keeps_for_its_gradients_has_the_batch_as_its_first_axis() -> None:
+    """A recurrent network: each product of its loops is known by the batch alone, in both directions."""
+    kernel, recurrent = tf.Variable(tf.ones((3, 4))), tf.Variable(tf.ones((4, 4)))
+
+    def trained(sequences: tf.Tensor) -> list[tf.Tensor]:
+        parts = tf.TensorArray(tf.float32, 5).unstack(tf.transpose(sequences, (1, 0, 2)))
+
+        def step(time: tf.Tensor, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return time + 1, tf.tanh(parts.read(time) @ kernel + state @ recurrent)
+
+        with tf.GradientTape() as tape:
+            first = tf.zeros((tf.shape(sequences)[0], 4))
+            last = tf.while_loop(lambda time, _: time < 5, step, (0, first), maximum_iterations=5)[1]
+        return tape.gradient(last, [kernel, recurrent])
+
+    function, graphs, sizes = tf.function(trained).get_concrete_function(tf.TensorSpec((None, 5, 3))), Graphs(), []
+    reading = graphs.reading(function.name.decode())
+    assert reading is not None
+    for within in graphs.within(reading):
+        for operator in (each for each in within.operators if each.type == "MatMul"):
+            found = SizedGraphs().operator(within, operator, 8)
+            sizes.append([tuple(tensor.shape.as_list()) for tensor in (*found.inputs, *found.outputs)])
+    of_input, of_state, batch = (3, 4), (4, 4), (8, 4)
+    assert sorted(sizes) == sorted(
+        [
+            [(8, 3), of_input, batch],
+            [batch, of_state, batch],
+            [(8, 3), batch, of_input],
+            [batch, of_input, (8, 3)],
+            [batch, batch, of_state],
+            [batch, of_state, batch],
+        ]
+    )

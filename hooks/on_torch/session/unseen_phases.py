@@ -1,7 +1,8 @@
-"""Find the phases of a loop without an optimizer.
+"""Find the phases that no call of a module and no optimizer shows.
 
-The update is what reads or writes a weight or a gradient after a backward pass. If no module is called, the forward
-phase begins with the first operator through which the backward pass goes.
+Without an optimizer, the update is what reads or writes a weight or a gradient after a backward pass. If no module is
+called (a script may call `forward` itself), the forward phase begins with the first operator through which the backward
+pass goes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ from tbdprof.hooks.on_torch.session.events import Enter, Event, Marked, Point, R
 _ENDS_UPDATE = (Point.STEP, Point.FORWARD, Point.LAYER)
 
 
-def mark_by_hand(events: Sequence[Event]) -> None:
+def mark_phases(events: Sequence[Event]) -> None:
     """Mark the first and the last operator of each update, and the first one of forward phases without a module."""
     entered = [event.region for event in events if isinstance(event, Enter)]
     calls = any(isinstance(event, Marked) and event.mark.point is Point.FORWARD for event in events)
@@ -56,10 +57,17 @@ class _Update:
 
 
 def _forward(regions: Iterable[Region]) -> set[Region]:
-    """Return the outermost operators through which the backward pass goes."""
+    """Return the outermost operators through which the backward pass goes, or would go after the window's end."""
     every = list(regions)
-    reached = {region.number for region in every if region.is_engine_node and region.number >= 0}
-    last = {region.number: region for region in every if region.is_numbered and region.number in reached}
+    passes = [place for place, region in enumerate(every) if region.is_engine_node]
+    reached = {every[place].number for place in passes}
+    end = passes[-1] if passes else 0
+    highest = max((region.number for region in every[end:] if region.is_numbered), default=-1)
+    last = {
+        region.number: region
+        for place, region in enumerate(every)  # an operator with a backward node uses up its number
+        if region.is_numbered and (region.number in reached or (place > end and region.number < highest))
+    }
     return {outer for region in last.values() if not (outer := _outermost(region)).is_engine_node}
 
 
