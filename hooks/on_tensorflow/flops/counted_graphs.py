@@ -28,7 +28,7 @@ class CountedGraphs:
 
     def __init__(self, graphs: Graphs) -> None:
         self.graphs = graphs
-        self._sized = SizedGraphs()
+        self.sized = SizedGraphs()
         self._nodes: dict[tuple[str, str, str | None, Given | int | None], Node | None] = {}
 
     def find(self, node: str, op: str, function: str | None, given: Given | int | None = None) -> Node | None:
@@ -50,7 +50,7 @@ class CountedGraphs:
         if node is None or node.computing is None:
             return node
         place, ran = node.computing.place, node.computing.ran
-        operator = self._sized.operator(place.reading, place.operator, self._sized.given_at(place, given))
+        operator = self.sized.operator(place.reading, place.operator, self.sized.given_at(place, given))
         kind, work = works.kind_and_work(_computed(operator, ran, node.phase, node.computing.has_bias))
         return replace(node, operation=kind, work=work, shapes=_input_shapes(operator))
 

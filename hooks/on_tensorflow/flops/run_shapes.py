@@ -1,21 +1,27 @@
 """The argument shapes of each run of a function that was traced for arguments of any size."""
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tbdprof.hooks.on_tensorflow.flops.sizes import Given, batch_of
+from tbdprof.hooks.on_tensorflow.flops.sizes import OUTPUT, Given, SizedGraphs, batch_of
+from tbdprof.hooks.on_tensorflow.operators.functions import Reading
 from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.operators.runs import Runs
 from tbdprof.hooks.on_tensorflow.session.events import MemoryEvent, OpEvent, Trace
+
+_CHECKED = ("MatMul", "BatchMatMulV2", "BiasAdd")  # a fused product has the name of its bias
 
 
 class RunShapes:
     """The argument shapes of the runs of one trace."""
 
-    def __init__(self, trace: Trace, graphs: Graphs, runs: Runs, calls: Mapping[str, Sequence[Given]]) -> None:
+    def __init__(
+        self, trace: Trace, graphs: Graphs, runs: Runs, calls: Mapping[str, Sequence[Given]], sized: SizedGraphs
+    ) -> None:
         """Take the argument shapes of Python's calls in the trace, by function and in order."""
-        self._graphs, self._runs = graphs, runs
+        self._graphs, self._runs, self._sized = graphs, runs, sized
         self._made: defaultdict[int, list[MemoryEvent]] = defaultdict(list)
         for event in trace.memory:
             self._made[event.step].append(event)
@@ -52,8 +58,23 @@ class RunShapes:
         if reading is None or not any(each.leaves_batch_open for each in self._graphs.within(reading)):
             return None
 
-        def operator(node: str) -> tuple[int, Any] | None:
+        def operator(node: str) -> tuple[tuple[int, int], Any] | None:
             place = self._graphs.place(reading, node)
-            return None if place is None else (place.reading.place[place.operator.name], place.operator)
+            if place is None:
+                return None
+            return (len(place.above), place.reading.place[place.operator.name]), place.operator
 
-        return batch_of(events, operator)
+        made = list(events)
+        batch = batch_of(made, operator)
+        if batch is not None:
+            self._check(reading, batch, made)
+        return batch
+
+    def _check(self, function: Reading, batch: int, events: Iterable[MemoryEvent]) -> None:
+        """Take back the batch size from the bodies of loops in which a product was of another size."""
+        for event in events:
+            place = self._graphs.place(function, event.node) if event.region == OUTPUT and event.shape else None
+            if place is not None and place.above and place.operator.type in _CHECKED:
+                shape = self._sized.operator(place.reading, place.operator, batch).outputs[0].shape
+                if shape.is_fully_defined() and shape.as_list() != json.loads(event.shape):
+                    self._sized.contradict(place.reading, batch)

@@ -18,7 +18,7 @@ from tbdprof.hooks.on_tensorflow.session.events import MemoryEvent
 
 Given = tuple[tuple[int, ...] | None, ...]  # the shape of each argument of a function, None if not known
 
-_OUTPUT = "output"  # the region of an operator's outputs
+OUTPUT = "output"  # the region of an operator's outputs
 _UNKNOWN = -1  # TensorFlow's value for it
 _YIELDING = ("IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue", "While", "StatelessWhile")
 _FROM_LISTS = ("TensorListGetItem", "TensorListPopBack", "TensorListStack")  # what a loop's steps leave and take
@@ -39,6 +39,10 @@ class SizedGraphs:
             self._copies[key] = sized(reading.graph, given)
         copy = self._copies[key]
         return operator if copy is None else copy.get_operation_by_name(operator.name)
+
+    def contradict(self, reading: Reading, given: Given | int) -> None:
+        """Return operators of a function as they are from now on: these arguments are not what it was given."""
+        self._copies[reading, given] = None
 
     def given_at(self, place: Place, given: Given | int | None) -> Given | int | None:
         """Return the arguments of the function that contains a place, as the calls leading to it pass them on."""
@@ -72,15 +76,17 @@ def is_open(operator: Any) -> bool:
     return not all(tensor.shape.is_fully_defined() for tensor in (*operator.inputs, *operator.outputs))
 
 
-def batch_of(events: Iterable[MemoryEvent], operator: Callable[[str], tuple[int, Any] | None]) -> int | None:
+def batch_of(
+    events: Iterable[MemoryEvent], operator: Callable[[str], tuple[tuple[int, int], Any] | None]
+) -> int | None:
     """Return a run's batch size, taken from what was allocated in it, or None if nothing shows it.
 
-    `operator` returns a node's operator and the operator's position in its function. The earliest position decides:
-    later in the function, the first axis may combine several axes.
+    `operator` returns a node's operator, how many calls lead to it, and its position in its function. The fewest calls
+    and the earliest position decide: later, the first axis may combine several axes, or be another one.
     """
-    sizes = list[tuple[int, int]]()
+    sizes = list[tuple[tuple[int, int], int]]()
     for event in events:
-        found = operator(event.node) if event.region == _OUTPUT and event.shape else None
+        found = operator(event.node) if event.region == OUTPUT and event.shape else None
         if found is not None and len(found[1].outputs) == 1:
             size = _leading(found[1].outputs[0].shape, json.loads(event.shape))
             if size is not None:
@@ -106,9 +112,7 @@ def _size(node: Any, outputs: Sequence[Any], given: tuple[int, ...] | None, batc
     elif node.op in _YIELDING:
         for shape in node.attr["output_shapes"].list.shape:
             _fill(shape, batch)
-    elif node.op in _FROM_LISTS:
-        _hand_out(node, outputs, batch)
-    elif node.op == "Reshape" and outputs[0].op.inputs[1].op.type in _FROM_LISTS:  # the shape of what was broadcast
+    elif node.op in _FROM_LISTS or (node.op == "Reshape" and outputs[0].op.inputs[1].op.type in _FROM_LISTS):
         _hand_out(node, outputs, batch)
 
 

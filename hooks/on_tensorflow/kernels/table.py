@@ -56,7 +56,7 @@ class _Operators:
         self.missing: dict[str, str] = {}
         self.graphs = CountedGraphs(graphs)
         self._runs = Runs(trace, graphs)
-        self._shapes = RunShapes(trace, graphs, self._runs, recorded.calls)
+        self._shapes = RunShapes(trace, graphs, self._runs, recorded.calls, self.graphs.sized)
         self._asked = eager.of_events(trace, BEGIN, recorded.asked, self.missing, counted_eager.node_of)
 
     def ran(self) -> list[Ran]:

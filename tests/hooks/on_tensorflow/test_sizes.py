@@ -1,6 +1,7 @@
 """What a loop within a function traced for any size is given, once the function's own arguments are known."""
 
 import importlib.util
+from typing import Any
 
 import pytest
 
@@ -9,10 +10,14 @@ if importlib.util.find_spec("tensorflow") is None:
 
 import tensorflow as tf
 
+from tbdprof.facts.records import AllocationKind
+from tbdprof.hooks.on_tensorflow.flops.run_shapes import RunShapes
 from tbdprof.hooks.on_tensorflow.flops.sizes import SizedGraphs
 from tbdprof.hooks.on_tensorflow.operators.functions import Reading
 from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.operators.node import Place
+from tbdprof.hooks.on_tensorflow.operators.runs import Runs
+from tbdprof.hooks.on_tensorflow.session.events import FunctionEvent, MemoryEvent, OpEvent, Trace
 from tbdprof.hooks.on_tensorflow.watch.layers import Layers
 
 
@@ -36,8 +41,8 @@ def test_the_body_of_a_loop_is_given_what_the_loop_is() -> None:
     assert given_at(place, 4) == 4
 
 
-def test_what_a_loop_keeps_for_its_gradients_has_the_batch_as_its_first_axis() -> None:
-    """A recurrent network: each product of its loops is known by the batch alone, in both directions."""
+def recurrent_network() -> Any:
+    """Return a network with its gradients, traced for any batch."""
     kernel, recurrent = tf.Variable(tf.ones((3, 4))), tf.Variable(tf.ones((4, 4)))
 
     def trained(sequences: tf.Tensor) -> list[tf.Tensor]:
@@ -51,15 +56,26 @@ def test_what_a_loop_keeps_for_its_gradients_has_the_batch_as_its_first_axis() -
             last = tf.while_loop(lambda time, _: time < 5, step, (0, first), maximum_iterations=5)[1]
         return tape.gradient(last, [kernel, recurrent])
 
-    function, graphs, sizes = tf.function(trained).get_concrete_function(tf.TensorSpec((None, 5, 3))), Graphs(), []
-    reading = graphs.reading(function.name.decode())
+    return tf.function(trained).get_concrete_function(tf.TensorSpec((None, 5, 3)))
+
+
+def products(graphs: Graphs, function: str, sized: SizedGraphs) -> list[list[tuple[int | None, ...]]]:
+    """Return the shapes that each product takes and outputs, for a batch of 8."""
+    reading = graphs.reading(function)
     assert reading is not None
-    for within in graphs.within(reading):
-        for operator in (each for each in within.operators if each.type == "MatMul"):
-            found = SizedGraphs().operator(within, operator, 8)
-            sizes.append([tuple(tensor.shape.as_list()) for tensor in (*found.inputs, *found.outputs)])
-    of_input, of_state, batch = (3, 4), (4, 4), (8, 4)
-    assert sorted(sizes) == sorted(
+    found = [
+        sized.operator(within, operator, 8)
+        for within in graphs.within(reading)
+        for operator in within.operators
+        if operator.type == "MatMul"
+    ]
+    return [[tuple(tensor.shape.as_list()) for tensor in (*each.inputs, *each.outputs)] for each in found]
+
+
+def test_what_a_loop_keeps_for_its_gradients_has_the_batch_as_its_first_axis() -> None:
+    """A recurrent network: each product of its loops is known by the batch alone, in both directions."""
+    network, of_input, of_state, batch = recurrent_network(), (3, 4), (4, 4), (8, 4)
+    assert sorted(products(Graphs(), network.name.decode(), SizedGraphs())) == sorted(
         [
             [(8, 3), of_input, batch],
             [batch, of_state, batch],
@@ -69,3 +85,21 @@ def test_what_a_loop_keeps_for_its_gradients_has_the_batch_as_its_first_axis() -
             [batch, of_state, batch],
         ]
     )
+
+
+@pytest.mark.parametrize(("rows", "known"), [(8, 2), (6, 0)])
+def test_a_loop_in_which_a_product_was_of_another_size_is_not_counted_by_the_batch(rows: int, known: int) -> None:
+    network, graphs, sized = recurrent_network(), Graphs(), SizedGraphs()
+    name = network.name.decode()
+
+    def made(node: str, shape: str) -> MemoryEvent:
+        return MemoryEvent(0, 1, AllocationKind.ALLOCATED, "cpu", 1, 1, 1, 1, 1, node, "output", 1, shape, step=1)
+
+    trace = Trace(
+        ops=[OpEvent(1, "zeros", "Fill", 0, 1, step=1)],
+        memory=[made("zeros", "[8,4]"), made("while/body/_1/while/matmul", f"[{rows},4]")],
+        functions=[FunctionEvent(name, 1, 0, 1, step=1)],
+    )
+    assert RunShapes(trace, graphs, Runs(trace, graphs), {}, sized).given(trace.ops[0]) == 8
+    forward = [each for each in products(graphs, name, sized) if each[1:] in ([(3, 4), (8, 4)], [(4, 4), (8, 4)])]
+    assert len([each for each in forward if each[0] in ((8, 3), (8, 4))]) - 1 == known  # and the state's gradient
