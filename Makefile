@@ -1,4 +1,4 @@
-# make run | test | test-libraries | lint | bench | fuzz | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
+# make run | test | test-long | test-libraries | lint | bench | fuzz | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
 PYTHON ?= python3
 RUN_ARGS ?=
 SUITE_ARGS ?=
@@ -24,10 +24,11 @@ NAMES_OF_NUMPY_1 = $(BIN)/python -c "import numpy, pathlib, sysconfig; numpy.__v
 SEE_THE_OTHER = $(BIN)/python -c "import pathlib, site; pathlib.Path('.venv-libraries/other.pth').write_text(''.join( \
 	f'import site; site.addsitedir({folder!r})\n' for folder in site.getsitepackages()))" && \
 	mv .venv-libraries/other.pth "$$($(LIBRARIES_BIN)/python -c 'import site; print(site.getsitepackages()[0])')"
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 LIBRARIES := libgomp.so.1 libquadmath.so.0
 
 .DEFAULT_GOAL := run
-.PHONY: run test test-libraries lint bench fuzz suite train-check gpu-check clean
+.PHONY: run test test-long test-libraries lint bench fuzz suite train-check gpu-check clean
 
 # Question mode prints nothing and makes make itself stop with 1; a failing recipe would make it 2.
 ifneq ($(MAKECMDGOALS),clean)
@@ -50,7 +51,11 @@ run: .venv/run.stamp
 # Two at a time and one thread each, for most tests wait for a process of their own; nobody spins while he waits. Compiled
 # modules are kept, for hundreds of processes import the same ones. tests/conftest.py gives the order of the files.
 test: .venv/test.stamp
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest $(TEST_ARGS)
+	$(PYTEST) -m 'not long' $(TEST_ARGS)
+
+# The tests that take longest, so that `make test` stays short: the largest networks of the suite in TensorFlow.
+test-long: .venv/test.stamp
+	$(PYTEST) -m long $(TEST_ARGS)
 
 # Training with other people's libraries, held against arithmetic; in an environment that has them, and so not in `test`.
 test-libraries: .venv-libraries/test.stamp

@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import ast
+import gc
 import re
 import signal
 import sys
@@ -81,6 +82,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         words = {*re.split(r"[^a-z0-9]+", file), *re.split(r"[^a-z0-9]+", name.partition("[")[2])}
         for framework in words & {*MISSING}:
             item.add_marker(pytest.mark.skip(reason=f"needs {framework}"))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of every garbage collection: three frameworks are a million objects.
+
+    tbdprof's own searches for models and tensors among Python's objects are quicker, too: they skip these.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @cache

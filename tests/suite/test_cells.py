@@ -34,6 +34,8 @@ SMALLER = {"transformer": 4000 * 512 + 2 * (3_152_384 + 4_204_032)}
 # Of A3C an actor's copy is trained; in Keras, whose optimizer changes the shared network itself, that is, too.
 TRAINED_NETWORKS = {("a3c", "tensorflow"): 2}
 CELLS = [(model, framework) for model in suite.names() for framework in suite.frameworks(model)]
+# TensorFlow traces each network twice for these, which takes 20 to 40 s.
+LONG = {(model, "tensorflow") for model in ("inception_v3", "wgan", "faster_rcnn", "seq2seq", "deep_speech2")}
 
 
 @cache
@@ -59,7 +61,10 @@ def different(ones: dict[str, str], others: dict[str, str]) -> Sequence[str]:
     return [name for name in ones if ones[name] != others[name]]
 
 
-every_cell = pytest.mark.parametrize(("model", "framework"), CELLS)
+every_cell = pytest.mark.parametrize(
+    ("model", "framework"),
+    [pytest.param(*each, marks=[pytest.mark.long] if each in LONG else []) for each in CELLS],
+)
 
 
 def test_each_convolutional_model_is_written_for_each_framework() -> None:

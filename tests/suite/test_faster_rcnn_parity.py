@@ -209,6 +209,7 @@ def test_torch_and_mxnet_train_one_network() -> None:
     assert workload.step() == 1
 
 
+@pytest.mark.long
 def test_torch_and_tensorflow_train_one_network() -> None:
     workload = on_tensorflow.build(SPEC, CONFIG)
     model = workload.model

@@ -26,6 +26,7 @@ def test_torch_and_mxnet_train_one_network(in_torch: Trained) -> None:
     assert disagreements(train_mxnet(on_mxnet.build(SPEC, CONFIG)), in_torch) == {}
 
 
+@pytest.mark.long
 def test_torch_and_tensorflow_train_one_network(in_torch: Trained) -> None:
     workload = on_tensorflow.build(SPEC, CONFIG)
 

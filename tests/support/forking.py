@@ -8,6 +8,7 @@ environment before the framework's import, as `tbdprof.prepare` does it; the pro
 """
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -128,6 +129,8 @@ def _import(framework: str, how: str) -> None:
             *(f"tbdprof.hooks.on_{framework}.{window}.window" for window in ("memory", "kernels")),
         ):
             importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a fork never looks for garbage among what was imported, and so shares its pages
     threads = [*Path("/proc/self/task").iterdir()]
     assert len(threads) == 1, f"{framework} has started {len(threads) - 1} threads, which a fork does not have"
 

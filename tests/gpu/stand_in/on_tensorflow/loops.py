@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tbdprof.analysis.summary import summarize
@@ -150,8 +151,9 @@ def kernels(recording: Recording, window: Window) -> Json:
     }
 
 
-def out_of_memory() -> Json:
+def full() -> Json:
     """Return what is understood of TensorFlow's errors where the card is full."""
+    load("tensorflow").prepare(Setting("cuda", 2, "fp32", 0))
     import numpy as np
     import tensorflow as tf
 
@@ -165,8 +167,11 @@ def out_of_memory() -> Json:
         while True:
             kept.append(tf.fill(LARGE, 1.0))
 
-    works: list[Step] = [lambda: function(tf.constant(LARGE[0] << 10)), eager, lambda: tf.constant(here)]
-    return {"said": [failed(work) for work in works], "kept": len(kept)}
+    # Each waits for 10 s, in case memory is freed: the first, which could never fit, does so beside the others.
+    with ThreadPoolExecutor(1) as aside:
+        in_function = aside.submit(failed, lambda: function(tf.constant(LARGE[0] << 10)))
+        in_eager, copied = failed(eager), failed(lambda: tf.constant(here))
+    return {"said": [in_function.result(), in_eager, copied], "kept": len(kept)}
 
 
 def failed(work: Step) -> str | None:
@@ -180,13 +185,13 @@ def failed(work: Step) -> str | None:
 
 
 def prepared() -> Json:
-    """Return what is reported of a function's steps, followed from the first allocation on, and of a full card."""
-    return {"loop": observe(), "full": out_of_memory()}
+    """Return what is reported of a function's steps, followed from the first allocation on."""
+    return observe()
 
 
 def joined() -> Json:
     """Return what is reported of eager steps in mixed precision, joined late, where TensorFlow's memory grows."""
-    return {"loop": observe(prepared=False, policy="mixed_float16")}
+    return observe(prepared=False, policy="mixed_float16")
 
 
 def compiled() -> Json:
@@ -216,7 +221,7 @@ def compiled() -> Json:
     return {**reported(profiler.recording), "sizes": sizes(model, optimizer)}
 
 
-LOOPS: dict[str, Callable[[], Json]] = {"prepared": prepared, "joined": joined, "compiled": compiled}
+LOOPS: dict[str, Callable[[], Json]] = {"prepared": prepared, "joined": joined, "compiled": compiled, "full": full}
 
 if __name__ == "__main__":
     print(json.dumps(LOOPS[sys.argv[1]]()))
