@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_NAMED = 8  # files in one line
 
 
-def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -> int:
+def run_model(request: RunRequest, *, exact: bool, as_json: bool, html: bool, quiet: bool) -> int:
     """Run a model of the suite, print its report, and return the exit code."""
     from tbdprof import suite
     from tbdprof.launch import counted_step, suite_run
@@ -41,6 +41,7 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -
     if exact:
         counted_step.refuse(request.device)
     path = request.path()
+    page = _page_of(path, force=request.force) if html else None
     older = mark(path)
     try:
         with ending.raised(), nullcontext(silent) if quiet else _progress() as progress:
@@ -54,7 +55,7 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -
             raise
         kept = f"what was recorded is in {path}" if mark(path) not in (None, older) else "nothing was recorded yet"
         return say_interrupted(interrupt, kept)
-    return _finish(recording, path, as_json=as_json)
+    return _finish(recording, path, as_json=as_json, page=page)
 
 
 def train_check(request: RunRequest, *, as_json: bool, quiet: bool) -> int:
@@ -80,6 +81,7 @@ def run_script(
     *,
     force: bool,
     as_json: bool,
+    html: bool,
     require_recording: bool,
 ) -> int:
     """Run a script unchanged, print its report, and return its exit code, whatever the report meets.
@@ -91,6 +93,7 @@ def run_script(
     if not script:
         raise UsageError("nothing after --: give the command to profile, as in: tbdprof run -- python train.py")
     path, rank = output or scripts.default_path(script), launched_rank()
+    page = _page_of(path, force=force) if html else None
     outcome = scripts.run(
         script, path, framework=framework, schedule=schedule, said=said, force=force, quiet_stdout=as_json
     )
@@ -100,7 +103,7 @@ def run_script(
         tell(f"{rank} is recorded in {_listed(outcome.paths)}")  # the first rank's report is enough on one terminal
         return outcome.code
     try:
-        _finish_script(outcome, as_json=as_json)
+        _finish_script(outcome, as_json=as_json, page=page)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the script's code is passed on whatever fails
         if wants_tracebacks():
             traceback.print_exc()
@@ -109,14 +112,16 @@ def run_script(
     return outcome.code
 
 
-def _finish_script(outcome: "Outcome", *, as_json: bool) -> None:
+def _finish_script(outcome: "Outcome", *, as_json: bool, page: Path | None) -> None:
     """Print the report of a script; of several ranks the comparison, of those whose files can be read."""
     from tbdprof.cli import several
     from tbdprof.launch import script as scripts
 
     if len(outcome.paths) == 1:
-        _finish(scripts.recorded(outcome.paths[0], outcome), outcome.paths[0], as_json=as_json)
+        _finish(scripts.recorded(outcome.paths[0], outcome), outcome.paths[0], as_json=as_json, page=page)
         return
+    if page is not None:
+        tell("no page is made of several ranks: tbdprof report FILE --html makes that of one")
     read: dict[Path, Summary] = {}
     for path in outcome.paths:
         try:
@@ -133,12 +138,23 @@ def _listed(paths: Sequence[Path]) -> str:
     return ", ".join(names if len(names) <= MOST_NAMED else [*names[: MOST_NAMED - 1], "…", names[-1]])
 
 
-def _finish(recording: Recording, path: Path, *, as_json: bool) -> int:
+def _finish(recording: Recording, path: Path, *, as_json: bool, page: Path | None = None) -> int:
     summary = summarize(recording)
     emit(json_report.render(summary) if as_json else terminal.render(summary, color=sys.stdout.isatty()))
     failed = recording.missing.get(RemarkOn.FILE)
     tell(failed or f"recorded in {path}")
+    if page is not None:
+        from tbdprof.cli import pages
+
+        pages.write(summary, page)
     return 1 if failed else 0
+
+
+def _page_of(recording: Path, *, force: bool) -> Path:
+    """Return where the page of a run goes; raises an error before the run if none can be made."""
+    from tbdprof.cli import pages
+
+    return pages.check(recording, None, force=force)
 
 
 def _progress() -> LiveProgress | PlainProgress:

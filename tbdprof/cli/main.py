@@ -129,6 +129,7 @@ def cli(ctx: click.Context, /) -> None:
 @click.option("--force", is_flag=True, help="Overwrite that file.")
 @click.option("--require-recording", is_flag=True, help="Exit with 1 if nothing was recorded of a script.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else on stdout.")
+@click.option("--html", is_flag=True, help="Write a page for a browser, too, beside the recording.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @VERBOSE
 @click.pass_context
@@ -155,6 +156,7 @@ def run(
     force: bool,
     require_recording: bool,
     as_json: bool,
+    html: bool,
     quiet: bool,
 ) -> int:
     """Train a model of the suite, or run a script unchanged (after --), and report on it."""
@@ -175,6 +177,7 @@ def run(
             output,
             force=force,
             as_json=as_json,
+            html=html,
             require_recording=require_recording,
         )
     typed.refuse_for_models(require_recording=require_recording, said=said)
@@ -194,7 +197,7 @@ def run(
         force=force,
         power_period_ms=power_period,
     )
-    return commands.run_model(request, exact=exact, as_json=as_json, quiet=quiet)
+    return commands.run_model(request, exact=exact, as_json=as_json, html=html, quiet=quiet)
 
 
 @cli.command(cls=RunCommand, context_settings={"ignore_unknown_options": True})
@@ -250,13 +253,20 @@ def observations(paths: tuple[Path, ...], as_json: bool) -> None:
 @click.option("--full", is_flag=True, help="Print every kernel, layer and tensor, and the roofline.")
 @click.option("--salvage", is_flag=True, help="Leave out the damaged windows of a file, and report on the others.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which is always in full.")
+@click.option("--html", is_flag=True, help="Write a page for a browser instead; it needs no network.")
+@click.option("-o", "--output", type=NEW, metavar="PAGE", help="Name of the page; by default the file's, with .html.")
 @VERBOSE
-def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool) -> None:
+def report(
+    files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool, html: bool, output: Path | None
+) -> None:
     """Report on a recording, on several (the ranks of one run, which their common name stands for), or on a sweep."""
     from tbdprof.cli import several
     from tbdprof.report import json_report, terminal
     from tbdprof.sweep import is_folder
 
+    if html or output is not None:
+        _page(files, output, salvage=salvage, as_json=as_json, html=html)
+        return
     if len(files) == 1 and is_folder(files[0]):
         from tbdprof.cli import sweeps
         from tbdprof.sweep import folder
@@ -412,6 +422,19 @@ def _summarize(file: Path, *, salvage: bool = False) -> "Summary":
     from tbdprof.analysis.summary import summarize
 
     return summarize(_load(file, salvage=salvage))
+
+
+def _page(files: tuple[Path, ...], output: Path | None, *, salvage: bool, as_json: bool, html: bool) -> None:
+    from tbdprof.cli import pages
+    from tbdprof.errors import UsageError
+    from tbdprof.sweep import is_folder
+
+    if not html:
+        raise UsageError("-o names the page: add --html")
+    if len(files) > 1 or is_folder(files[0]):
+        raise UsageError("--html makes the page of one recording: give one file")
+    target = pages.check(files[0], output, as_json=as_json)
+    pages.write(_summarize(files[0], salvage=salvage), target)
 
 
 def _print_part(file: Path, part: str, *, as_json: bool) -> None:

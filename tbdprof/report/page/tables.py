@@ -1,0 +1,67 @@
+"""Tables of the page: each can be sorted by a column and filtered, and says how many rows it leaves out."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from tbdprof.report.page.figures import Figures
+from tbdprof.report.page.texts import shortened
+
+MOST_ROWS = 1500
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a cell shows, what it is sorted by, and the part of the cell that its bar fills (None: no bar)."""
+
+    shown: Markup
+    key: Value
+    bar: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's heading, whether it holds numbers, and the word of the glossary that explains it."""
+
+    name: str
+    is_number: bool = False
+    word: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table for the template."""
+
+    name: str  # what it lists, for screen readers
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    left_out: int = 0
+    can_filter: bool = False
+
+
+def word(text: str | None) -> Cell:
+    """Return a cell with a text."""
+    return Cell(escape(shortened(text or "")), shortened(text or ""))
+
+
+def number(value: float | None, text: str, bar: float | None = None) -> Cell:
+    """Return a cell with a number that stands in no JSON report."""
+    return Cell(escape(text), value, bar)
+
+
+def figure(figures: Figures, path: str, bar: float | None = None, text: str | None = None) -> Cell:
+    """Return a cell with a figure of the JSON report."""
+    value = figures.get(path)
+    key = value if isinstance(value, str | int | float) else None
+    return Cell(Markup("") if value is None else figures.show(path, text), key, bar)
+
+
+def table(
+    name: str, columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, total: int, can_filter: bool = False
+) -> Table:
+    """Return a table of the first rows; `total` is how many there are."""
+    kept = tuple(tuple(row) for row, _ in zip(rows, range(MOST_ROWS), strict=False))
+    return Table(name, tuple(columns), kept, total - len(kept), can_filter)
