@@ -3,7 +3,7 @@
 import shlex
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,13 +26,16 @@ from tbdprof.loop.plan import Schedule, silent
 from tbdprof.report import json_report, terminal
 
 if TYPE_CHECKING:
+    from tbdprof.cli.pages import Page
     from tbdprof.launch.script import Outcome
     from tbdprof.results.summary import Summary
+
+    Paged = Callable[..., Page]  # `pages.planned`: the page of a recording, refused before the run if none can be made
 
 MOST_NAMED = 8  # files in one line
 
 
-def run_model(request: RunRequest, *, exact: bool, as_json: bool, html: bool, quiet: bool) -> int:
+def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool, paged: "Paged | None" = None) -> int:
     """Run a model of the suite, print its report, and return the exit code."""
     from tbdprof import suite
     from tbdprof.launch import counted_step, suite_run
@@ -41,7 +44,7 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, html: bool, qu
     if exact:
         counted_step.refuse(request.device)
     path = request.path()
-    page = _page_of(path, force=request.force) if html else None
+    page = None if paged is None else paged(path, force=request.force)
     older = mark(path)
     try:
         with ending.raised(), nullcontext(silent) if quiet else _progress() as progress:
@@ -81,8 +84,8 @@ def run_script(
     *,
     force: bool,
     as_json: bool,
-    html: bool,
     require_recording: bool,
+    paged: "Paged | None" = None,
 ) -> int:
     """Run a script unchanged, print its report, and return its exit code, whatever the report meets.
 
@@ -93,7 +96,7 @@ def run_script(
     if not script:
         raise UsageError("nothing after --: give the command to profile, as in: tbdprof run -- python train.py")
     path, rank = output or scripts.default_path(script), launched_rank()
-    page = _page_of(path, force=force) if html else None
+    page = None if paged is None else paged(path, force=force)
     outcome = scripts.run(
         script, path, framework=framework, schedule=schedule, said=said, force=force, quiet_stdout=as_json
     )
@@ -112,7 +115,7 @@ def run_script(
     return outcome.code
 
 
-def _finish_script(outcome: "Outcome", *, as_json: bool, page: Path | None) -> None:
+def _finish_script(outcome: "Outcome", *, as_json: bool, page: "Page | None") -> None:
     """Print the report of a script; of several ranks the comparison, of those whose files can be read."""
     from tbdprof.cli import several
     from tbdprof.launch import script as scripts
@@ -138,23 +141,14 @@ def _listed(paths: Sequence[Path]) -> str:
     return ", ".join(names if len(names) <= MOST_NAMED else [*names[: MOST_NAMED - 1], "…", names[-1]])
 
 
-def _finish(recording: Recording, path: Path, *, as_json: bool, page: Path | None = None) -> int:
+def _finish(recording: Recording, path: Path, *, as_json: bool, page: "Page | None" = None) -> int:
     summary = summarize(recording)
     emit(json_report.render(summary) if as_json else terminal.render(summary, color=sys.stdout.isatty()))
     failed = recording.missing.get(RemarkOn.FILE)
     tell(failed or f"recorded in {path}")
     if page is not None:
-        from tbdprof.cli import pages
-
-        pages.write(summary, page)
+        page.write(summary)
     return 1 if failed else 0
-
-
-def _page_of(recording: Path, *, force: bool) -> Path:
-    """Return where the page of a run goes; raises an error before the run if none can be made."""
-    from tbdprof.cli import pages
-
-    return pages.check(recording, None, force=force)
 
 
 def _progress() -> LiveProgress | PlainProgress:

@@ -177,8 +177,8 @@ def run(
             output,
             force=force,
             as_json=as_json,
-            html=html,
             require_recording=require_recording,
+            paged=_paged(html=html),
         )
     typed.refuse_for_models(require_recording=require_recording, said=said)
     model, options = typed.model_and_options(words)
@@ -197,7 +197,7 @@ def run(
         force=force,
         power_period_ms=power_period,
     )
-    return commands.run_model(request, exact=exact, as_json=as_json, html=html, quiet=quiet)
+    return commands.run_model(request, exact=exact, as_json=as_json, quiet=quiet, paged=_paged(html=html))
 
 
 @cli.command(cls=RunCommand, context_settings={"ignore_unknown_options": True})
@@ -256,9 +256,7 @@ def observations(paths: tuple[Path, ...], as_json: bool) -> None:
 @click.option("--html", is_flag=True, help="Write a page for a browser instead; it needs no network.")
 @click.option("-o", "--output", type=NEW, metavar="PAGE", help="Name of the page; by default the file's, with .html.")
 @VERBOSE
-def report(
-    files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool, html: bool, output: Path | None
-) -> None:
+def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool, html: bool, output: Path | None) -> None:
     """Report on a recording, on several (the ranks of one run, which their common name stands for), or on a sweep."""
     from tbdprof.cli import several
     from tbdprof.report import json_report, terminal
@@ -433,8 +431,17 @@ def _page(files: tuple[Path, ...], output: Path | None, *, salvage: bool, as_jso
         raise UsageError("-o names the page: add --html")
     if len(files) > 1 or is_folder(files[0]):
         raise UsageError("--html makes the page of one recording: give one file")
-    target = pages.check(files[0], output, as_json=as_json)
-    pages.write(_summarize(files[0], salvage=salvage), target)
+    if as_json:
+        raise UsageError("--html writes a page and --json prints JSON: give one of them")
+    page = pages.planned(files[0], output)
+    page.write(_summarize(files[0], salvage=salvage))
+
+
+def _paged(*, html: bool) -> Any:
+    """Return what plans the page of a run, or None where none is asked for."""
+    from tbdprof.cli import pages
+
+    return pages.planned if html else None
 
 
 def _print_part(file: Path, part: str, *, as_json: bool) -> None:

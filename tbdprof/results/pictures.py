@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tbdprof.facts.arrays import Bools, Floats, Ints
 from tbdprof.facts.records import Role
 from tbdprof.results.memory import Holding
@@ -30,8 +32,8 @@ class Lifetimes:
 class MemoryOverTime:
     """The memory of the window with the highest peak, at instants that are kept: after some of its events.
 
-    At each instant the roles and the rounding add up to the total. The listed blocks, those that are not listed, what no
-    block explains and the rounding add up to it, too.
+    At each instant the roles and the rounding add up to the total. The listed blocks, those that are not listed, what
+    no block explains and the rounding add up to it, too.
     """
 
     window: int
@@ -51,7 +53,7 @@ class MemoryOverTime:
     @property
     def total(self) -> Ints:
         """Return the bytes in use at each kept instant."""
-        return sum(self.roles.values(), self.rounding)
+        return np.sum([*self.roles.values(), self.rounding], axis=0)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)

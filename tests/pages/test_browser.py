@@ -13,12 +13,10 @@ from typing import Any
 
 import pytest
 from memory_story import training
-from page_stories import SCRIPT, fixture, hostile
+from page_stories import SCRIPT, fixture, hostile, rendered
 from report_results import measured
 
-from tbdprof.analysis.pictures import pictures
 from tbdprof.analysis.summary import summarize
-from tbdprof.report.page import recording as page_of
 from tbdprof.results.summary import Summary
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: run make test-pages")
@@ -81,8 +79,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder, made = tmp_path_factory.mktemp("pages"), {}
     for name, summary in SUMMARIES.items():
         made[name] = folder / f"{name}.html"
-        found = summary()
-        made[name].write_text(page_of.render(found, pictures(found.recording)), encoding="utf-8")
+        made[name].write_text(rendered(summary()), encoding="utf-8")
     return made
 
 

@@ -29,7 +29,7 @@ class Elements(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
         self.tags[tag] += 1
-        self.attributes.update(values)
+        self.attributes.update(list(values))
         if "data-path" in values:
             value = None if "data-none" in values else json.loads(values["value"] or "")
             path = values["data-path"] or ""

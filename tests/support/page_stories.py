@@ -6,16 +6,24 @@ from pathlib import Path
 from fake_loop import WHOLE, profiler, train
 from report_results import measured
 
+from tbdprof.analysis.pictures import pictures
 from tbdprof.analysis.summary import summarize
 from tbdprof.facts.file.reading import load
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Strings
+from tbdprof.report.json_report import document
+from tbdprof.report.page import recording
 from tbdprof.results.summary import Summary
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SCRIPT = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
 EVIL = f"\"'`{SCRIPT}&lt;<b>\x1b[2J\u202egnp\u200b{{{{7*7}}}}[red]%{{x}}"
 SHOWN = EVIL.replace("\x1b", r"\x1b").replace("\u202e", r"\u202e").replace("\u200b", r"\u200b")
+
+
+def rendered(summary: Summary) -> str:
+    """Return the page of a summary."""
+    return recording.render(summary, document(summary), pictures(summary.recording))
 
 
 def fixture(name: str) -> Summary:

@@ -7,6 +7,7 @@ import numpy as np
 from tbdprof.facts import counters
 from tbdprof.facts.arrays import Floats, Ints
 from tbdprof.facts.recording import Recording
+from tbdprof.facts.rows import KINDS
 from tbdprof.results.pictures import Series
 
 DRAWN = (
@@ -20,7 +21,7 @@ STRETCHES = 500
 def over_time(recording: Recording) -> Iterator[Series]:
     """Yield the samples of each counter and device; of many, the least and the most of each of equal parts."""
     tables = [window.table("sample") for window in recording.windows]
-    rows = np.concatenate(tables) if tables else np.zeros(0)
+    rows = np.concatenate(tables) if tables else np.zeros(0, KINDS["sample"])
     for counter in DRAWN if len(rows) else ():
         named = rows[rows["counter"] == recording.strings.find(counter)]
         for device in np.unique(named["device"]).tolist():

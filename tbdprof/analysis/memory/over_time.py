@@ -1,4 +1,4 @@
-"""Memory over time for the page: its roles at some instants of the window with the highest peak, and what is live there.
+"""Memory over time for the page: roles at some instants of the window with the highest peak, and what is live there.
 
 A window can have a million events. Of each of `STRETCHES` equal parts the instants with the most and with the fewest
 bytes are kept, and the peak itself. Of the blocks that are live at any of these, the `LISTED` largest are listed one by
@@ -107,7 +107,7 @@ def _running(first: Ints, last: Ints, amount: Ints, instants: int) -> Ints:
 
 
 def _unreported(worked: Account, kept: Ints) -> dict[Role, Ints]:
-    """Return the bytes of the framework's total without a reported block; `Account.series` counts them as these roles."""
+    """Return the bytes of the framework's total without a reported block, by the role that `Account.series` gives."""
     found = {
         Role.WORKSPACE: worked.scratch_bytes[kept].astype(np.int64),
         Role.UNKNOWN: np.maximum(worked.unknown_bytes[kept], 0).astype(np.int64),

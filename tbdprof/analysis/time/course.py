@@ -20,8 +20,8 @@ def course(recording: Recording) -> Found[StepTimes | None]:
         steps = np.sort(window.table("step"), order="start_ns")
         for block in np.unique(steps["block"]):
             inside = steps[steps["block"] == block]
-            seconds = float(of_steps([inside]).step_seconds[0])
-            found.append((window.ordinal, window.name, int(inside["index"].min()), len(inside), seconds))
+            each = float(of_steps([inside]).step_seconds[0])
+            found.append((window.ordinal, window.name, int(inside["index"].min()), len(inside), each))
     if not found:
         return because("no step was recorded")
     ordinals, names, first, steps_of, seconds_of = zip(*found, strict=True)

@@ -17,25 +17,24 @@ from tbdprof.report.page.texts import shortened
 
 Json = Mapping[str, Any]
 
-_BYTES = re.compile(r"(_|^)bytes$|_bytes/|^/memory/(at_peak|max_per_category|roles_|at_optimizer|outside_allocator_max)")
-_MORE_BYTES = re.compile(
-    r"/(allocator_cache|driver_context|libraries|other_processes|total|used|unexplained|cache_at_end|fragments|"
-    r"private_pools|asked|others|capacity|free|cache|releasable|room|took)$|^/post_mortem/live/|^/memory/by_device/\d+/\w+$"
-)
 _FRACTIONS = re.compile(
     r"share$|/shares/|/utilization/\w+/(value|in_window|others|coverage|low)$|/idle/|/padding/|data_wait$|/exposed$|"
     r"/hidden$|/covered$|/explained$|utilization$|^/verdict/intervals/|_pipe|^/device/gpm/|/driver_busy/\w+$|average$"
 )
 UNITS: tuple[tuple[re.Pattern[str], Callable[[float], str]], ...] = (
-    (re.compile(r"(_per_s|per_s/ci95.*)$"), lambda value: digits_text(value)),
+    (re.compile(r"([_/]per_s|ci95/\d|/windows/\d+)$"), lambda value: digits_text(value)),
     (re.compile(r"(_bytes|/bytes)$"), bytes_text),
-    (_BYTES, bytes_text),
+    (re.compile(r"^/memory/(events|mismatches|lengths/)"), lambda value: digits_text(value)),
+    (re.compile(r"/explained$"), percent_text),
     (re.compile(r"/post_mortem/.*batch"), lambda value: digits_text(value)),
     (re.compile(r"^/(memory|device_memory|post_mortem)"), lambda value: bytes_text(value)),
     (_FRACTIONS, percent_text),
     (re.compile(r"(seconds|_s)$"), lambda value: seconds_text(value * 1e9)),
     (re.compile(r"_hz$"), lambda value: decimal_text(value, "Hz")),
-    (re.compile(r"flops$|flops_per_sample$|flops_per_step$|/flops_per_unit/"), lambda value: decimal_text(value, "FLOP")),
+    (
+        re.compile(r"flops$|flops_per_sample$|flops_per_step$|/flops_per_unit/"),
+        lambda value: decimal_text(value, "FLOP"),
+    ),
     (re.compile(r"(ratio|bound|headroom)$"), times_text),
 )
 
@@ -124,4 +123,6 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def label(path: str) -> Markup:
     """Return a path as people read it."""
-    return escape(" › ".join(part.replace("_", " ").replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]))
+    return escape(
+        " › ".join(part.replace("_", " ").replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])
+    )

@@ -42,7 +42,7 @@ def low(figures: Figures) -> Table:
 def _of(figures: Figures, path: str, name: str, *, can_filter: bool = False) -> Table:
     found = figures.get(path) or ()
     most = max((each["share"] for each in found), default=0)
-    rows = (_row(figures, f"{path}/{place}", each, most) for place, each in enumerate(found))
+    rows = ([*_row(figures, f"{path}/{place}", each, most)] for place, each in enumerate(found))
     return table(name, COLUMNS, rows, total=len(found), can_filter=can_filter)
 
 
@@ -108,7 +108,8 @@ def _points(shown: Sequence[Group], limit: str) -> Spec:
         "x": [each.intensity for each in mine],
         "y": [each.flops_per_s for each in mine],
         "text": [
-            f"{in_chart(short(each.name))}<br>{each.phase}, {percent_text(each.share)} of kernels' time" for each in mine
+            f"{in_chart(short(each.name))}<br>{each.phase}, {percent_text(each.share)} of kernels' time"
+            for each in mine
         ],
         "hovertemplate": "%{text}<br>%{x:.3s} FLOP/B, %{y:.3s}FLOP/s<extra></extra>",
         "marker": {"color": OF_KIND[limit], "opacity": 0.75, "size": [6 + 40 * each.share**0.5 for each in mine]},

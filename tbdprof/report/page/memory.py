@@ -29,7 +29,7 @@ def series(found: MemoryOverTime) -> Spec:
         "peak": found.peak,
         "roles": [_role(found, role) for role in roles],
         "categories": [
-            {"name": name.replace("_", " "), "key": name, "color": OF_CATEGORY[name]} for name in (*CATEGORIES, ROUNDING)
+            {"name": name.replace("_", " "), "key": name, "color": color} for name, color in OF_CATEGORY.items()
         ],
         "rounding": found.rounding.tolist(),
         "steps": [_band(band, origin) for band in found.steps],
@@ -48,7 +48,8 @@ def said(found: MemoryOverTime) -> str:
     """Return how the picture is thinned."""
     kept = len(found.time_ns)
     if kept < found.events:
-        thinned = f"Drawn are {kept:,} of {found.events:,} events: of equal parts the most and the fewest bytes, and the peak."
+        parts = "of equal parts the one with the most and the one with the fewest bytes, and the peak"
+        thinned = f"Drawn are {kept:,} of {found.events:,} events: {parts}."
     else:
         thinned = f"All {found.events:,} events are drawn."
     listed = len(found.listed.holdings)

@@ -7,19 +7,18 @@ from rich.text import Text
 
 from tbdprof.facts.units import bytes_text, percent_text, seconds_text
 from tbdprof.report import terminal
-from tbdprof.report.json_report import document
 from tbdprof.report.page import device, kernels, memory, time
 from tbdprof.report.page.figures import Figures, label, leaves, text_of
 from tbdprof.report.page.look import OF_CATEGORY, OF_PHASE, OF_STATE, Spec
 from tbdprof.report.page.render import fill
 from tbdprof.report.page.tables import Cell, Column, Table, figure, number, table, word
+from tbdprof.report.page.texts import readable
 from tbdprof.report.page.words import DEFINITIONS
-from tbdprof.report.plain import plain
 from tbdprof.report.terminal_parts import course, overview
 from tbdprof.report.terminal_parts.device_memory_tables import ending
 from tbdprof.report.terminal_parts.tables import layer_text
 from tbdprof.results.memory import CATEGORIES
-from tbdprof.results.pictures import OneStep, Pictures
+from tbdprof.results.pictures import MemoryOverTime, OneStep, Pictures
 from tbdprof.results.summary import Summary
 
 # The figures with a table of their own; all others stand in the list of all figures.
@@ -37,10 +36,10 @@ HEADLINES = (
 )
 
 
-def render(summary: Summary, pictures: Pictures) -> str:
-    """Return the page; raises UnavailableError where Jinja2 or Plotly is not installed."""
-    whole = Figures(plain(document(summary)))
-    shown, drawn = plain(summary), plain(pictures)
+def render(summary: Summary, document: Mapping[str, Any], pictures: Pictures) -> str:
+    """Return the page; `document` is the JSON report of the summary. Raises UnavailableError where Jinja2 or Plotly is not installed."""
+    whole = Figures(readable(document))
+    shown, drawn = readable(summary), readable(pictures)
     charts = _charts(shown, drawn)
     return fill(
         "recording.html",
@@ -147,7 +146,7 @@ def _categories(figures: Figures) -> Table | None:
     return table("Memory by category", columns, rows, total=len(rows))
 
 
-def _peak(found: memory.MemoryOverTime) -> Table:
+def _peak(found: MemoryOverTime) -> Table:
     columns = (Column("category", False, "Category"), Column("role", False, "Role"), Column("at the peak", True))
     rows = [(word(name), word(role), number(size, bytes_text(size))) for name, role, size in memory.peak_rows(found)]
     return table("Memory at the peak by category and role", columns, rows, total=len(rows))
@@ -209,10 +208,10 @@ def _layers(figures: Figures) -> Table | None:
     columns = (
         *(Column("layer", False, "Layer"), Column("share", True, "Own time"), Column("forward", True)),
         *(Column("backward", True), Column("other", True), Column("utilization", True, "Utilization")),
-        Column("calls", True),
+        *(Column("FLOP per step", True, "FLOP count"), Column("calls", True)),
     )
     most = max(each["share"] for each in found) or 1
-    names = ("forward_seconds", "backward_seconds", "other_seconds", "utilization", "calls")
+    names = ("forward_seconds", "backward_seconds", "other_seconds", "utilization", "flops", "calls")
     rows = (
         (
             word(layer_text(each["layer"])),
@@ -280,7 +279,7 @@ def _device(pictures: Pictures) -> Table:
 
 
 def _trust(summary: Summary, figures: Figures) -> dict[str, Any]:
-    """Return what says whether to trust the rest: how it was measured, what is violated and missing, and all figures."""
+    """Return what says whether to trust the rest: how it was measured, what does not hold, what is missing."""
     others = [(path, value) for path, value in leaves(figures.document) if not path.startswith(APART)]
     rows = ((Cell(label(path), path), _any(figures, path, value)) for path, value in others)
     columns = (Column("figure"), Column("value"))

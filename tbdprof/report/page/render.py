@@ -88,7 +88,8 @@ def _scripts() -> Scripts:
     sources = [_library(), _as_script(_read("page.js")), _as_script(_read("theme.js"))]
     hashes = " ".join(f"'sha256-{_hash(source)}'" for source in sources)
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
-    return Scripts(*(Markup(source) for source in sources), f"{policy}; form-action 'none'")
+    library, own, theme = map(Markup, sources)
+    return Scripts(library, own, theme, f"{policy}; form-action 'none'")
 
 
 def _hash(source: str) -> str:

@@ -1,9 +1,12 @@
 """Texts of a recording on a page: they stay text, and long ones are cut, with their length said."""
 
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
 from tbdprof.report.json_text import json_text
+from tbdprof.report.plain import plain, with_texts
+
+Value = TypeVar("Value")
 
 MOST = 300  # characters of a name; a template's name can be longer than a screen
 MOST_IN_CHART = 64
@@ -16,6 +19,11 @@ def shortened(text: str, most: int = MOST) -> str:
     tail = most // 4
     note = f" … ({len(text):,} characters) … " if most > 100 else "…"
     return f"{text[: most - tail]}{note}{text[-tail:]}"
+
+
+def readable(value: Value) -> Value:
+    """Return results in which each text can be shown: what cannot be printed is escaped, and what is long is cut."""
+    return with_texts(plain(value), shortened)
 
 
 def in_chart(text: str, most: int = MOST_IN_CHART) -> str:

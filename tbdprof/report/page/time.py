@@ -132,7 +132,7 @@ def by_layer(layers: Sequence[LayerTime]) -> Spec:
 
 
 def step_times(found: StepTimes) -> Spec:
-    """Return the chart of the time per step over the run, by kind of window, with outliers and the clean windows' means."""
+    """Return the chart of the time per step over the run, with outliers and the means of the clean windows."""
     traces: list[Spec] = []
     for name in dict.fromkeys(found.names):
         mine = [place for place, each in enumerate(found.names) if each == name]
