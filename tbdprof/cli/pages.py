@@ -7,11 +7,14 @@ from tbdprof.analysis.pictures import pictures
 from tbdprof.cli.streams import tell
 from tbdprof.errors import UsageError
 from tbdprof.facts.file.placing import new
+from tbdprof.report import terminal
 from tbdprof.report.json_report import document
 from tbdprof.report.page import recording, render
+from tbdprof.report.page.texts import readable
 from tbdprof.results.summary import Summary
 
 ENDING = ".html"
+WIDTH = 118  # of the terminal's report on the page
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,9 @@ class Page:
 
     def write(self, summary: Summary) -> None:
         """Write the page of a recording, and name it on stderr."""
-        text = recording.render(summary, document(summary), pictures(summary.recording))
+        found = pictures(summary.recording)
+        shown = terminal.render(readable(summary), width=WIDTH)
+        text = recording.render(summary, found, document=document(summary), terminal=shown)
         if self.force:
             self.target.unlink(missing_ok=True)
         with new(self.target) as part:

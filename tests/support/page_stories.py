@@ -11,8 +11,10 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.facts.file.reading import load
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Strings
+from tbdprof.report import terminal
 from tbdprof.report.json_report import document
 from tbdprof.report.page import recording
+from tbdprof.report.page.texts import readable
 from tbdprof.results.summary import Summary
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -23,7 +25,8 @@ SHOWN = EVIL.replace("\x1b", r"\x1b").replace("\u202e", r"\u202e").replace("\u20
 
 def rendered(summary: Summary) -> str:
     """Return the page of a summary."""
-    return recording.render(summary, document(summary), pictures(summary.recording))
+    found, shown = pictures(summary.recording), terminal.render(readable(summary), width=118)
+    return recording.render(summary, found, document=document(summary), terminal=shown)
 
 
 def fixture(name: str) -> Summary:

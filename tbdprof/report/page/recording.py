@@ -6,7 +6,6 @@ from typing import Any
 from rich.text import Text
 
 from tbdprof.facts.units import bytes_text, percent_text, seconds_text
-from tbdprof.report import terminal
 from tbdprof.report.page import device, kernels, memory, time
 from tbdprof.report.page.figures import Figures, label, leaves, text_of
 from tbdprof.report.page.look import OF_CATEGORY, OF_PHASE, OF_STATE, Spec
@@ -23,7 +22,6 @@ from tbdprof.results.summary import Summary
 
 # The figures with a table of their own; all others stand in the list of all figures.
 APART = ("/kernels/", "/low_utilization/rows/", "/low_utilization/uncounted/", "/time_by_layer/", "/missing/")
-WIDTH = 118  # of the terminal's report on the page
 TOP_TENSORS = 20
 # The large figures of the first screen: a heading, the path, the word that explains it, and a path for the line below.
 HEADLINES = (
@@ -36,8 +34,11 @@ HEADLINES = (
 )
 
 
-def render(summary: Summary, document: Mapping[str, Any], pictures: Pictures) -> str:
-    """Return the page; `document` is the JSON report of the summary. Raises UnavailableError where Jinja2 or Plotly is not installed."""
+def render(summary: Summary, pictures: Pictures, *, document: Mapping[str, Any], terminal: str) -> str:
+    """Return the page; `document` is the JSON report, and `terminal` the report as in the terminal.
+
+    Raise UnavailableError where Jinja2 or Plotly is not installed.
+    """
     whole = Figures(readable(document))
     shown, drawn = readable(summary), readable(pictures)
     charts = _charts(shown, drawn)
@@ -52,6 +53,7 @@ def render(summary: Summary, document: Mapping[str, Any], pictures: Pictures) ->
         **_memory(drawn, whole),
         **_time(shown, drawn, whole),
         **_trust(shown, whole),
+        terminal=terminal,
         words=DEFINITIONS,
         legends={"category": OF_CATEGORY, "phase": OF_PHASE, "state": OF_STATE},
     )
@@ -290,7 +292,6 @@ def _trust(summary: Summary, figures: Figures) -> dict[str, Any]:
         "violated": [(str(line), str(getattr(line, "style", ""))) for line in course.notes(summary)],
         "missing_table": table("Missing", (Column("what"), Column("reason")), reasons, total=len(reasons)),
         "all_figures": table("All figures of the report", columns, rows, total=len(others), can_filter=True),
-        "terminal": terminal.render(summary, width=WIDTH),
     }
 
 
