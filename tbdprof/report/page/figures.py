@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from tbdprof.facts.units import bytes_text, decimal_text, percent_text, seconds_text, times_text
 from tbdprof.report.page.texts import shortened
+from tbdprof.report.terminal_parts.tables import MARK
 
 Json = Mapping[str, Any]
 
@@ -98,7 +99,7 @@ def text_of(path: str, value: Any) -> str:
         return raw(value)
     for pattern, text in UNITS:
         if pattern.search(path):
-            return text(value)
+            return text(value) + (MARK if path.endswith("/utilization") and value > 1 else "")
     return digits_text(value)
 
 

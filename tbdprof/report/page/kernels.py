@@ -60,7 +60,7 @@ def _row(figures: Figures, path: str, found: Mapping[str, object], most: float) 
     yield figure(figures, f"{path}/headroom")
     yield figure(figures, f"{path}/flops")
     yield word(str(found["phase"]))
-    yield word(str(found["operator"]))
+    yield word("" if found["operator"] == found["name"] else str(found["operator"]))
     more = f" +{len(layers) - 1}" if isinstance(layers, Sequence) and len(layers) > 1 else ""
     yield word(f"{layer_text(layers[0])}{more}" if isinstance(layers, Sequence) and layers else "")
 

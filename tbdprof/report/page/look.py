@@ -34,7 +34,7 @@ OF_PHASE = {
     "outside": GREY,
 }
 OF_STATE = {
-    "busy": GREEN,
+    "busy": "#B4BBC3",  # neutral, so that the reasons for idleness stand out
     "waiting for data": YELLOW,
     "launching": RED,
     "synchronization": PINK,
@@ -73,12 +73,20 @@ def chart(data: Sequence[Spec], *, height: int, **layout: Any) -> Spec:
 
 def axis(title: str, **more: Any) -> Spec:
     """Return an axis with a title."""
-    return {"title": {"text": title}, "automargin": True} | more
+    return {"title": {"text": title, "standoff": 10}, "automargin": True} | more
 
 
 def legend() -> Spec:
     """Return a legend that lies above the chart, in one or more lines."""
-    return {"orientation": "h", "yanchor": "bottom", "y": 1.02, "xanchor": "left", "x": 0}
+    return {
+        "orientation": "h",
+        "yanchor": "bottom",
+        "y": 1.02,
+        "xanchor": "left",
+        "x": 0,
+        "traceorder": "normal",
+        "maxheight": 1,
+    }
 
 
 def named(values: Mapping[str, Any]) -> list[tuple[str, Any]]:

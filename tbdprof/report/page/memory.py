@@ -8,7 +8,7 @@ import numpy as np
 
 from tbdprof.facts.records import Role
 from tbdprof.facts.units import bytes_text
-from tbdprof.report.page.look import OF_CATEGORY, OF_PHASE, Spec, category_of, chart, of_role
+from tbdprof.report.page.look import GREY, OF_CATEGORY, OF_PHASE, Spec, category_of, chart, of_role
 from tbdprof.report.page.texts import in_chart, shortened
 from tbdprof.report.terminal_parts.tables import layer_text, role_text
 from tbdprof.results.memory import CATEGORIES, Holding
@@ -104,7 +104,7 @@ def breakdown(found: MemoryOverTime) -> Spec:
         each = found.listed.holdings[block]
         held[each.role][layer_text(each.layer)].append(each)
     total = int(found.total[found.peak])
-    root = nodes.add("", "peak", total, "#cccccc")
+    root = nodes.add("", "peak", total, GREY)
     sizes = {role: int(values[found.peak]) for role, values in found.roles.items() if values[found.peak]}
     for name, members in CATEGORIES.items():
         of_category = sum(sizes.get(role, 0) for role in members)
@@ -117,7 +117,12 @@ def breakdown(found: MemoryOverTime) -> Spec:
     rounding = int(found.rounding[found.peak])
     if rounding:
         nodes.add(root, ROUNDING, rounding, OF_CATEGORY[ROUNDING])
-    return chart([nodes.trace()], height=520, margin={"l": 4, "r": 4, "t": 4, "b": 4})
+    return chart(
+        [nodes.trace()],
+        height=520,
+        margin={"l": 4, "r": 4, "t": 4, "b": 4},
+        uniformtext={"minsize": 10, "mode": "hide"},
+    )
 
 
 class _Nodes:
@@ -149,7 +154,7 @@ class _Nodes:
             "values": self.values,
             "text": [bytes_text(size) for size in self.values],
             "branchvalues": "total",
-            "marker": {"colors": self.colors, "line": {"width": 1}},
+            "marker": {"colors": self.colors, "line": {"width": 0.5}},
             "textinfo": "label+text",
             "hovertemplate": "%{label}<br>%{text}<br>%{percentRoot:.1%} of the peak<extra></extra>",
             "tiling": {"orientation": "h", "pad": 1},

@@ -84,7 +84,7 @@ def _overview(summary: Summary, figures: Figures) -> dict[str, Any]:
     for name, path, term in HEADLINES:
         if name not in seen and figures.get(path) is not None and not (name == "MFU" and "FP32 utilization" in seen):
             seen.add(name)
-            headlines.append({"name": name, "path": path, "word": term, "unit": _unit(figures, path)})
+            headlines.append({"name": name, "path": path, "word": term, **_beside(figures, path)})
     died = summary.post_mortem
     return {
         "head": [line.plain for line in overview.head(summary)],
@@ -98,8 +98,15 @@ def _overview(summary: Summary, figures: Figures) -> dict[str, Any]:
     }
 
 
-def _unit(figures: Figures, path: str) -> str:
-    return f"{figures.get('/throughput/unit/name')}/s" if path.startswith("/throughput") else ""
+def _beside(figures: Figures, path: str) -> dict[str, str]:
+    """Return what stands beside a large figure: its unit, whether it is an upper limit, its interval, and a remark."""
+    if path.startswith("/throughput"):
+        is_of_samples = figures.get("/throughput/samples_per_s") == figures.get(path)
+        interval = "/throughput/ci95" if is_of_samples and figures.get("/throughput/ci95") else ""
+        return {"unit": f"{figures.get('/throughput/unit/name')}/s", "interval": interval}
+    if path.endswith("busy/value") and figures.at(path) > 1:
+        return {"mark": "kernels took longer while watched"}
+    return {"limit": "at most"} if figures.get(path.replace("/value", "/at_most")) is True else {}
 
 
 def _line(name: str, text: Text) -> tuple[str, str, str]:
@@ -284,13 +291,13 @@ def _trust(summary: Summary, figures: Figures) -> dict[str, Any]:
     """Return what says whether to trust the rest: how it was measured, what does not hold, what is missing."""
     others = [(path, value) for path, value in leaves(figures.document) if not path.startswith(APART)]
     rows = ((Cell(label(path), path), _any(figures, path, value)) for path, value in others)
-    columns = (Column("figure"), Column("value"))
-    missing = summary.missing.items()
-    reasons = [(word(name), word(reason)) for name, reason in missing]
+    columns = (Column("figure", wraps=True), Column("value", wraps=True))
+    about_missing = (Column("what", wraps=True), Column("reason", wraps=True))
+    reasons = [(word(name), word(reason)) for name, reason in summary.missing.items()]
     return {
         "measured": list(course.rows(summary)),
         "violated": [(str(line), str(getattr(line, "style", ""))) for line in course.notes(summary)],
-        "missing_table": table("Missing", (Column("what"), Column("reason")), reasons, total=len(reasons)),
+        "missing_table": table("Missing", about_missing, reasons, total=len(reasons)),
         "all_figures": table("All figures of the report", columns, rows, total=len(others), can_filter=True),
     }
 

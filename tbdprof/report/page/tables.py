@@ -24,11 +24,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's heading, whether it holds numbers, and the word of the glossary that explains it."""
+    """A column's heading, whether it holds numbers, the glossary's word for it, and whether its text wraps."""
 
     name: str
     is_number: bool = False
     word: str = ""
+    wraps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

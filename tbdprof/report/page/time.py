@@ -12,7 +12,7 @@ from tbdprof.results.pictures import Bar, OneStep, StepTimes
 from tbdprof.results.time import StepTime
 
 MOST_LAYERS = 40
-DEVICE_LANE = "device"
+DEVICE_LANE = "device: busy or idle"
 LANE_PIXELS = 38
 
 
@@ -42,7 +42,7 @@ def phases(found: StepTime) -> Spec:
         barmode="stack",
         legend=legend(),
         margin={"l": 8, "r": 16, "t": 36, "b": 40},
-        xaxis=axis("ms of a step of the kernels window: solid busy, hatched idle"),
+        xaxis=axis("ms per step: solid busy, hatched idle"),
         yaxis={"visible": False, "fixedrange": True},
     )
 
@@ -68,9 +68,9 @@ def timeline(found: OneStep) -> Spec:
         height=150 + LANE_PIXELS * len(lanes),
         barmode="overlay",
         legend=legend(),
-        margin={"l": 96, "r": 16, "t": 60, "b": 44},
+        margin={"l": 8, "r": 16, "t": 60, "b": 44},
         xaxis=axis("ms from the step's start", range=[0, (found.end_ns - found.start_ns) / 1e6]),
-        yaxis={"type": "category", "categoryorder": "array", "categoryarray": lanes[::-1], "fixedrange": True},
+        yaxis={"type": "category", "categoryarray": lanes[::-1], "fixedrange": True, "automargin": True},
     )
 
 

@@ -35,7 +35,7 @@
     });
     for (const name of Object.keys(made)) {
       if (/^[xy]axis\d*$/.test(name)) {
-        made[name] = Object.assign({ gridcolor: line, zerolinecolor: line, linecolor: line }, made[name]);
+        made[name] = Object.assign({ gridcolor: line, zerolinecolor: line, linecolor: line, separatethousands: true, exponentformat: "none" }, made[name]);
       }
     }
     if (narrow() && made.margin) made.margin = Object.assign({}, made.margin, { r: 8, l: Math.min(made.margin.l, 56) });
