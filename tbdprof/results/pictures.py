@@ -97,6 +97,7 @@ class OneStep:
     end_ns: int
     steps: int  # of how many it was chosen
     pieces: tuple[Piece, ...]
+    sums: Mapping[tuple[str, str], int]  # nanoseconds by state and phase; they add up to the step
     lanes: tuple[Lane, ...]
     omitted: int = 0  # pieces that are too short to be drawn
 

@@ -71,10 +71,16 @@ def test_the_warm_up_step_is_not_drawn():
     assert found.events < measured(recording).events
 
 
-def test_the_pieces_of_a_step_add_up_to_it_and_to_the_idle_time():
+@pytest.mark.parametrize("most", [2, 100])
+def test_the_pieces_of_a_step_add_up_to_it_and_to_the_idle_time(monkeypatch: pytest.MonkeyPatch, most: int):
+    monkeypatch.setattr(steps, "MOST_PIECES", most)
     found = steps.one_step(training_story().recording()).value
 
     assert found is not None
+    assert sum(found.sums.values()) == 1000 * US
+    assert len(found.pieces) + found.omitted == 4
+    if found.omitted:
+        return
     assert sum(piece.end_ns - piece.start_ns for piece in found.pieces) == found.end_ns - found.start_ns == 1000 * US
     busy = sum(piece.end_ns - piece.start_ns for piece in found.pieces if piece.state == steps.BUSY)
     assert busy == 800 * US

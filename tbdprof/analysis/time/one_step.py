@@ -5,6 +5,7 @@ operators of a thread, on a lane of a device the kernels and copies of a stream.
 drawn by themselves; shorter ones between two of these are drawn as one, with their number and their own sum.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -45,9 +46,11 @@ def one_step(recording: Recording) -> Found[OneStep | None]:
     start = int(kernels.step_start_ns[chosen])
     end = start + int(kernels.step_ns[chosen])
     window, index = _window_of(recording, start)
-    pieces, omitted = _longest(_pieces(kernels, chosen, start))
+    pieces = _pieces(kernels, chosen, start)
+    drawn = _longest(pieces)
     lanes = [*_device_lanes(recording, window, start, end), *_host_lanes(recording, window, start, end)]
-    return Found(OneStep(index, start, end, kernels.steps, tuple(pieces), tuple(lanes), omitted))
+    omitted = len(pieces) - len(drawn)
+    return Found(OneStep(index, start, end, kernels.steps, tuple(drawn), _sums(pieces), tuple(lanes), omitted))
 
 
 def _window_of(recording: Recording, start_ns: int) -> tuple[Window, int]:
@@ -82,10 +85,18 @@ def _pieces(kernels: Kernels, chosen: int, start_ns: int) -> list[Piece]:
     ]
 
 
-def _longest(pieces: list[Piece]) -> tuple[list[Piece], int]:
-    """Return the longest pieces in the order of time, and how many are left out."""
+def _longest(pieces: list[Piece]) -> list[Piece]:
+    """Return the longest pieces, in the order of time."""
     kept = sorted(pieces, key=lambda piece: piece.start_ns - piece.end_ns)[:MOST_PIECES]
-    return sorted(kept, key=lambda piece: piece.start_ns), len(pieces) - len(kept)
+    return sorted(kept, key=lambda piece: piece.start_ns)
+
+
+def _sums(pieces: list[Piece]) -> dict[tuple[str, str], int]:
+    """Return the time of all pieces by state and phase."""
+    found = Counter[tuple[str, str]]()
+    for piece in pieces:
+        found[piece.state, piece.phase] += piece.end_ns - piece.start_ns
+    return dict(found)
 
 
 def _device_lanes(recording: Recording, window: Window, start: int, end: int) -> Iterator[Lane]:

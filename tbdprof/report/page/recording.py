@@ -233,16 +233,12 @@ def _layers(figures: Figures) -> Table | None:
 
 
 def _lanes(found: OneStep) -> Table:
-    """Return the pieces of the step by state and phase: the top lane of the timeline, added up."""
-    sums: dict[tuple[str, str], int] = {}
-    for piece in found.pieces:
-        key = piece.state, piece.phase
-        sums[key] = sums.get(key, 0) + piece.end_ns - piece.start_ns
+    """Return the time of the step by state and phase: the top lane of the timeline, added up."""
     whole = found.end_ns - found.start_ns
     columns = (Column("device", False, "Idle"), Column("phase", False, "Phase"), Column("time", True))
     rows = [
         (word(state), word(phase), number(size, seconds_text(size), size / whole if whole else None))
-        for (state, phase), size in sorted(sums.items(), key=lambda item: -item[1])
+        for (state, phase), size in sorted(found.sums.items(), key=lambda item: -item[1])
     ]
     return table("What the device did in this step", columns, rows, total=len(rows))
 
