@@ -217,14 +217,18 @@ def sweep(ctx: click.Context, /, **typed: Any) -> int:
 @click.argument("folders", type=FILE, nargs=-1, required=True, metavar="DIR [DIR]")
 @click.option("-o", "--output", type=NEW, required=True, metavar="DIR", help="A new folder for the figures.")
 @click.option("--format", "form", type=click.Choice(["png", "svg", "both"]), default="both", show_default=True)
+@click.option("--html", is_flag=True, help="Write them as one page for a browser instead; -o names the page.")
 @VERBOSE
-def figures(folders: tuple[Path, ...], output: Path, form: str) -> None:
+def figures(folders: tuple[Path, ...], output: Path, form: str, html: bool) -> None:
     """Draw the TBD paper's figures 4 to 8, and its tables V and VI, from a sweep; of two, the devices side by side."""
-    from tbdprof.cli.figures import draw
+    from tbdprof.cli.figures import draw, draw_page
     from tbdprof.cli.sweeps import gathered
     from tbdprof.sweep.folder import load
 
     sweeps = [gathered(load(folder)) for folder in folders]
+    if html:
+        draw_page(sweeps, folders, output)
+        return
     draw(sweeps, folders, output, ("png", "svg") if form == "both" else (form,))
 
 
@@ -286,12 +290,18 @@ def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool, ht
 @click.option("--fail-if", multiple=True, metavar="LIMIT", help="Exit with 1 if this holds: 'throughput < -5%'.")
 @click.option("--anyway", is_flag=True, help="Compare different models, pool unlike repeats, and judge all the same.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--html", is_flag=True, help="Write a page for a browser instead; it needs no network.")
+@click.option("-o", "--output", type=NEW, metavar="PAGE", help="Name of the page; by default comparison.html.")
 @VERBOSE
-def compare(sides: tuple[str, ...], fail_if: tuple[str, ...], anyway: bool, as_json: bool) -> int:
+def compare(
+    sides: tuple[str, ...], fail_if: tuple[str, ...], anyway: bool, as_json: bool, html: bool, output: Path | None
+) -> int:
     """Compare recordings with the first one; repeats of one thing are joined with commas: a1.tbd,a2.tbd,a3.tbd."""
     from tbdprof.cli import comparing
 
-    return comparing.compare(sides, fail_if, anyway=anyway, color=_color(), as_json=as_json)
+    _check_page(output, html=html, as_json=as_json)
+    page = output or Path("comparison.html") if html else None
+    return comparing.compare(sides, fail_if, anyway=anyway, color=_color(), as_json=as_json, output=page)
 
 
 @cli.command()
@@ -427,14 +437,21 @@ def _page(files: tuple[Path, ...], output: Path | None, *, salvage: bool, as_jso
     from tbdprof.errors import UsageError
     from tbdprof.sweep import is_folder
 
-    if not html:
-        raise UsageError("-o names the page: add --html")
+    _check_page(output, html=html, as_json=as_json)
     if len(files) > 1 or is_folder(files[0]):
         raise UsageError("--html makes the page of one recording: give one file")
-    if as_json:
-        raise UsageError("--html writes a page and --json prints JSON: give one of them")
     page = pages.planned(files[0], output)
     page.write(_summarize(files[0], salvage=salvage))
+
+
+def _check_page(output: Path | None, *, html: bool, as_json: bool) -> None:
+    """Raise UsageError where the name of a page is given for none, or a page and JSON are asked for at once."""
+    from tbdprof.errors import UsageError
+
+    if output is not None and not html:
+        raise UsageError("-o names the page: add --html")
+    if html and as_json:
+        raise UsageError("--html writes a page and --json prints JSON: give one of them")
 
 
 def _paged(*, html: bool) -> Any:

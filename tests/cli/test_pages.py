@@ -98,4 +98,4 @@ def test_force_replaces_the_page_of_an_earlier_run(file: Path):
         pages.planned(file)
     page = pages.planned(file, force=True)
 
-    assert page.target == file.with_suffix(".html")
+    assert page.file.target == file.with_suffix(".html")

@@ -63,7 +63,7 @@ class Figures:
 
     def why(self, path: str) -> str:
         """Return why the value at a path is missing, by the path or an enclosing one; empty if nothing is said."""
-        missing: Mapping[str, str] = self.document["missing"]
+        missing: Mapping[str, str] = self.document.get("missing", {})
         dotted = path[1:].replace("/", ".")
         short = dotted.removeprefix("memory.")
         while dotted:

@@ -63,6 +63,8 @@ def figure(figures: Figures, path: str, bar: float | None = None, text: str | No
 def table(
     name: str, columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, total: int, can_filter: bool = False
 ) -> Table:
-    """Return a table of the first rows; `total` is how many there are."""
-    kept = tuple(tuple(row) for row, _ in zip(rows, range(MOST_ROWS), strict=False))
-    return Table(name, tuple(columns), kept, total - len(kept), can_filter)
+    """Return a table of the first rows, without the columns that are empty in all; `total` is how many rows there are."""
+    first = [tuple(row) for row, _ in zip(rows, range(MOST_ROWS), strict=False)]
+    filled = [place for place, _ in enumerate(columns) if any(row[place].shown for row in first)]
+    kept = tuple(tuple(row[place] for place in filled) for row in first)
+    return Table(name, tuple(columns[place] for place in filled), kept, total - len(kept), can_filter)
