@@ -99,3 +99,16 @@ def test_force_replaces_the_page_of_an_earlier_run(file: Path):
     page = pages.planned(file, force=True)
 
     assert page.file.target == file.with_suffix(".html")
+
+
+def test_a_comparison_has_a_page(file: Path, capsys: pytest.CaptureFixture[str]):
+    page = file.with_name("both.html")
+
+    assert run("compare", file, file, "--html", "-o", page) == 0
+
+    assert "<h1>Comparison</h1>" in page.read_text(encoding="utf-8")
+    assert capsys.readouterr() == ("", f"tbdprof: page in {page}\n")
+    with pytest.raises(UsageError, match="exists"):
+        run("compare", file, file, "--html", "-o", page)
+    with pytest.raises(UsageError, match="-o names the page: add --html"):
+        run("compare", file, file, "-o", file.with_name("new.html"))

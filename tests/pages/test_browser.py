@@ -16,7 +16,7 @@ import pytest
 from device_story import DeviceStory
 from make import KernelStory, MemoryStory
 from memory_story import training
-from page_stories import SCRIPT, fixture, hostile, rendered
+from page_stories import SCRIPT, compared, fixture, hostile, rendered, swept
 from report_results import measured
 
 from tbdprof.analysis.summary import summarize
@@ -123,6 +123,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, summary in SUMMARIES.items():
         made[name] = folder / f"{name}.html"
         made[name].write_text(rendered(summary()), encoding="utf-8")
+    for name, page in (("comparison", compared), ("sweep", swept)):
+        made[name] = folder / f"{name}.html"
+        made[name].write_text(page(), encoding="utf-8")
     return made
 
 
@@ -146,7 +149,7 @@ def visit(browser: Any, files: dict[str, Path]) -> Iterator[Any]:
         context.close()
 
 
-@pytest.mark.parametrize("name", SUMMARIES)
+@pytest.mark.parametrize("name", [*SUMMARIES, "comparison", "sweep"])
 def test_a_page_complains_of_nothing_loads_nothing_and_fits(visit: Any, name: str):
     found = visit(name, DESKTOP)
     found.draw_all()

@@ -9,12 +9,13 @@ import pytest
 from fake_loop import WHOLE, profiler, train
 from kernel_stories import summary_of, training_story
 from page_elements import Elements, differences
-from page_stories import EVIL, SCRIPT, SHOWN, fixture, hostile, rendered
+from page_stories import EVIL, SCRIPT, SHOWN, compared, comparison_of, fixture, hostile, rendered, sweep_of, swept
 from report_results import measured
 
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UnavailableError
-from tbdprof.report import json_report
+from tbdprof.report import compare, json_report
+from tbdprof.report import sweep as sweep_report
 from tbdprof.report.page import render, words
 from tbdprof.report.page.figures import leaves
 from tbdprof.report.page.look import OF_PHASE
@@ -87,6 +88,40 @@ def test_each_reason_for_what_is_missing_is_on_the_page():
     for name, reason in summary.missing.items():
         assert name in elements.text
         assert reason in elements.text
+
+
+def test_every_figure_of_a_comparison_is_that_of_its_json():
+    comparison = comparison_of("format-5-torch.tbd", "format-5-mxnet.tbd")
+
+    elements = Elements(compared(comparison))
+
+    document = json.loads(compare.render_json(comparison))
+    assert differences(elements, document) == []
+    values = {path: value for path, value in leaves(document) if path.endswith(("/baseline", "/other"))}
+    there = {path for path, value in values.items() if isinstance(value, float | int)}
+    of_names = re.compile("/(kernels|layers)/")  # which are other ones in another framework
+    there = {path for path in there if comparison.pairs[0].same_names or not of_names.search(path)}
+    assert len(there) > 30
+    assert there <= elements.figures.keys()
+
+
+def test_every_figure_of_a_sweeps_points_is_that_of_its_json():
+    elements = Elements(swept())
+
+    document = json.loads(sweep_report.render_json(sweep_of()))
+    assert differences(elements, document) == []
+    names = ("rate/per_s", "step_seconds", "peak_bytes", "busy", "fp32")
+    assert {f"/points/{place}/figures/{name}" for place in range(3) for name in names} <= elements.figures.keys()
+    assert "out of memory" in elements.text
+
+
+def test_names_in_a_sweep_stay_text():
+    calm, evil = Elements(swept("calm")), Elements(swept(EVIL))
+
+    assert evil.tags == calm.tags
+    assert evil.attributes == calm.attributes
+    assert SHOWN in evil.text
+    assert "<script>document" not in str(evil.data["charts"])
 
 
 def test_names_that_mean_harm_stay_text():

@@ -63,7 +63,7 @@ def figure(figures: Figures, path: str, bar: float | None = None, text: str | No
 def table(
     name: str, columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, total: int, can_filter: bool = False
 ) -> Table:
-    """Return a table of the first rows, without the columns that are empty in all; `total` is how many rows there are."""
+    """Return a table of the first of `total` rows, without the columns that are empty in all of them."""
     first = [tuple(row) for row, _ in zip(rows, range(MOST_ROWS), strict=False)]
     filled = [place for place, _ in enumerate(columns) if any(row[place].shown for row in first)]
     kept = tuple(tuple(row[place] for place in filled) for row in first)
