@@ -100,6 +100,7 @@ class OneStep:
     sums: Mapping[tuple[str, str], int]  # nanoseconds by state and phase; they add up to the step
     lanes: tuple[Lane, ...]
     omitted: int = 0  # pieces that are too short to be drawn
+    slices: tuple[Piece, ...] = ()  # equal parts, each by what takes most of it; only if pieces are omitted
 
 
 @dataclass(frozen=True, slots=True)

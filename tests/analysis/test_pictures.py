@@ -80,7 +80,11 @@ def test_the_pieces_of_a_step_add_up_to_it_and_to_the_idle_time(monkeypatch: pyt
     assert sum(found.sums.values()) == 1000 * US
     assert len(found.pieces) + found.omitted == 4
     if found.omitted:
+        assert [piece.start_ns for piece in found.slices[1:]] == [piece.end_ns for piece in found.slices[:-1]]
+        busy = sum(piece.end_ns - piece.start_ns for piece in found.slices if piece.state == steps.BUSY)
+        assert busy == pytest.approx(800 * US, rel=0.01)
         return
+    assert found.slices == ()
     assert sum(piece.end_ns - piece.start_ns for piece in found.pieces) == found.end_ns - found.start_ns == 1000 * US
     busy = sum(piece.end_ns - piece.start_ns for piece in found.pieces if piece.state == steps.BUSY)
     assert busy == 800 * US
@@ -111,9 +115,9 @@ def test_short_operators_are_drawn_as_one_that_says_how_many(monkeypatch: pytest
     story = KernelStory()
     story.settle()
     story.step(0, 1000)
-    for start in (0, 20, 40):
+    for start in (0, 10, 20):
         story.operator("short", Phase.FORWARD, start, start + 10)
-    story.operator("long", Phase.FORWARD, 100, 900)
+    story.operator("long", Phase.FORWARD, 40, 900)
     story.operator("short", Phase.FORWARD, 910, 920)
 
     found = steps.one_step(story.recording()).value
@@ -121,8 +125,8 @@ def test_short_operators_are_drawn_as_one_that_says_how_many(monkeypatch: pytest
     assert found is not None
     (lane,) = found.lanes
     assert [(bar.count, bar.busy_ns, bar.start_ns, bar.end_ns) for bar in lane.bars] == [
-        (3, 30, 0, 50),
-        (1, 0, 100, 900),
+        (3, 30, 0, 30),
+        (1, 0, 40, 900),
         (1, 0, 910, 920),
     ]
     assert lane.total == sum(bar.count for bar in lane.bars)
@@ -142,7 +146,7 @@ def test_the_streams_of_a_device_are_lanes_of_their_own():
 
 
 def test_a_block_that_took_much_longer_is_an_outlier_and_one_that_did_not_is_none():
-    blocks = [1.0, 1.01, 0.99, 1.0, 1.02, 3.0]
+    blocks = [1.0, 1.001, 0.999, 1.0, 1.02, 3.0]
     recording = Recording(training_story().recording().run, [timed_window(0, "clean", blocks)], Strings())
 
     found = course(recording).value
@@ -150,6 +154,22 @@ def test_a_block_that_took_much_longer_is_an_outlier_and_one_that_did_not_is_non
     assert found is not None
     assert found.is_outlier.tolist() == [False] * 5 + [True]
     assert found.seconds.tolist() == blocks
+
+
+def test_where_all_last_alike_those_drawn_are_spread_over_the_step(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(steps, "MOST_BARS", 10)
+    story = KernelStory()
+    story.settle()
+    story.step(0, 1000)
+    for start in range(0, 1000, 10):
+        story.operator("alike", Phase.FORWARD, start, start + 5)
+
+    found = steps.one_step(story.recording()).value
+
+    assert found is not None
+    alone = [bar.start_ns for bar in found.lanes[0].bars if bar.count == 1]
+    assert {start // 100 for start in alone} == set(range(10))
+    assert found.lanes[0].total == sum(bar.count for bar in found.lanes[0].bars) == 100
 
 
 def test_of_many_samples_the_least_and_the_most_are_kept():

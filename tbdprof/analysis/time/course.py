@@ -10,6 +10,7 @@ from tbdprof.results.pictures import Band, StepTimes
 
 LEAST_BLOCKS = 5  # of one kind of window; of fewer, none is called an outlier
 FAR = 3.5  # standard deviations, estimated from the median absolute deviation
+NOTABLE = 1.05  # times the median: what is less far is no outlier, however little the others vary
 _OF_DEVIATION = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 
 
@@ -51,5 +52,5 @@ def _outliers(names: tuple[str, ...], seconds: Floats) -> Bools:
         values = seconds[mine]
         spread = _OF_DEVIATION * float(np.median(np.abs(values - np.median(values))))
         if len(values) >= LEAST_BLOCKS and spread:
-            found[mine] = values > np.median(values) + FAR * spread
+            found[mine] = values > max(np.median(values) + FAR * spread, NOTABLE * np.median(values))
     return found

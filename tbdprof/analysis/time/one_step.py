@@ -2,11 +2,13 @@
 
 The step is the one whose time is nearest to the median of the counted steps. On a lane of the host are the outermost
 operators of a thread, on a lane of a device the kernels and copies of a stream. Of a lane the `MOST_BARS` longest are
-drawn by themselves; shorter ones between two of these are drawn as one, with their number and their own sum.
+drawn by themselves, and the longest that begins in each of as many equal parts of the step. Those between two of these
+are drawn as one, with their number and their own sum. Of what the device did, the `MOST_PIECES` longest pieces are
+drawn. If there are more, equal slices of the step lie behind them, each by what takes most of it.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -23,9 +25,10 @@ from tbdprof.facts.windows import KERNELS
 from tbdprof.results.found import Found, because
 from tbdprof.results.pictures import Bar, Lane, OneStep, Piece
 
-MOST_BARS = 400  # of a lane
+MOST_BARS = 200  # of a lane
 MOST_LANES = 12
-MOST_PIECES = 1200
+MOST_PIECES = 1000
+SLICES = 500
 BUSY, DATA_WAIT, LAUNCHING, SYNCHRONIZATION, COPIES, COMMUNICATION = (
     "busy",
     "waiting for data",
@@ -50,7 +53,8 @@ def one_step(recording: Recording) -> Found[OneStep | None]:
     drawn = _longest(pieces)
     lanes = [*_device_lanes(recording, window, start, end), *_host_lanes(recording, window, start, end)]
     omitted = len(pieces) - len(drawn)
-    return Found(OneStep(index, start, end, kernels.steps, tuple(drawn), _sums(pieces), tuple(lanes), omitted))
+    slices = _slices(pieces, start, end) if omitted else ()
+    return Found(OneStep(index, start, end, kernels.steps, tuple(drawn), _sums(pieces), tuple(lanes), omitted, slices))
 
 
 def _window_of(recording: Recording, start_ns: int) -> tuple[Window, int]:
@@ -89,6 +93,19 @@ def _longest(pieces: list[Piece]) -> list[Piece]:
     """Return the longest pieces, in the order of time."""
     kept = sorted(pieces, key=lambda piece: piece.start_ns - piece.end_ns)[:MOST_PIECES]
     return sorted(kept, key=lambda piece: piece.start_ns)
+
+
+def _slices(pieces: Sequence[Piece], start: int, end: int) -> tuple[Piece, ...]:
+    """Return equal slices of a step, each with the state and the phase that take most of it."""
+    edges = np.linspace(start, end, SLICES + 1).astype(np.int64)
+    times = np.array([start, *(piece.end_ns for piece in pieces)])
+    lengths = np.array([piece.end_ns - piece.start_ns for piece in pieces])
+    names = list(dict.fromkeys((piece.state, piece.phase) for piece in pieces))
+    kinds = np.array([names.index((piece.state, piece.phase)) for piece in pieces])
+    sums = [np.append(0, np.cumsum(np.where(kinds == place, lengths, 0))) for place in range(len(names))]
+    most = np.argmax([np.diff(np.interp(edges, times, each)) for each in sums], axis=0).tolist()
+    bounds = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    return tuple(Piece(names[kind][1], names[kind][0], *bound) for kind, bound in zip(most, bounds, strict=True))
 
 
 def _sums(pieces: list[Piece]) -> dict[tuple[str, str], int]:
@@ -130,12 +147,22 @@ def _outermost(start: Ints, end: Ints) -> Bools:
     return np.append(True, start[1:] >= before) if len(start) else np.zeros(0, bool)
 
 
+def _alone(start: Ints, end: Ints, bounds: tuple[int, int]) -> Bools:
+    """Return which intervals are drawn by themselves: the longest, and the longest of each part of the step."""
+    found = np.zeros(len(start), bool)
+    longest = np.argsort(start - end, kind="stable")
+    found[longest[:MOST_BARS]] = True
+    part = (start - bounds[0]) * MOST_BARS // max(bounds[1] - bounds[0], 1)
+    _, first = np.unique(part[longest], return_index=True)
+    found[longest[first]] = True
+    return found
+
+
 def _bars(recording: Recording, tree: SpanTree, rows: Table, span: Rows, bounds: tuple[int, int]) -> Iterator[Bar]:
     """Yield the bars of a lane, cut at the ends of the step; `span` is each row's place in the tree, -1 if none."""
     start, end = (np.clip(rows[name], *bounds) for name in ("start_ns", "end_ns"))
     phase, layer = tree.phase(span), tree.name(tree.layer(span))
-    alone = np.zeros(len(rows), bool)
-    alone[np.argsort(start - end, kind="stable")[:MOST_BARS]] = True
+    alone = _alone(start, end, bounds)
     run = np.cumsum(alone | np.append(False, alone[:-1])) if len(rows) else np.zeros(0, np.int64)
     begins = np.flatnonzero(np.diff(run, prepend=-1))
     lasts = np.append(begins[1:], len(run)) - 1

@@ -70,10 +70,10 @@ def roofline(groups: Sequence[Group], peaks: Peaks | None) -> Spec | None:
     shown = [each for each in groups if each.intensity and each.flops_per_s and each.limit][:MOST_POINTS]
     if peaks is None or not peaks.bytes_per_s or not shown:
         return None
-    left = min(each.intensity or 0 for each in shown) / 2
     used = {each.precision for each in shown}
     rates = {name: rate for name, rate in peaks.flops_per_s.items() if name in used}
-    right = max([each.intensity or 0 for each in shown] + [rate / peaks.bytes_per_s for rate in rates.values()]) * 3
+    places = [each.intensity or 0 for each in shown] + [rate / peaks.bytes_per_s for rate in rates.values()]
+    left, right = min(places) / 2, max(places) * 3
     traces = [_points(shown, limit) for limit in OF_KIND if any(each.limit == limit for each in shown)]
     for (name, rate), color in zip(rates.items(), CEILINGS, strict=False):
         ridge = rate / peaks.bytes_per_s

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tbdprof.facts.units import percent_text, seconds_text
-from tbdprof.report.page.look import OF_PHASE, OF_STATE, OF_WINDOW, Spec, axis, chart, legend, shade
+from tbdprof.report.page.look import GREY, OF_PHASE, OF_STATE, OF_WINDOW, Spec, axis, chart, legend, shade
 from tbdprof.report.page.texts import in_chart
 from tbdprof.report.terminal_parts.tables import layer_text
 from tbdprof.results.kernels import LayerTime
@@ -14,6 +14,8 @@ from tbdprof.results.time import StepTime
 MOST_LAYERS = 40
 DEVICE_LANE = "device: busy or idle"
 LANE_PIXELS = 38
+
+_Row = tuple[str, int, int, str]  # lane, start, end, text
 
 
 def phases(found: StepTime) -> Spec:
@@ -49,20 +51,23 @@ def phases(found: StepTime) -> Spec:
 
 def timeline(found: OneStep) -> Spec:
     """Return the chart of one step by thread and stream; the top lane has what the device did or why it idled."""
-    groups: dict[tuple[str, str], list[tuple[str, int, int, str]]] = {}
-    for piece in found.pieces:
-        length = seconds_text(piece.end_ns - piece.start_ns)
-        text = f"{piece.state}, {piece.phase}<br>{length}"
-        groups.setdefault((piece.state, OF_STATE[piece.state]), []).append(
-            (DEVICE_LANE, piece.start_ns, piece.end_ns, text)
-        )
+    groups: dict[tuple[str, str, bool], list[_Row]] = {}  # by name, colour, and whether they lie behind the others
+    for pieces, behind in ((found.slices, True), (found.pieces, False)):
+        for piece in pieces:
+            text = f"{'mostly ' * behind}{piece.state}, {piece.phase}<br>{seconds_text(piece.end_ns - piece.start_ns)}"
+            row = DEVICE_LANE, piece.start_ns, piece.end_ns, text
+            groups.setdefault((piece.state, OF_STATE[piece.state], behind), []).append(row)
     for lane in found.lanes:
         for bar in lane.bars:
             name = bar.phase if bar.count == 1 else "several short ones"
-            color = OF_PHASE[bar.phase] if bar.count == 1 else shade("#8A8F98", 0.5)
-            groups.setdefault((name, color), []).append((in_chart(lane.name, 24), bar.start_ns, bar.end_ns, _said(bar)))
+            color = OF_PHASE[bar.phase] if bar.count == 1 else shade(GREY, 0.5)
+            row = in_chart(lane.name, 24), bar.start_ns, bar.end_ns, _said(bar)
+            groups.setdefault((name, color, False), []).append(row)
     lanes = [DEVICE_LANE, *(in_chart(lane.name, 24) for lane in found.lanes)]
-    traces = [_bars(name, color, rows, found.start_ns) for (name, color), rows in groups.items()]
+    traces = [
+        _bars(name, color, rows, found.start_ns) | {"showlegend": not behind, "legendgroup": name}
+        for (name, color, behind), rows in groups.items()
+    ]
     return chart(
         traces,
         height=150 + LANE_PIXELS * len(lanes),
@@ -82,7 +87,7 @@ def _said(bar: Bar) -> str:
     return f"{in_chart(bar.name)}{layer}<br>{bar.phase}, {length}"
 
 
-def _bars(name: str, color: str, rows: Sequence[tuple[str, int, int, str]], origin: int) -> Spec:
+def _bars(name: str, color: str, rows: Sequence[_Row], origin: int) -> Spec:
     return {
         "type": "bar",
         "orientation": "h",
