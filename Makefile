@@ -1,4 +1,4 @@
-# make run | test | test-libraries | test-pages | lint | bench | fuzz | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
+# make run | test | test-libraries | test-pages | pictures | lint | bench | fuzz | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
 PYTHON ?= python3
 RUN_ARGS ?=
 SUITE_ARGS ?=
@@ -9,6 +9,7 @@ FUZZ_ARGS ?=
 GPU_ARGS ?=
 LIBRARIES_ARGS ?=
 PAGES_ARGS ?=
+PICTURES_OF ?= resnet50-mxnet.tbd
 
 BIN := .venv/bin
 LIBRARIES_BIN := .venv-libraries/bin
@@ -30,7 +31,7 @@ SEE_THE_OTHER = $(BIN)/python -c "import pathlib, site; pathlib.Path('$(1)/other
 LIBRARIES := libgomp.so.1 libquadmath.so.0
 
 .DEFAULT_GOAL := run
-.PHONY: run test test-libraries test-pages lint bench fuzz suite train-check gpu-check clean
+.PHONY: run test test-libraries test-pages pictures lint bench fuzz suite train-check gpu-check clean
 
 # Question mode prints nothing and makes make itself stop with 1; a failing recipe would make it 2.
 ifneq ($(MAKECMDGOALS),clean)
@@ -62,6 +63,10 @@ test-libraries: .venv-libraries/test.stamp
 # Pages in a real browser, the system's Chromium; in an environment that has what drives it. Skipped where there is none.
 test-pages: .venv-pages/test.stamp
 	OMP_NUM_THREADS=1 $(PAGES_BIN)/python -m pytest tests/pages $(PAGES_ARGS)
+
+# The pictures of the README and the docs, of the recording that `make run` leaves.
+pictures: .venv-pages/test.stamp
+	PYTHONPATH=. $(PAGES_BIN)/python tests/pages/pictures.py $(PICTURES_OF)
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check
