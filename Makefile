@@ -1,4 +1,4 @@
-# make run | test | test-long | test-libraries | lint | bench | fuzz | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
+# make run | test | test-long | test-libraries | test-pages | pictures | lint | bench | fuzz | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
 PYTHON ?= python3
 RUN_ARGS ?=
 SUITE_ARGS ?=
@@ -8,9 +8,12 @@ BENCH_ARGS ?=
 FUZZ_ARGS ?=
 GPU_ARGS ?=
 LIBRARIES_ARGS ?=
+PAGES_ARGS ?=
+PICTURES_OF ?= resnet50-mxnet.tbd
 
 BIN := .venv/bin
 LIBRARIES_BIN := .venv-libraries/bin
+PAGES_BIN := .venv-pages/bin
 INSTALL := -m pip --disable-pip-version-check install --constraint constraints.txt
 PIP := $(BIN)/python $(INSTALL)
 DECLARED := setup.py pyproject.toml constraints.txt
@@ -20,15 +23,16 @@ MXNET_ALONE = if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 1
 # With numpy 2, a script has to give numpy some older names before it imports MXNet: here all of the tests' programs do.
 NAMES_OF_NUMPY_1 = $(BIN)/python -c "import numpy, pathlib, sysconfig; numpy.__version__ < '2' or pathlib.Path( \
 	sysconfig.get_path('purelib'), 'mxnet_names.pth').write_text('$(CURDIR)/tests/support/numpy_2\nimport mxnet_names\n')"
-# The environment of tests/libraries sees the packages of the other one, which hold the frameworks, and adds its own.
-SEE_THE_OTHER = $(BIN)/python -c "import pathlib, site; pathlib.Path('.venv-libraries/other.pth').write_text(''.join( \
+# The environments of tests/libraries and tests/pages see the packages of the other one, which hold the frameworks, and add
+# their own. $(1) is the folder of the environment.
+SEE_THE_OTHER = $(BIN)/python -c "import pathlib, site; pathlib.Path('$(1)/other.pth').write_text(''.join( \
 	f'import site; site.addsitedir({folder!r})\n' for folder in site.getsitepackages()))" && \
-	mv .venv-libraries/other.pth "$$($(LIBRARIES_BIN)/python -c 'import site; print(site.getsitepackages()[0])')"
+	mv $(1)/other.pth "$$($(1)/bin/python -c 'import site; print(site.getsitepackages()[0])')"
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 LIBRARIES := libgomp.so.1 libquadmath.so.0
 
 .DEFAULT_GOAL := run
-.PHONY: run test test-long test-libraries lint bench fuzz suite train-check gpu-check clean
+.PHONY: run test test-long test-libraries test-pages pictures lint bench fuzz suite train-check gpu-check clean
 
 # Question mode prints nothing and makes make itself stop with 1; a failing recipe would make it 2.
 ifneq ($(MAKECMDGOALS),clean)
@@ -60,6 +64,14 @@ test-long: .venv/test.stamp
 # Training with other people's libraries, held against arithmetic; in an environment that has them, and so not in `test`.
 test-libraries: .venv-libraries/test.stamp
 	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(LIBRARIES_BIN)/python -m pytest tests/libraries $(LIBRARIES_ARGS)
+
+# Pages in a real browser, the system's Chromium; in an environment that has what drives it. Skipped where there is none.
+test-pages: .venv-pages/test.stamp
+	OMP_NUM_THREADS=1 $(PAGES_BIN)/python -m pytest tests/pages $(PAGES_ARGS)
+
+# The pictures of the README and the docs, of the recording that `make run` leaves.
+pictures: .venv-pages/test.stamp
+	PYTHONPATH=. $(PAGES_BIN)/python tests/pages/pictures.py $(PICTURES_OF)
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check
@@ -99,7 +111,7 @@ train-check: .venv/test.stamp
 	@$(call EVERY_CELL,$(BIN)/tbdprof train-check $$model --framework $$framework $(CHECK_ARGS))
 
 clean:
-	rm -rf .venv .venv-libraries build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-libraries .venv-pages build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps lie in the environment they speak of: who removes .venv removes them.
@@ -123,6 +135,13 @@ clean:
 .venv-libraries/test.stamp: .venv/test.stamp tests/libraries/requirements.txt
 	@echo "tbdprof: installing the libraries of tests/libraries (some 25 MB to download)" >&2
 	$(BIN)/python -m venv .venv-libraries
-	$(SEE_THE_OTHER)
+	$(call SEE_THE_OTHER,.venv-libraries)
 	$(LIBRARIES_BIN)/python $(INSTALL) --requirement tests/libraries/requirements.txt >&2
+	@touch $@
+
+.venv-pages/test.stamp: .venv/test.stamp tests/pages/requirements.txt
+	@echo "tbdprof: installing what drives a browser (some 50 MB to download; Chromium itself: apt-get install -y chromium)" >&2
+	$(BIN)/python -m venv .venv-pages
+	$(call SEE_THE_OTHER,.venv-pages)
+	$(PAGES_BIN)/python $(INSTALL) --requirement tests/pages/requirements.txt >&2
 	@touch $@

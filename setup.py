@@ -41,6 +41,7 @@ setup(
     package_data={
         "tbdprof": ["py.typed"],
         "tbdprof.launch": ["startup/*.py"],
+        "tbdprof.report.page": ["templates/*"],
         "tbdprof.hooks.on_mxnet.native": ["*.[ch]"],
     },
 )

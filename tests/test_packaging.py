@@ -53,6 +53,14 @@ def test_the_wheel_says_that_it_is_typed_and_has_the_command(wheel: list[str]) -
     assert any(name.endswith(".dist-info/entry_points.txt") for name in wheel)
 
 
+def test_the_wheel_holds_the_templates_of_pages(wheel: list[str]) -> None:
+    folder = Path("tbdprof/report/page/templates")
+
+    packed = {name for name in wheel if name.startswith(f"{folder.as_posix()}/")}
+
+    assert packed == {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).iterdir()}
+
+
 @pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler here")
 def test_the_wheel_holds_the_native_code_where_there_is_a_c_compiler(wheel: list[str]) -> None:
     assert "tbdprof/hooks/on_mxnet/native/_events.abi3.so" in wheel

@@ -3,7 +3,7 @@
 import shlex
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,13 +26,16 @@ from tbdprof.loop.plan import Schedule, silent
 from tbdprof.report import json_report, terminal
 
 if TYPE_CHECKING:
+    from tbdprof.cli.pages import Page
     from tbdprof.launch.script import Outcome
     from tbdprof.results.summary import Summary
+
+    Paged = Callable[..., Page]  # `pages.planned`: the page of a recording, refused before the run if none can be made
 
 MOST_NAMED = 8  # files in one line
 
 
-def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -> int:
+def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool, paged: "Paged | None" = None) -> int:
     """Run a model of the suite, print its report, and return the exit code."""
     from tbdprof import suite
     from tbdprof.launch import counted_step, suite_run
@@ -41,6 +44,7 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -
     if exact:
         counted_step.refuse(request.device)
     path = request.path()
+    page = None if paged is None else paged(path, force=request.force)
     older = mark(path)
     try:
         with ending.raised(), nullcontext(silent) if quiet else _progress() as progress:
@@ -54,7 +58,7 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool) -
             raise
         kept = f"what was recorded is in {path}" if mark(path) not in (None, older) else "nothing was recorded yet"
         return say_interrupted(interrupt, kept)
-    return _finish(recording, path, as_json=as_json)
+    return _finish(recording, path, as_json=as_json, page=page)
 
 
 def train_check(request: RunRequest, *, as_json: bool, quiet: bool) -> int:
@@ -81,6 +85,7 @@ def run_script(
     force: bool,
     as_json: bool,
     require_recording: bool,
+    paged: "Paged | None" = None,
 ) -> int:
     """Run a script unchanged, print its report, and return its exit code, whatever the report meets.
 
@@ -91,6 +96,7 @@ def run_script(
     if not script:
         raise UsageError("nothing after --: give the command to profile, as in: tbdprof run -- python train.py")
     path, rank = output or scripts.default_path(script), launched_rank()
+    page = None if paged is None else paged(path, force=force)
     outcome = scripts.run(
         script, path, framework=framework, schedule=schedule, said=said, force=force, quiet_stdout=as_json
     )
@@ -100,7 +106,7 @@ def run_script(
         tell(f"{rank} is recorded in {_listed(outcome.paths)}")  # the first rank's report is enough on one terminal
         return outcome.code
     try:
-        _finish_script(outcome, as_json=as_json)
+        _finish_script(outcome, as_json=as_json, page=page)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the script's code is passed on whatever fails
         if wants_tracebacks():
             traceback.print_exc()
@@ -109,14 +115,16 @@ def run_script(
     return outcome.code
 
 
-def _finish_script(outcome: "Outcome", *, as_json: bool) -> None:
+def _finish_script(outcome: "Outcome", *, as_json: bool, page: "Page | None") -> None:
     """Print the report of a script; of several ranks the comparison, of those whose files can be read."""
     from tbdprof.cli import several
     from tbdprof.launch import script as scripts
 
     if len(outcome.paths) == 1:
-        _finish(scripts.recorded(outcome.paths[0], outcome), outcome.paths[0], as_json=as_json)
+        _finish(scripts.recorded(outcome.paths[0], outcome), outcome.paths[0], as_json=as_json, page=page)
         return
+    if page is not None:
+        tell("no page is made of several ranks: tbdprof report FILE --html makes that of one")
     read: dict[Path, Summary] = {}
     for path in outcome.paths:
         try:
@@ -133,11 +141,13 @@ def _listed(paths: Sequence[Path]) -> str:
     return ", ".join(names if len(names) <= MOST_NAMED else [*names[: MOST_NAMED - 1], "…", names[-1]])
 
 
-def _finish(recording: Recording, path: Path, *, as_json: bool) -> int:
+def _finish(recording: Recording, path: Path, *, as_json: bool, page: "Page | None" = None) -> int:
     summary = summarize(recording)
     emit(json_report.render(summary) if as_json else terminal.render(summary, color=sys.stdout.isatty()))
     failed = recording.missing.get(RemarkOn.FILE)
     tell(failed or f"recorded in {path}")
+    if page is not None:
+        page.write(summary)
     return 1 if failed else 0
 
 

@@ -9,13 +9,15 @@ from tbdprof.analysis.comparison.gate import judge
 from tbdprof.analysis.comparison.limits import parse
 from tbdprof.analysis.comparison.sides import compare_runs
 from tbdprof.analysis.summary import summarize
-from tbdprof.cli import several
+from tbdprof.cli import page_file, several
 from tbdprof.cli.streams import emit
 from tbdprof.errors import RecordingFormatError, UsageError
 from tbdprof.facts.file.reading import load
 from tbdprof.report import compare as report
 from tbdprof.report import compare_sweeps as sweeps
 from tbdprof.report.json_report import document
+from tbdprof.report.page import comparison as pages
+from tbdprof.report.page.texts import readable
 from tbdprof.results.compare import BROKEN, CANNOT_TELL, Comparison, Limit, PointComparison, SweepComparison
 from tbdprof.results.summary import Summary
 from tbdprof.sweep.folder import load as load_sweep
@@ -24,16 +26,34 @@ from tbdprof.sweep.running import recordings
 HOLDS, IS_BROKEN, UNDECIDED = 0, 1, 3  # exit codes; 2: it cannot be asked like this
 
 
-def compare(words: Sequence[str], fail_if: Sequence[str], *, anyway: bool, color: bool, as_json: bool) -> int:
-    """Print the comparison of the sides that are named, and return the exit code of the limits."""
+def compare(
+    words: Sequence[str],
+    fail_if: Sequence[str],
+    *,
+    anyway: bool,
+    color: bool,
+    as_json: bool,
+    output: Path | None = None,
+) -> int:
+    """Print the comparison of the sides that are named, and return the exit code of the limits.
+
+    With `output`, a page is written there instead.
+    """
+    page = None if output is None else page_file.planned(output)
     limits = [parse(text) for text in fail_if]
     if any(map(os.path.isdir, words)):
+        if page is not None:
+            raise UsageError("--html makes the page of recordings: compare sweeps without it")
         found = _of_sweeps([Path(word) for word in words], limits, anyway=anyway)
         emit(sweeps.render_json(found) if as_json else sweeps.render(found, color=color))
         return _code(each.comparison for each in found.points)
     groups = [[Run(str(path), _summary(path)) for path in files] for files in _sides(words)]
     comparison = _judged(groups, limits, anyway)
-    emit(report.render_json(comparison) if as_json else report.render(comparison, color=color))
+    if page is not None:
+        shown = report.render(readable(comparison), width=page_file.WIDTH)
+        page.save(pages.render(comparison, document=report.document(comparison), terminal=shown))
+    else:
+        emit(report.render_json(comparison) if as_json else report.render(comparison, color=color))
     return _code([comparison])
 
 

@@ -5,11 +5,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tbdprof.cli import page_file
 from tbdprof.cli.streams import emit
 from tbdprof.errors import UsageError
 from tbdprof.facts.file.placing import new
 from tbdprof.report.figures import captions, drawing, kernel_tables, panels
+from tbdprof.report.page import sweep as pages
 from tbdprof.report.plain import plain
+from tbdprof.report.sweep import document
 from tbdprof.results.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -20,10 +23,7 @@ MOST = 2  # sweeps
 
 def draw(sweeps: Sequence[Sweep], folders: Sequence[Path], output: Path, endings: Sequence[str]) -> None:
     """Draw the figures of a sweep, or of two, into a new folder, and name the files; `folders` are the sweeps' own."""
-    if len(sweeps) > MOST:
-        raise UsageError(f"{len(sweeps)} sweeps: give one, or two whose devices are to be compared")
-    for sweep, folder in zip(sweeps, folders, strict=True):
-        _check(sweep, folder)
+    _refuse(sweeps, folders)
     shown = [plain(sweep) for sweep in sweeps]
     names = []
     with new(output) as part:
@@ -38,6 +38,21 @@ def draw(sweeps: Sequence[Sweep], folders: Sequence[Path], output: Path, endings
         (part / "captions.md").write_text("\n\n".join(said) + "\n", encoding="utf-8")
         _write_tables(shown[0], part)
     emit("\n".join(str(output / name) for name in names))
+
+
+def draw_page(sweeps: Sequence[Sweep], folders: Sequence[Path], output: Path) -> None:
+    """Write the page of a sweep, or of two, into a new file."""
+    page = page_file.planned(output)
+    _refuse(sweeps, folders)
+    page.save(pages.render(sweeps, [document(sweep) for sweep in sweeps]))
+
+
+def _refuse(sweeps: Sequence[Sweep], folders: Sequence[Path]) -> None:
+    """Raise UsageError for more than two sweeps, and for one with nothing to draw."""
+    if len(sweeps) > MOST:
+        raise UsageError(f"{len(sweeps)} sweeps: give one, or two whose devices are to be compared")
+    for sweep, folder in zip(sweeps, folders, strict=True):
+        _check(sweep, folder)
 
 
 def _check(sweep: Sweep, folder: Path) -> None:

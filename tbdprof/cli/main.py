@@ -129,6 +129,7 @@ def cli(ctx: click.Context, /) -> None:
 @click.option("--force", is_flag=True, help="Overwrite that file.")
 @click.option("--require-recording", is_flag=True, help="Exit with 1 if nothing was recorded of a script.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else on stdout.")
+@click.option("--html", is_flag=True, help="Write a page for a browser, too, beside the recording.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @VERBOSE
 @click.pass_context
@@ -155,6 +156,7 @@ def run(
     force: bool,
     require_recording: bool,
     as_json: bool,
+    html: bool,
     quiet: bool,
 ) -> int:
     """Train a model of the suite, or run a script unchanged (after --), and report on it."""
@@ -176,6 +178,7 @@ def run(
             force=force,
             as_json=as_json,
             require_recording=require_recording,
+            paged=_paged(html=html),
         )
     typed.refuse_for_models(require_recording=require_recording, said=said)
     model, options = typed.model_and_options(words)
@@ -194,7 +197,7 @@ def run(
         force=force,
         power_period_ms=power_period,
     )
-    return commands.run_model(request, exact=exact, as_json=as_json, quiet=quiet)
+    return commands.run_model(request, exact=exact, as_json=as_json, quiet=quiet, paged=_paged(html=html))
 
 
 @cli.command(cls=RunCommand, context_settings={"ignore_unknown_options": True})
@@ -214,14 +217,18 @@ def sweep(ctx: click.Context, /, **typed: Any) -> int:
 @click.argument("folders", type=FILE, nargs=-1, required=True, metavar="DIR [DIR]")
 @click.option("-o", "--output", type=NEW, required=True, metavar="DIR", help="A new folder for the figures.")
 @click.option("--format", "form", type=click.Choice(["png", "svg", "both"]), default="both", show_default=True)
+@click.option("--html", is_flag=True, help="Write them as one page for a browser instead; -o names the page.")
 @VERBOSE
-def figures(folders: tuple[Path, ...], output: Path, form: str) -> None:
+def figures(folders: tuple[Path, ...], output: Path, form: str, html: bool) -> None:
     """Draw the TBD paper's figures 4 to 8, and its tables V and VI, from a sweep; of two, the devices side by side."""
-    from tbdprof.cli.figures import draw
+    from tbdprof.cli.figures import draw, draw_page
     from tbdprof.cli.sweeps import gathered
     from tbdprof.sweep.folder import load
 
     sweeps = [gathered(load(folder)) for folder in folders]
+    if html:
+        draw_page(sweeps, folders, output)
+        return
     draw(sweeps, folders, output, ("png", "svg") if form == "both" else (form,))
 
 
@@ -250,13 +257,18 @@ def observations(paths: tuple[Path, ...], as_json: bool) -> None:
 @click.option("--full", is_flag=True, help="Print every kernel, layer and tensor, and the roofline.")
 @click.option("--salvage", is_flag=True, help="Leave out the damaged windows of a file, and report on the others.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which is always in full.")
+@click.option("--html", is_flag=True, help="Write a page for a browser instead; it needs no network.")
+@click.option("-o", "--output", type=NEW, metavar="PAGE", help="Name of the page; by default the file's, with .html.")
 @VERBOSE
-def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool) -> None:
+def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool, html: bool, output: Path | None) -> None:
     """Report on a recording, on several (the ranks of one run, which their common name stands for), or on a sweep."""
     from tbdprof.cli import several
     from tbdprof.report import json_report, terminal
     from tbdprof.sweep import is_folder
 
+    if html or output is not None:
+        _page(files, output, salvage=salvage, as_json=as_json, html=html)
+        return
     if len(files) == 1 and is_folder(files[0]):
         from tbdprof.cli import sweeps
         from tbdprof.sweep import folder
@@ -278,12 +290,18 @@ def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool) ->
 @click.option("--fail-if", multiple=True, metavar="LIMIT", help="Exit with 1 if this holds: 'throughput < -5%'.")
 @click.option("--anyway", is_flag=True, help="Compare different models, pool unlike repeats, and judge all the same.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--html", is_flag=True, help="Write a page for a browser instead; it needs no network.")
+@click.option("-o", "--output", type=NEW, metavar="PAGE", help="Name of the page; by default comparison.html.")
 @VERBOSE
-def compare(sides: tuple[str, ...], fail_if: tuple[str, ...], anyway: bool, as_json: bool) -> int:
+def compare(
+    sides: tuple[str, ...], fail_if: tuple[str, ...], anyway: bool, as_json: bool, html: bool, output: Path | None
+) -> int:
     """Compare recordings with the first one; repeats of one thing are joined with commas: a1.tbd,a2.tbd,a3.tbd."""
     from tbdprof.cli import comparing
 
-    return comparing.compare(sides, fail_if, anyway=anyway, color=_color(), as_json=as_json)
+    _check_page(output, html=html, as_json=as_json)
+    page = output or Path("comparison.html") if html else None
+    return comparing.compare(sides, fail_if, anyway=anyway, color=_color(), as_json=as_json, output=page)
 
 
 @cli.command()
@@ -412,6 +430,35 @@ def _summarize(file: Path, *, salvage: bool = False) -> "Summary":
     from tbdprof.analysis.summary import summarize
 
     return summarize(_load(file, salvage=salvage))
+
+
+def _page(files: tuple[Path, ...], output: Path | None, *, salvage: bool, as_json: bool, html: bool) -> None:
+    from tbdprof.cli import pages
+    from tbdprof.errors import UsageError
+    from tbdprof.sweep import is_folder
+
+    _check_page(output, html=html, as_json=as_json)
+    if len(files) > 1 or is_folder(files[0]):
+        raise UsageError("--html makes the page of one recording: give one file")
+    page = pages.planned(files[0], output)
+    page.write(_summarize(files[0], salvage=salvage))
+
+
+def _check_page(output: Path | None, *, html: bool, as_json: bool) -> None:
+    """Raise UsageError where the name of a page is given for none, or a page and JSON are asked for at once."""
+    from tbdprof.errors import UsageError
+
+    if output is not None and not html:
+        raise UsageError("-o names the page: add --html")
+    if html and as_json:
+        raise UsageError("--html writes a page and --json prints JSON: give one of them")
+
+
+def _paged(*, html: bool) -> Any:
+    """Return what plans the page of a run, or None where none is asked for."""
+    from tbdprof.cli import pages
+
+    return pages.planned if html else None
 
 
 def _print_part(file: Path, part: str, *, as_json: bool) -> None:

@@ -156,13 +156,14 @@ def judged_text(judged: Judged, label: str) -> str:
 
 
 def _answers(comparison: Comparison) -> RenderableType:
-    lines = [_answer(comparison, pair) for pair in comparison.pairs]
+    lines = [answer(comparison, pair) for pair in comparison.pairs]
     bases = {pair.throughput.basis for pair in comparison.pairs}
     notes = [text for basis, text in NOTES.items() if basis in bases]
     return Group(*lines, *(Text(note, style="dim") for note in notes[:1]))
 
 
-def _answer(comparison: Comparison, pair: Pair) -> Text:
+def answer(comparison: Comparison, pair: Pair) -> Text:
+    """Return whether the throughput of a side differs from that of the baseline, in one sentence."""
     change = pair.throughput
     one, two = comparison.sides[0].label, comparison.sides[pair.side].label
     seen = "" if change.ratio is None else f"{change.ratio:.3f} times the throughput of {one}{_ends(change)}"

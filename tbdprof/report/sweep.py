@@ -30,22 +30,22 @@ def render(sweep: Sweep, *, width: int | None = None, color: bool = False) -> st
     shown = [name for name in sweep.swept if len({point.settings.get(name) for point in sweep.points}) > 1]
     columns = [*(Column(name.replace("_", " "), "name") for name in shown), *_FIGURES]
     rows = [[*(str(point.settings.get(name, "")) for name in shown), *_row(point)] for point in sweep.points]
-    lines = [Text(line) for line in _sentences(sweep)]
+    lines = [Text(line) for line in sentences(sweep)]
     return printed(Group(filled(sweep.title, columns, rows), Text(), *lines), width=width, color=color)
 
 
 def render_json(sweep: Sweep) -> str:
     """Return the report as one JSON object; docs/json.md describes it."""
-    return json_text({"schema": SCHEMA, **_plain(sweep)})
+    return json_text(document(sweep))
 
 
-def _plain(sweep: Sweep) -> dict[str, object]:
-    """Return a sweep as plain data; the kernels of each point are in the point's own report."""
+def document(sweep: Sweep) -> dict[str, object]:
+    """Return the report as plain data; the kernels of each point are in the point's own report."""
     fields = asdict(sweep)
     for point in fields["points"]:
         if point["figures"] is not None:
             del point["figures"]["low_utilization"]
-    return fields
+    return {"schema": SCHEMA, **fields}
 
 
 def _row(point: SweepPoint) -> Iterator[str]:
@@ -72,7 +72,8 @@ def _ended(point: SweepPoint) -> str:
     return ""
 
 
-def _sentences(sweep: Sweep) -> Iterator[str]:
+def sentences(sweep: Sweep) -> Iterator[str]:
+    """Yield what is said below the table: the knees, the points that did not finish, and those to come."""
     for each in sweep.knees:
         label = ", ".join(settings_text(each.settings))
         said = f"no knee: {each.reason}" if each.knee is None else _said(each.knee)

@@ -40,6 +40,12 @@ def has_events(window: Window) -> bool:
     return bool((window.table("allocation")["kind"] != AllocationKind.EXISTING).any())
 
 
+def windows_with_events(recording: Recording) -> list[Window]:
+    """Return the memory windows with any event of the run's devices, and of these devices alone."""
+    windows = [of_device(recording, window) for window in recording.named(MEMORY)]
+    return [window for window in windows if has_events(window)]
+
+
 def left_out(recording: Recording) -> str | None:
     """Return a sentence about other devices' events in the memory windows, or None if there were none."""
     counts: Counter[str] = Counter()

@@ -15,8 +15,9 @@ import numpy as np
 
 from tbdprof.analysis.memory import identities
 from tbdprof.analysis.memory.account import Account
-from tbdprof.analysis.memory.accounting import account, devices, has_events, left_out, of_device
+from tbdprof.analysis.memory.accounting import account, devices, left_out, windows_with_events
 from tbdprof.analysis.memory.holdings import TOP, by_layer, holdings
+from tbdprof.analysis.memory.peak import height
 from tbdprof.analysis.without import why_without
 from tbdprof.facts.arrays import Bools, Ints
 from tbdprof.facts.keys import RemarkOn
@@ -32,8 +33,7 @@ TIMELINE_POINTS = 400
 
 def measure(recording: Recording) -> Found[Memory | None]:
     """Return the result of the memory windows that have events, or why none has any."""
-    windows = [of_device(recording, window) for window in recording.named(MEMORY)]
-    windows = [window for window in windows if has_events(window)]
+    windows = windows_with_events(recording)
     measured = [_measure(recording, window) for window in windows]
     settled = [found for window, found in zip(windows, measured, strict=True) if len(window.table("step")) > 1]
     others = left_out(recording)
@@ -93,18 +93,15 @@ class _OfRole:
 def _measure(recording: Recording, window: Window) -> Memory:
     worked = account(recording, window)
     levels, counted = worked.levels, worked.counted
-    total = np.maximum(worked.unknown_bytes, 0) + levels.known_bytes
-    total += levels.rounding_bytes
-    total += worked.scratch_bytes
-    independent = recording.run.independent_total is None and levels.base_total_bytes >= 0
-    peak_row = int(np.argmax(np.where(counted, levels.total_bytes if independent else total, -1)))
+    found = height(recording, worked)
+    total, peak_row, independent = found.total, found.peak_row, found.is_independent
     highest, kept = int(total[counted].max()), _kept(counted, total)
     explained = total - np.maximum(worked.unknown_bytes, 0) if independent else total
     allocator_peak = int(explained[counted].max())
-    del total, explained
+    del found, total, explained
     roles, categories, category_max = _by_role(worked, peak_row, kept)
     held = {role: int(roles[role].when_read.max(initial=0)) for role in (Role.WEIGHT, Role.BUFFER)}
-    found = identities.check(recording, window, worked.blocks, worked.unknown_bytes, held, highest)
+    broken = identities.check(recording, window, worked.blocks, worked.unknown_bytes, held, highest)
     sizes = window.table("allocation")
     # The rounding of allocations without both sizes is part of their category.
     has_rounding = bool(((sizes["requested_bytes"] >= 0) & (sizes["allocated_bytes"] >= 0)).any())
@@ -125,8 +122,8 @@ def _measure(recording: Recording, window: Window) -> Memory:
         top_at_peak=tuple(live[:TOP]),
         by_layer=by_layer(live, int(worked.scratch_bytes[peak_row]) + max(int(worked.unknown_bytes[peak_row]), 0)),
         timeline=Timeline(_steps(worked), levels.time_ns[kept], categories),
-        violations=found.lines,
-        mismatches=found.count,
+        violations=broken.lines,
+        mismatches=broken.count,
         outside_allocator_bytes=max((sum(each.values()) for each in outside), default=0),
         by_device=_by_device(recording, worked, peak_row),
         outside_allocator_max=_highest(outside),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tbdprof.analysis.memory.account import Account
+from tbdprof.facts.arrays import Ints
 from tbdprof.facts.records import Role, SpanKind
 from tbdprof.results.memory import Holding
 
@@ -18,7 +19,11 @@ _OF_SYMBOL = re.compile(r"_(weight|bias|gamma|beta|parameters|(moving|running)_(
 def holdings(worked: Account, row: int) -> list[Holding]:
     """Return the blocks that are live after an event, the largest first."""
     live = worked.live(row)
-    live = live[np.argsort(-worked.blocks.size_bytes[live], kind="stable")]
+    return described(worked, live[np.argsort(-worked.blocks.size_bytes[live], kind="stable")])
+
+
+def described(worked: Account, live: Ints) -> list[Holding]:
+    """Return what is known of some blocks, in their order."""
     outer = worked.tree.outermost(worked.tree.index(worked.blocks.span[live]), SpanKind.OPERATOR)
     layers = worked.tree.name(worked.tree.layer(worked.tree.index(worked.blocks.span[live])))
     names = [worked.strings[name] if name >= 0 else None for name in layers.tolist()]

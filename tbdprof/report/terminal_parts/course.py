@@ -18,7 +18,7 @@ SETTLED = {True: "settled after", False: "NEVER SETTLED after", None: "not judge
 
 def view(summary: Summary) -> RenderableType:
     """Return the lines on warm-up and on the cost of profiling."""
-    return sheet((label, Text(line)) for label, line in _rows(summary))
+    return sheet((label, Text(line)) for label, line in rows(summary))
 
 
 def notes(summary: Summary) -> list[RenderableType]:
@@ -33,7 +33,8 @@ def notes(summary: Summary) -> list[RenderableType]:
     return [*(Text(line, style="red") for line in broken), *map(Text, _missing(summary))]
 
 
-def _rows(summary: Summary) -> Iterator[tuple[str, str]]:
+def rows(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Yield the lines on how the run was measured: a label and the text."""
     run = summary.recording.run
     warmups = [window.table("step") for window in summary.recording.windows if window.name == WARMUP]
     steps = sum(map(len, warmups))

@@ -1,6 +1,6 @@
 """The device's memory from the driver up, and what was live when a run ended out of memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -28,7 +28,7 @@ def post_mortem(summary: Summary) -> list[RenderableType]:
     if found is None:
         return []
     parts: list[RenderableType] = [Text("out of memory", style="bold red"), Text(found.said)]
-    parts.append(sheet((label, Text(line)) for label, line in _ending(found, summary.missing)))
+    parts.append(sheet((label, Text(line)) for label, line in ending(found, summary.missing)))
     return [Group(*parts), *([_live(found)] if found.live else [])]
 
 
@@ -66,7 +66,8 @@ def _beneath(found: DeviceMemory, here: Layer) -> str:
     return f"{text}; measured apart: {bytes_text(found.context_bytes + (found.libraries_bytes or 0))}"
 
 
-def _ending(found: PostMortem, missing: dict[str, str]) -> Iterator[tuple[str, str]]:
+def ending(found: PostMortem, missing: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the lines on the end of a run that ended out of memory: a label and the text."""
     if found.asked_bytes is not None:
         yield "asked for", bytes_text(found.asked_bytes)
     if found.free_bytes is not None:
@@ -85,7 +86,7 @@ def _cache(found: PostMortem) -> str:
     return f"{bytes_text(size or 0)} of the allocator's cache{pieces}"
 
 
-def _batch(found: PostMortem, missing: dict[str, str]) -> str:
+def _batch(found: PostMortem, missing: Mapping[str, str]) -> str:
     if found.fitting_batch is None:
         return f"not known: {missing.get('post_mortem.fitting_batch', 'nothing was tried')}"
     if found.found_by != TRIED:

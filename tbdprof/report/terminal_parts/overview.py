@@ -33,12 +33,12 @@ IDLE = {
 
 def view(summary: Summary, *, full: bool = False) -> RenderableType:
     """Return the first screen; `full` shows all advice instead of the first only."""
-    parts = [_head(summary)]
+    parts: list[RenderableType] = [Group(*head(summary))]
     if summary.cpu is not None and summary.cpu.disturbed:
         parts.append(_disturbed(summary.cpu))
     if summary.verdict is not None:
         parts.append(_verdict(summary.verdict, full=full))
-    parts += [Group(Text(), sheet(_figures(summary))), _unmeasured(summary)]
+    parts += [Group(Text(), sheet(figures(summary))), _unmeasured(summary)]
     if summary.step_time is not None:
         parts.append(_phases(summary.step_time))
     return Group(*parts)
@@ -62,7 +62,8 @@ def unmeasured(summary: Summary) -> Mapping[str, list[str]]:
     return found
 
 
-def _head(summary: Summary) -> RenderableType:
+def head(summary: Summary) -> tuple[Text, Text]:
+    """Return the line on the model, and the one on what it ran on."""
     run, count = summary.recording.run, summary.parameter_count
     flops = None if summary.utilization is None else summary.utilization.flops_per_sample
     of_update = None if summary.utilization is None else summary.utilization.update_flops_per_step
@@ -84,7 +85,7 @@ def _head(summary: Summary) -> RenderableType:
         summary.precision,
     ]
     first = Text.assemble((run.model, "bold"), *(f" · {fact}" for fact in model if fact))
-    return Group(first, Text(" · ".join(fact for fact in environment if fact)))
+    return first, Text(" · ".join(fact for fact in environment if fact))
 
 
 def _flops_of_other_units(summary: Summary) -> Iterator[str]:
@@ -113,7 +114,8 @@ def _verdict(verdict: Verdict, *, full: bool) -> RenderableType:
     return Group(Text(), Text(verdict.sentence, style="bold"), tried if advice else Text(end=""))
 
 
-def _figures(summary: Summary) -> Iterator[tuple[str, Text]]:
+def figures(summary: Summary) -> Iterator[tuple[str, Text]]:
+    """Yield the lines of the figures: a label, empty where a line goes on, and the text."""
     if summary.throughput is not None:
         yield from _throughput(summary.throughput)
     yield from _unsteady(summary)
