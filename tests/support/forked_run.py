@@ -22,24 +22,33 @@ STEP_S = 0.02
 class ForkedRun:
     """A process that records steps, one after another; `steps` of them, and then it waits to be ended."""
 
-    def __init__(self, path: Path, steps: int, *, force: bool = False, plan: Plan = PLAN, pause_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        steps: int,
+        *,
+        force: bool = False,
+        pause_s: float = 0.0,
+        step_s: float = STEP_S,
+        model: str = "toy",
+    ) -> None:
         self.path = path
         self.pid = os.fork()
         if not self.pid:
             try:
-                self._record(path, steps, plan, force=force, pause_s=pause_s)
+                self._record(path, steps, model, force=force, pause_s=pause_s, step_s=step_s)
             finally:
                 os._exit(0)
 
-    def _record(self, path: Path, steps: int, plan: Plan, *, force: bool, pause_s: float) -> None:
+    def _record(self, path: Path, steps: int, model: str, *, force: bool, pause_s: float, step_s: float) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         hook = FakeHook()
         with claim(path, force=force) as claimed:
             time.sleep(pause_s)
-            facts = run(framework_version="1.0", batch_size=8)
-            with LoopProfiler(hook, facts, plan, path=claimed.path, clock=hook.clock) as profiler:
+            facts = run(model=model, framework_version="1.0", batch_size=8)
+            with LoopProfiler(hook, facts, PLAN, path=claimed.path, clock=hook.clock) as profiler:
                 for _ in range(steps):
-                    time.sleep(STEP_S)
+                    time.sleep(step_s)
                     hook.clock.sleep(0.1)
                     profiler.step(8)
                 while profiler.active:

@@ -92,8 +92,8 @@ class _Looks:
         if file is None or mark(file) in (None, self._older) or self._kept_nothing(written=written):
             common_name.refuse(self._path)
             self._seen = Seen(self._without_file(written=written))
-        elif self._can_read(file, written=written) and self._recording is not None:
-            self._seen = self._judged(self._recording, file, written=written)
+        else:
+            self._try(file, written=written)
         self._was_claimed |= bool(written)
         return self._seen
 
@@ -107,20 +107,23 @@ class _Looks:
             return Stage.PREPARING
         return Stage.GONE if self._was_claimed else Stage.WAITING
 
-    def _can_read(self, file: Path, *, written: bool | None) -> bool:
-        """Read what is new; return whether that worked. While a run writes, a file may look damaged for a moment."""
-        marks = mark(file), mark(journal_of(file.resolve()))
-        if (file, marks) == (self._file, self._marks):
-            return True
+    def _try(self, file: Path, *, written: bool | None) -> None:
+        """See what the file has. While a run writes, it may look damaged for a moment: that is passed over."""
         try:
-            self._recording = load(file, kinds=READS)
+            self._seen = self._judged(self._read(file), file, written=written)
+            self._failures = 0
         except RecordingFormatError:
             self._failures += 1
             if written is False or self._failures > PATIENCE:
                 raise
-            return False
-        self._file, self._marks, self._failures = file, marks, 0
-        return True
+
+    def _read(self, file: Path) -> Recording:
+        """Return what the file has; it is read only if that is new."""
+        marks = mark(file), mark(journal_of(file.resolve()))
+        if self._recording is None or (file, marks) != (self._file, self._marks):
+            self._recording = load(file, kinds=READS)
+            self._file, self._marks = file, marks
+        return self._recording
 
     def _judged(self, recording: Recording, file: Path, *, written: bool | None) -> Seen:
         stage = Stage.ENDED

@@ -16,10 +16,13 @@ from tbdprof.cli.streams import emit, tell
 from tbdprof.errors import UsageError, visible
 from tbdprof.loop import ending
 from tbdprof.report.terminal_parts import live as report
-from tbdprof.results.time import Live
 
 PLAIN_EVERY_S = 10.0
 GONE = 1  # the exit code
+_WITHOUT_FILE = {
+    Stage.WAITING: "waiting, there is no such file yet",
+    Stage.PREPARING: "waiting, a run has claimed it and has recorded nothing yet",
+}
 
 
 def watch(path: Path, summarize: Summarize) -> int:
@@ -52,8 +55,8 @@ def _in_lines(path: Path, summarize: Summarize) -> Seen:
 def view(path: Path, seen: Seen) -> RenderableType:
     """Return what a terminal shows."""
     if seen.run is None or seen.live is None:
-        return Text(visible(state(path, seen)), no_wrap=True, overflow="ellipsis")
-    return report.view(seen.run, seen.live, seen.summary, state(path, seen))
+        return Text(visible(state(path, seen)))
+    return report.view(seen.run, seen.live, seen.summary, f"{_sentence(seen)} · {path}")
 
 
 class Lines:
@@ -83,24 +86,21 @@ class Lines:
 
 
 def state(path: Path, seen: Seen) -> str:
-    """Return a sentence on how far a run is."""
+    """Return a line on how far the run is that records into a file."""
+    after = f"; tbdprof report {shlex.quote(str(path))}" if seen.stage is Stage.ENDED else ""
+    return f"{path}: {_sentence(seen)}{after}"
+
+
+def _sentence(seen: Seen) -> str:
     live, run = seen.live, seen.run
     if live is None or run is None:
-        return {
-            Stage.WAITING: f"waiting for {path}: there is no such file yet",
-            Stage.PREPARING: f"waiting for {path}: a run has claimed it, and has recorded nothing yet",
-        }.get(seen.stage, f"the run that had claimed {path} is gone, and kept no recording")
+        return _WITHOUT_FILE.get(seen.stage, "the run that had claimed it is gone, and kept no recording")
     recorded = f"{live.steps} steps, and {live.ended_windows} windows that ended"
     if seen.stage is Stage.RUNNING:
-        return f"{path}: {live.steps} steps so far"
+        return f"{live.steps} steps so far"
     if seen.stage is Stage.UNSURE:
-        return f"{path}: {live.steps} steps; this file system has no locks to see whether the run goes on"
+        return f"{live.steps} steps; this file system has no locks to see whether the run goes on"
     if seen.stage is Stage.GONE:
-        return f"{path}: the run is gone, killed in {_where(live)}; it recorded {recorded}"
-    how = "complete" if run.complete else f"not complete ({run.ended_by})"
-    return f"{path}: the recording is {how}: {recorded}; tbdprof report {shlex.quote(str(path))}"
-
-
-def _where(live: Live) -> str:
-    """Name the window that was being recorded."""
-    return f"the {live.window} window" if live.is_open else "no window"
+        where = f"the {live.window} window" if live.is_open else "no window"
+        return f"the run is gone, killed in {where}; it recorded {recorded}"
+    return f"the recording is {'complete' if run.complete else f'not complete ({run.ended_by})'}: {recorded}"
