@@ -16,6 +16,7 @@ from tbdprof.cli.streams import emit, tell
 from tbdprof.errors import UsageError, visible
 from tbdprof.loop import ending
 from tbdprof.report.terminal_parts import live as report
+from tbdprof.results.time import Live
 
 PLAIN_EVERY_S = 10.0
 GONE = 1  # the exit code
@@ -95,12 +96,16 @@ def _sentence(seen: Seen) -> str:
     live, run = seen.live, seen.run
     if live is None or run is None:
         return _WITHOUT_FILE.get(seen.stage, "the run that had claimed it is gone, and kept no recording")
-    recorded = f"{live.steps} steps, and {live.ended_windows} windows that ended"
+    recorded = f"{_steps(live)}, and {live.ended_windows} windows that ended"
     if seen.stage is Stage.RUNNING:
-        return f"{live.steps} steps so far"
+        return f"{_steps(live)} so far"
     if seen.stage is Stage.UNSURE:
-        return f"{live.steps} steps; this file system has no locks to see whether the run goes on"
+        return f"{_steps(live)}; this file system has no locks to see whether the run goes on"
     if seen.stage is Stage.GONE:
         where = f"the {live.window} window" if live.is_open else "no window"
         return f"the run is gone, killed in {where}; it recorded {recorded}"
     return f"the recording is {'complete' if run.complete else f'not complete ({run.ended_by})'}: {recorded}"
+
+
+def _steps(live: Live) -> str:
+    return f"{live.steps} step{'s' * (live.steps != 1)}"
