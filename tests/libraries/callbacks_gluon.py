@@ -68,13 +68,16 @@ def fit(*handlers: Any, validates: bool = False) -> dict[str, Any]:
 
 
 def plain_loop() -> dict[str, Any]:
-    """Train the same network in a loop of one's own, with tbdprof around it."""
+    """Train the same network in a loop of one's own, with tbdprof around it; it holds what the `Estimator` holds."""
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     with seeded() as (network, trainer, loader), tbdprof.profile(network, trainer, warmup=2, steps=2) as profiler:
-        for images, labels in loader:
+        for batch in loader:
+            images, labels = (gluon.utils.split_and_load(each, [mx.cpu()]) for each in batch)
             with autograd.record():
-                losses = loss(network(images), labels)
-            losses.backward()
+                outputs = [network(each) for each in images]
+                losses = [loss(*each) for each in zip(outputs, labels, strict=True)]
+            for each in losses:
+                each.backward()
             trainer.step(BATCH)
             profiler.step()
     return {"weights": weights(network)} | told(profiler)

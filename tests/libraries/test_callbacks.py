@@ -5,6 +5,7 @@ Each program trains in every way in one process, in which each training begins f
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,11 +23,12 @@ TIMEOUT_S = 500
 STEPS = 20
 LIBRARIES = ("lightning", "transformers", "gluon")
 WINDOWS = [["warmup", 2], ["clean", 2], ["memory", 4], ["clean", 2], ["kernels", 4], ["clean", 2]]
-# What a library itself keeps besides, in bytes: copies of the loss; the batch that it loads ahead, and its length.
+# What a library itself keeps besides, in bytes. Lightning: a copy of the loss. Transformers: two, and the batch that it
+# loads ahead with its length. Gluon: the batch before, with its labels, outputs and losses.
 KEPT = {
     "lightning": {"feature_map": 4},
-    "transformers": {"feature_map": 8, "input": 4 * 16 * 8 + 8},
-    "gluon": {},
+    "transformers": {"feature_map": 8, "input": 2 * 4 * 16 * 8 + 8},
+    "gluon": {"feature_map": 4 * 8 * 10 + 4 * 8, "input": 4 * 8 * 24 + 4 * 8},
 }
 every = pytest.mark.parametrize("library", LIBRARIES)
 
@@ -174,3 +176,29 @@ def test_accelerate_needs_no_callback() -> None:
 @every
 def test_nothing_was_complained_of(library: str) -> None:
     assert "tbdprof:" not in trained(library)["stderr"]
+
+
+def examples() -> dict[str, str]:
+    """Return the Python code of the documentation, by the heading above it."""
+    parts = re.split(r"^## (.+)$", (ROOT / "docs" / "integrations.md").read_text(), flags=re.MULTILINE)
+    texts = dict(zip(parts[1::2], parts[2::2], strict=True))
+    blocks = {head: re.findall(r"```python\n(.*?)```", text, re.DOTALL) for head, text in texts.items()}
+    return {head: "".join(found) for head, found in blocks.items() if found and head != "Loggers"}
+
+
+@pytest.mark.parametrize("heading", ["Lightning", "Hugging Face", "Gluon's Estimator", "Accelerate"])
+def test_the_example_in_the_documentation_prints_its_report(heading: str, tmp_path: Path) -> None:
+    assert len(examples()) == 4
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", examples()[heading]],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Memory of cpu at the peak" in done.stdout
+    assert re.search(r"unknown +0 B +0.0 %", done.stdout)
+    assert "tbdprof:" not in done.stderr

@@ -17,16 +17,15 @@ from tbdprof.facts.file.untrusted import DamagedError, rows_of
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recording import DAMAGED, STATES, Recording, Window
 from tbdprof.facts.records import Strings
-from tbdprof.facts.rows import KINDS
 
 _ERRORS = (sqlite3.Error, zlib.error, ValueError, LookupError, OverflowError, MemoryError, RecursionError)
 
 
-def load(path: str | Path, *, salvage: bool = False, kinds: Collection[str] = KINDS) -> Recording:
+def load(path: str | Path, *, salvage: bool = False, kinds: Collection[str] | None = None) -> Recording:
     """Read a recording; raise RecordingFormatError with one line that says what is wrong with the file.
 
-    With `salvage`, windows that are damaged are left out, and a remark on the damage says which. Records of other kinds
-    than `kinds` are not read.
+    With `salvage`, windows that are damaged are left out, and a remark on the damage says which. Given `kinds`,
+    records of other kinds are not read.
     """
     path = Path(path)
     try:
@@ -45,7 +44,7 @@ class _Reader:
         connection: sqlite3.Connection,
         version: int,
         file_bytes: int,
-        kinds: Collection[str],
+        kinds: Collection[str] | None,
         *,
         salvages: bool,
     ) -> None:

@@ -74,9 +74,9 @@ class Blocks:
                 ) from error
 
     def tables(
-        self, window: int, expected: Sequence[int], texts: Texts, kinds: Collection[str] = KINDS
+        self, window: int, expected: Sequence[int], texts: Texts, kinds: Collection[str] | None = None
     ) -> dict[str, Table]:
-        """Return a window's tables of some kinds.
+        """Return a window's tables, all or those of some kinds.
 
         `expected` has the number and the checksum of all its blocks, if the format does.
 
@@ -87,7 +87,7 @@ class Blocks:
             crc = checksums.together(block.crc for block in blocks if block.crc is not None)
             if [len(blocks), crc] != list(expected):
                 raise DamagedError("column_block: rows are missing, doubled or changed")
-        blocks = [block for block in blocks if block.kind in kinds]
+        blocks = [block for block in blocks if kinds is None or block.kind in kinds]
         self._take(blocks)
         blocks.sort(key=lambda block: (block.kind, block.part))
         tables = {
