@@ -1,7 +1,8 @@
 """tbdprof profiles deep-learning training: its memory, its time, and how well it uses the device.
 
-The public names are those listed here, the types in `tbdprof.results` that a `Summary` is made of, and
-`tbdprof.keras.Callback` for Keras's `fit`. Everything else may change from one version to the next.
+The public names are those listed here, the types in `tbdprof.results` that a `Summary` is made of,
+`tbdprof.keras.Callback` for Keras's `fit`, and the callbacks in `tbdprof.integrations`. Everything else may change from
+one version to the next.
 """
 
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tbdprof.launch.own_loop import Profiler as Profiler
     from tbdprof.launch.own_loop import prepare as prepare
     from tbdprof.launch.own_loop import profile as profile
+    from tbdprof.report.metrics.flat import figures as figures
     from tbdprof.results.summary import Summary as Summary
 
     __version__: str
@@ -29,6 +31,7 @@ _HOMES = {
     "Summary": "results.summary",
     "TbdprofError": "errors",
     "compare": "analysis.comparison.files",
+    "figures": "report.metrics.flat",
     "load": "analysis.recordings",
     "prepare": "launch.own_loop",
     "profile": "launch.own_loop",
@@ -44,6 +47,7 @@ __all__ = [
     "TbdprofError",
     "__version__",
     "compare",
+    "figures",
     "load",
     "prepare",
     "profile",
@@ -58,7 +62,7 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         return import_module("tbdprof.loop.version").version()
     if name == "keras":  # which is imported with Keras, and so only where it is asked for
-        return import_module("tbdprof.keras")
+        return import_module(f"tbdprof.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'tbdprof' has no attribute {name!r}")
     return getattr(import_module(f"tbdprof.{_HOMES[name]}"), name)

@@ -1,19 +1,15 @@
 """Profile Keras's own loop: a callback for `fit`."""
 
-import atexit
 import gc
-import inspect
 import sys
 import weakref
-from contextlib import suppress
 from typing import Any
 
 import keras
 
-from tbdprof.errors import UsageError
 from tbdprof.launch.arguments import optional_number
-from tbdprof.launch.own_loop import Profiler, profile, unattended
-from tbdprof.loop.profiler import LoopProfiler
+from tbdprof.launch.library_loop import LibraryLoop, leave
+from tbdprof.launch.own_loop import Profiler
 
 BATCHES = "batches"
 _BACKENDS = ("tensorflow", "torch")
@@ -41,34 +37,28 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc]
         self, profiler: Profiler | None = None, *, batch_size: int | None = None, prints: bool = True, **options: Any
     ) -> None:
         super().__init__()
-        if profiler is not None and not isinstance(profiler, LoopProfiler):
-            raise UsageError(f"profiler is a {type(profiler).__name__}: give what tbdprof.profile returned, or nothing")
-        batch_size = optional_number("batch_size", batch_size, 1)
-        unknown = options.keys() - inspect.signature(profile).parameters.keys()
-        if unknown:
-            raise UsageError(f"tbdprof.profile has no option {', '.join(sorted(unknown))}: see help(tbdprof.profile)")
-        self.profiler = profiler
-        self._is_own = profiler is None
-        self._batch_size = batch_size
-        self._prints = prints
-        self._options = options
+        self._loop = LibraryLoop(profiler, options, prints=prints)
+        self._batch_size = optional_number("batch_size", batch_size, 1)
         self._first = 0
+
+    @property
+    def profiler(self) -> Profiler | None:
+        """Return the profiler of this `fit`, or of the last one."""
+        return self._loop.profiler
 
     def on_train_begin(self, logs: object = None) -> None:
         """Start the callback's own profiler; a profiler passed in already runs."""
-        if not self._is_own:
+        if not self._loop.is_own:
             return
         backend = keras.config.backend()
         if backend not in _BACKENDS:
             sys.stderr.write(_UNWATCHED.format(backend))
             return
         count = {"unit": BATCHES} if self._batch_size is None else {"batch_size": self._batch_size}
-        self.profiler = profile(self.model, **{**count, **self._options})
-        self.profiler.start()
-        unattended.add(self.profiler)
-        atexit.register(self.profiler.stop)
-        for run in _runs_of(self):
-            weakref.finalize(run, _leave, self.profiler).atexit = False
+        self._loop.begin(self.model, **count)
+        if self.profiler is not None:
+            for run in _runs_of(self):
+                weakref.finalize(run, leave, self.profiler).atexit = False
 
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
         """Remember the first batch of an execution."""
@@ -76,29 +66,17 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
         """End a step of all batches that ran together."""
-        if self.profiler is not None:
-            self.profiler.step(self._units(batch - self._first + 1))
+        self._loop.step(self._units(batch - self._first + 1))
 
     def on_train_end(self, logs: object = None) -> None:
         """Stop the callback's own profiler and print its report."""
-        if self._is_own and self.profiler is not None:
-            _leave(self.profiler)
-            if self._prints:
-                with suppress(OSError, ValueError):  # the output is closed, or lacks a character: the fit goes on
-                    print(self.profiler)  # noqa: T201 - what it is for
+        self._loop.end()
 
     def _units(self, batches: int) -> float | None:
         """Return a step's samples or batches, or None if a profiler passed in counts steps."""
         if self._batch_size is not None:
             return float(batches * self._batch_size)
-        return float(batches) if self._is_own else None
-
-
-def _leave(profiler: Profiler) -> None:
-    """Stop a callback's own profiler; nothing happens if it is stopped already."""
-    unattended.discard(profiler)
-    atexit.unregister(profiler.stop)
-    profiler.stop()
+        return float(batches) if self._loop.is_own else None
 
 
 def _runs_of(callback: keras.callbacks.Callback) -> list[Any]:

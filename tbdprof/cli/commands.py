@@ -4,7 +4,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 MOST_NAMED = 8  # files in one line
 
 
-def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool, paged: "Paged | None" = None) -> int:
-    """Run a model of the suite, print its report, and return the exit code."""
+def run_model(
+    request: RunRequest, *, exact: bool, as_json: bool, quiet: bool, live: bool, paged: "Paged | None" = None
+) -> int:
+    """Run a model of the suite, print its report, and return the exit code; `live` shows the run meanwhile."""
     from tbdprof import suite
     from tbdprof.launch import counted_step, suite_run
 
@@ -47,7 +49,11 @@ def run_model(request: RunRequest, *, exact: bool, as_json: bool, quiet: bool, p
     page = None if paged is None else paged(path, force=request.force)
     older = mark(path)
     try:
-        with ending.raised(), nullcontext(silent) if quiet else _progress() as progress:
+        with (
+            ending.raised(),
+            _shown(path, live=live),
+            nullcontext(silent) if quiet else _progress(live=live) as progress,
+        ):
             recording = suite_run.run(request, path, progress)
             if exact:
                 recording = counted_step.add(recording, request, path, progress)
@@ -67,7 +73,7 @@ def train_check(request: RunRequest, *, as_json: bool, quiet: bool) -> int:
     from tbdprof.report import learning
 
     try:
-        with nullcontext(silent) if quiet else _progress() as progress:
+        with nullcontext(silent) if quiet else _progress(live=False) as progress:
             checked = checks.run(request, progress)
     except KeyboardInterrupt as error:
         return say_interrupted(error, "nothing is kept of a check")
@@ -85,6 +91,7 @@ def run_script(
     force: bool,
     as_json: bool,
     require_recording: bool,
+    live: bool,
     paged: "Paged | None" = None,
 ) -> int:
     """Run a script unchanged, print its report, and return its exit code, whatever the report meets.
@@ -97,9 +104,10 @@ def run_script(
         raise UsageError("nothing after --: give the command to profile, as in: tbdprof run -- python train.py")
     path, rank = output or scripts.default_path(script), launched_rank()
     page = None if paged is None else paged(path, force=force)
-    outcome = scripts.run(
-        script, path, framework=framework, schedule=schedule, said=said, force=force, quiet_stdout=as_json
-    )
+    with _shown(path, live=live and (rank is None or not rank.number)):  # one view on one terminal
+        outcome = scripts.run(
+            script, path, framework=framework, schedule=schedule, said=said, force=force, quiet_stdout=as_json
+        )
     if not outcome.paths:
         return fail(scripts.not_recorded(path, outcome), outcome.code or int(require_recording))
     if rank is not None and rank.number:
@@ -151,5 +159,15 @@ def _finish(recording: Recording, path: Path, *, as_json: bool, page: "Page | No
     return 1 if failed else 0
 
 
-def _progress() -> LiveProgress | PlainProgress:
+def _progress(*, live: bool) -> LiveProgress | PlainProgress:
+    if live:
+        return PlainProgress(only_without_steps=True)  # the view has the steps
     return LiveProgress() if sys.stderr.isatty() else PlainProgress()
+
+
+def _shown(path: Path, *, live: bool) -> AbstractContextManager[None]:
+    if not live:
+        return nullcontext()
+    from tbdprof.cli.live.starting import shown
+
+    return shown(path)

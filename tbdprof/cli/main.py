@@ -20,14 +20,14 @@ from tbdprof.cli.options import (
     RunCommand,
     of_sweep,
 )
-from tbdprof.errors import TbdprofError
+from tbdprof.errors import TbdprofError, UsageError
 
 if TYPE_CHECKING:
     from tbdprof.facts.recording import Recording
     from tbdprof.results.summary import Summary
 
 INTERRUPTED = 130
-FORMATS = ("sqlite", "csv", "parquet", "perfetto")  # of `tbdprof export`
+FORMATS = ("sqlite", "csv", "parquet", "perfetto", "openmetrics")  # of `tbdprof export`
 
 
 def main() -> None:
@@ -130,6 +130,7 @@ def cli(ctx: click.Context, /) -> None:
 @click.option("--require-recording", is_flag=True, help="Exit with 1 if nothing was recorded of a script.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else on stdout.")
 @click.option("--html", is_flag=True, help="Write a page for a browser, too, beside the recording.")
+@click.option("--live", is_flag=True, help="Show the run while it goes on, below its own output.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @VERBOSE
 @click.pass_context
@@ -157,6 +158,7 @@ def run(
     require_recording: bool,
     as_json: bool,
     html: bool,
+    live: bool,
     quiet: bool,
 ) -> int:
     """Train a model of the suite, or run a script unchanged (after --), and report on it."""
@@ -178,6 +180,7 @@ def run(
             force=force,
             as_json=as_json,
             require_recording=require_recording,
+            live=live,
             paged=_paged(html=html),
         )
     typed.refuse_for_models(require_recording=require_recording, said=said)
@@ -197,7 +200,21 @@ def run(
         force=force,
         power_period_ms=power_period,
     )
-    return commands.run_model(request, exact=exact, as_json=as_json, quiet=quiet, paged=_paged(html=html))
+    return commands.run_model(request, exact=exact, as_json=as_json, quiet=quiet, live=live, paged=_paged(html=html))
+
+
+@cli.command()
+@click.argument("file", type=FILE)
+@VERBOSE
+def watch(file: Path) -> int:
+    """Show a run that records into a file while it goes on, from another terminal; the run notices nothing.
+
+    Exit code: 0 the recording has its end, 1 its process is gone without one.
+    """
+    from tbdprof.analysis.summary import summarize
+    from tbdprof.cli.live.watch import watch as watch_run
+
+    return watch_run(file, summarize)
 
 
 @cli.command(cls=RunCommand, context_settings={"ignore_unknown_options": True})
@@ -338,14 +355,21 @@ def memory(file: Path, as_json: bool) -> None:
     "--output",
     type=NEW,
     required=True,
-    help="SQLite file, folder for CSV and Parquet, or trace (.json.gz).",
+    help="SQLite file, folder for CSV and Parquet, trace (.json.gz), or text file (.prom).",
 )
 @click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True)
+@click.option("--force", is_flag=True, help="Of openmetrics: overwrite that file, at once.")
 @VERBOSE
-def export(file: Path, output: Path, form: str) -> None:
-    """Write a recording as plain tables anyone can query, or as a trace for Perfetto and chrome://tracing."""
+def export(file: Path, output: Path, form: str, force: bool) -> None:
+    """Write a recording as plain tables anyone can query, as a trace for Perfetto, or its figures for Prometheus."""
     from tbdprof.report import export as exports
+    from tbdprof.report.metrics import openmetrics
 
+    if form == "openmetrics":
+        openmetrics.write(_summarize(file), output, force=force)
+        return
+    if force:
+        raise UsageError(f"--force is for openmetrics, and not for {form}: choose another name with -o")
     recording = _load(file)
     if form == "perfetto":
         from tbdprof.analysis.memory.breakdown import measure
@@ -415,11 +439,11 @@ def doctor(device: str, as_json: bool) -> None:
 
 
 def _load(file: Path, *, salvage: bool = False) -> "Recording":
-    from tbdprof.cli import several
+    from tbdprof.cli import common_name
     from tbdprof.facts.file.reading import load
     from tbdprof.facts.keys import RemarkOn
 
-    several.refuse_common_name(file)
+    common_name.refuse(file)
     recording = load(file, salvage=salvage)
     if RemarkOn.DAMAGE in recording.missing:
         streams.tell(f"{file}: {recording.missing[RemarkOn.DAMAGE]}")

@@ -55,7 +55,9 @@ class LiveProgress:
 class PlainProgress:
     """Prints a line when a phase begins, and one now and then while it lasts; a context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, only_without_steps: bool = False) -> None:
+        """Prepare to print; `only_without_steps`: the phases before and after the training alone."""
+        self._only_without_steps = only_without_steps
         self._rate = _Rate()
         self._phase = ""
         self._said = 0.0
@@ -69,6 +71,8 @@ class PlainProgress:
 
     def __call__(self, phase: str, step: int, of: int | None) -> None:
         """Print how far the phase is, if it is new or the last line is some time ago."""
+        if self._only_without_steps and of != NO_STEPS:
+            return
         rate, now = self._rate.text(phase, step), time.monotonic()
         if phase == self._phase and now - self._said < PLAIN_EVERY_S:
             return

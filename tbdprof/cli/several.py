@@ -4,28 +4,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tbdprof.analysis.ranks import compare
+from tbdprof.cli.common_name import sharing
 from tbdprof.errors import UsageError
-from tbdprof.facts.ranks import files_of
 from tbdprof.report import ranks
 from tbdprof.results.summary import Summary
 
 
 def recordings(files: Sequence[Path]) -> list[Path]:
     """Return each file once; where there is none, those of the ranks that share its name."""
-    found = (path for file in files for path in _of_ranks(file) or [file])
+    found = (path for file in files for path in sharing(file) or [file])
     return list(dict.fromkeys(found))
-
-
-def _of_ranks(file: Path) -> list[Path]:
-    """Return the files of ranks that share a name which is no file's own."""
-    found = [*files_of(file).values()]
-    return [] if not found or file.exists() else found
-
-
-def refuse_common_name(file: Path) -> None:
-    """Raise UsageError if a name is not that of a file, but what the files of several ranks share."""
-    if found := _of_ranks(file):
-        raise UsageError(f"{file} does not exist, but each rank has a file: give one, such as {found[0]}")
 
 
 def refuse_full(*, full: bool) -> None:

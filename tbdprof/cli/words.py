@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCRIPT_OPTIONS = {
     *("framework", "steps", "warmup", "max_warmup", "repeat", "output", "force"),
     *("samples_per_step", "unit", "precision"),
-    *("words", "as_json", "html", "quiet", "verbose", "require_recording"),
+    *("words", "as_json", "html", "live", "quiet", "verbose", "require_recording"),
 }
 
 

@@ -220,6 +220,7 @@ class Run:
     peaks: Peaks | None = None  # None: `missing` says why, or nobody asked
     watched_since: str = ""  # "before the first allocation", or why not since then
     independent_total: str | None = None  # None: kept by the framework since before the model; else why there is none
+    planned: tuple[tuple[str, int | None], ...] = ()  # the windows that were meant, in order, and their steps if known
     settled: bool | None = None  # None: nothing was judged
     settled_by: str = ""
     whole_run_peak_bytes: int | None = None

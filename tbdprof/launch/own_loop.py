@@ -35,8 +35,8 @@ from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.new_run import listed, new_run, script_name
 from tbdprof.loop.plan import Plan, Schedule, plan_for, together
 from tbdprof.loop.profiler import LoopProfiler
+from tbdprof.report.metrics.flat import FlatSummary, flat
 from tbdprof.report.terminal import render
-from tbdprof.results.summary import Summary
 
 EARLY_AFTER = 2  # steps
 _prepared: dict[str, FrameworkHook] = {}
@@ -62,10 +62,10 @@ class Profiler(LoopProfiler):
         super().__init__(hook, run, Plan(), path=None if claimed is None else claimed.path, per_step=per_step)
         self._joining = joining
         self._claimed = claimed
-        self._worked_out: tuple[_Extent, Summary] | None = None
+        self._worked_out: tuple[_Extent, FlatSummary] | None = None
 
     @property
-    def summary(self) -> Summary:
+    def summary(self) -> FlatSummary:
         """Return all results of the recording so far; they are computed again only after new records.
 
         Raise TbdprofError, in one line to report, if tbdprof itself fails.
@@ -73,7 +73,7 @@ class Profiler(LoopProfiler):
         extent = _extent(self.recording)
         if self._worked_out is None or self._worked_out[0] != extent:
             try:
-                self._worked_out = extent, summarize(self.recording)
+                self._worked_out = extent, flat(summarize(self.recording))
             except Exception as error:
                 raise TbdprofError(defect_line("to work out the results", error)) from error
         return self._worked_out[1]

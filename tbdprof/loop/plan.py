@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
+from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED, WARMUP
 from tbdprof.loop.steady import BLOCKS
 
 WINDOWS = (CLEAN, MEMORY, CLEAN, KERNELS, CLEAN)
@@ -69,6 +69,13 @@ class Plan:
             self.kernel_block_steps if self.kernel_block_steps == 1 else self._whole_periods(self.kernel_block_steps)
         )
         return block + self._whole_periods(self.kernel_steps - block), block
+
+    @property
+    def outline(self) -> tuple[tuple[str, int | None], ...]:
+        """Return the windows in order, the early ones first, each with its steps, or None if these are still open."""
+        steps = {name: self.watched(name)[0] for name in self.windows} | {CLEAN: self.steps}
+        own = ((WARMUP, self.warmup), *((name, steps[name]) for name in self.windows * self.repeat))
+        return own if self.early is None else (*self.early.outline, *own)
 
     def _whole_periods(self, steps: int) -> int:
         """Return `steps` rounded up to whole periods."""

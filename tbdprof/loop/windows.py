@@ -68,6 +68,7 @@ class Stages:
 
         A window in which tbdprof fails is given up, with its reason. What the loop's own work raises passes through.
         """
+        self._recorder.update(planned=self._whole.outline)
         if self._whole.early is not None:
             self._plan = self._whole.early
             yield from self._warm_up()
@@ -136,6 +137,7 @@ class Stages:
         step_s = statistics.median(times[-steady.BLOCKS :]) / 1e9
         before, self._plan = self._plan, self._plan.fitted(step_s)
         if self._plan.steps < before.steps:
+            self._recorder.update(planned=self._plan.outline)
             self._recorder.recording.missing[RemarkOn.CLEAN_STEPS] = (
                 f"a step takes {step_s:.1f} s, so a clean window has {self._plan.steps} steps and not {before.steps}; "
                 f"ask for {before.steps} steps to have them all"

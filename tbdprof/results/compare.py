@@ -1,11 +1,15 @@
 """Results of comparing recordings: what differs in their facts, and by how much each figure changed.
 
-A *side* is what is compared: one recording, or several of the same thing (repeats). The first side is the baseline.
+A *side* is what is compared: one recording, or several of the same thing (repeats). The first side is the baseline. The
+figures that can be compared are the numbers of the JSON report, by their paths (`figures_of`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+NAMES = ("name", "layer", "device", "phase")  # of a row of a list, where it has them
+Figures = dict[str, float | None]
 FASTER, SLOWER, NO_DIFFERENCE, CANNOT_TELL = "faster", "slower", "no difference", "cannot tell"
 FINE, BROKEN = "fine", "broken"  # outcomes of a limit; the third one is CANNOT_TELL
 EXACT = "exact"  # a count, the same in each step: one recording says all
@@ -127,3 +131,30 @@ class SweepComparison:
     names: tuple[str, ...]  # of the sweeps' folders
     points: tuple[PointComparison, ...]
     left_out: tuple[str, ...]  # points that a sweep has no recording of
+
+
+def figures_of(document: Mapping[str, Any], *, rows: bool = True) -> Figures:
+    """Return all numbers of a JSON report by path: `memory.at_peak.weights`, `kernels[aten::mm forward].seconds`.
+
+    A row of a list goes by its name, layer, device and phase, or by its number from 0; without `rows` lists are left
+    out. A figure that was not measured is None; a null may also stand for a text, so that a path with None is not sure
+    to be a figure.
+    """
+    return dict(_found("", document, rows=rows))
+
+
+def _found(path: str, value: Any, *, rows: bool) -> Iterator[tuple[str, float | None]]:
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _found(f"{path}.{name}" if path else str(name), each, rows=rows)
+    elif isinstance(value, list | tuple):
+        for place, each in enumerate(value) if rows else ():
+            yield from _found(f"{path}[{_row_name(place, each)}]", each, rows=rows)
+    elif value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        yield path, value
+
+
+def _row_name(place: int, row: Any) -> str:
+    if not isinstance(row, Mapping):
+        return str(place)
+    return " ".join(str(row[name] or "") for name in NAMES if name in row) if {*NAMES} & {*row} else str(place)

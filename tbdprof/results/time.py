@@ -161,3 +161,20 @@ class Verdict:
     shares: Mapping[str, float]
     intervals: Mapping[str, tuple[float, float] | None] = field(default_factory=dict)
     candidates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What the records show that a run has written so far. None: not known yet."""
+
+    window: str | None  # the newest
+    is_open: bool  # it is recorded now, and has not ended
+    place: int | None  # of the newest window among those that were planned, from 1
+    planned_windows: int | None
+    window_steps: int | None  # of the newest window; None while it is recorded as a whole, and written when it ends
+    planned_steps: int | None  # of that window
+    steps: int  # of all windows
+    ended_windows: int
+    latest_per_s: float | None  # the run's units per second in the newest block of steps that nothing watched
+    throughput: Throughput | None  # of the clean windows so far
+    cpu: CpuUtilization | None  # in the clean windows that have ended

@@ -10,7 +10,6 @@ from make import run, timed_window
 from report_results import CONVOLUTION, LAYERS, NORMALIZATION, TIME, UNCOUNTED
 
 import tbdprof
-from tbdprof.analysis.comparison.documents import figures_of
 from tbdprof.analysis.comparison.files import compare
 from tbdprof.analysis.comparison.gate import judge
 from tbdprof.analysis.comparison.limits import bound, parse
@@ -32,6 +31,7 @@ from tbdprof.results.compare import (
     Change,
     Comparison,
     Judged,
+    figures_of,
 )
 from tbdprof.results.summary import Summary
 from tbdprof.results.time import CpuUtilization

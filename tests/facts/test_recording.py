@@ -254,3 +254,14 @@ def test_a_file_without_its_facts_is_damaged(tmp_path: Path):
 
     with pytest.raises(RecordingFormatError, match="is damaged"):
         load(tmp_path / "a.tbd")
+
+
+def test_only_the_kinds_that_are_asked_for_are_read(tmp_path: Path):
+    whole = load(Path(__file__).parent.parent / "fixtures" / "format-5-torch.tbd")
+    part = load(Path(__file__).parent.parent / "fixtures" / "format-5-torch.tbd", kinds=("step", "sample"))
+
+    assert {kind for window in whole.windows for kind in window.tables} > {"step", "sample"}
+    assert {kind for window in part.windows for kind in window.tables} == {"step", "sample"}
+    for read, found in zip(whole.windows, part.windows, strict=True):
+        assert (read.name, read.state) == (found.name, found.state)
+        assert read.table("step").tolist() == found.table("step").tolist()

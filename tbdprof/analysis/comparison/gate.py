@@ -5,7 +5,6 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from tbdprof.analysis.comparison.documents import Figures, figures_of
 from tbdprof.analysis.comparison.figures import between
 from tbdprof.analysis.comparison.limits import bound
 from tbdprof.analysis.comparison.names import PEAK_MEMORY, SAME_AS, SHORT, STEP_TIME, THROUGHPUT, is_exact, unit_of
@@ -18,9 +17,11 @@ from tbdprof.results.compare import (
     FINE,
     Change,
     Comparison,
+    Figures,
     Judged,
     Limit,
     Pair,
+    figures_of,
 )
 
 PEAKS = ("memory.independent_peak_bytes", "memory.allocator_peak_bytes")  # the first that is known

@@ -10,6 +10,7 @@ import fcntl
 import os
 import sqlite3
 import stat
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from tbdprof.facts.file.writing import Writer
 from tbdprof.facts.recording import Recording
 
 ELSEWHERE = "choose another place with -o"
+LOOK_S = 0.02  # more than a reader takes to look at a lock
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of some network file systems
 
 
@@ -125,18 +127,19 @@ def write_anew(recording: Recording, path: Path) -> None:
 
 
 @contextmanager
-def new(path: Path) -> Iterator[Path]:
+def new(path: Path, *, force: bool = False) -> Iterator[Path]:
     """Yield where to write a new file or folder, which takes its place when the block ends.
 
-    Raise UsageError if something is there already, or if it cannot be written.
+    Raise UsageError if something is there already, or if it cannot be written. With `force` a file may be there, which
+    the new one replaces.
     """
-    if os.path.lexists(path):
+    if os.path.lexists(path) and not force:
         raise UsageError(f"{path} exists: choose another name with -o")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; {ELSEWHERE}") from error
-    with claim(path, force=False, room_bytes=0) as claimed, _replaced(claimed) as part:
+    with claim(path, force=force, room_bytes=0) as claimed, _replaced(claimed) as part:
         yield part
 
 
@@ -168,7 +171,8 @@ def _locked(path: Path, room_bytes: int) -> int:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
-            lock(handle)
+            _lock_soon(handle)
+            os.utime(handle)  # so that a reader can tell an older recording from this run's
             if os.fstat(handle).st_ino == path.stat().st_ino:
                 _keep_room(handle, room_bytes)
                 return handle
@@ -186,6 +190,15 @@ def _keep_room(handle: int, room_bytes: int) -> None:
             os.posix_fallocate(handle, 0, room_bytes)
     except OSError:  # there is not so much; then a full disk is reported, but perhaps not in the file
         os.ftruncate(handle, 0)
+
+
+def _lock_soon(handle: int) -> None:
+    """Lock a lock's file, which a reader may have for a moment, to see whether it is locked (`file.watching`)."""
+    try:
+        lock(handle)
+    except BlockingIOError:
+        time.sleep(LOOK_S)
+        lock(handle)
 
 
 def lock(handle: int, *, waits: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 import sqlite3
 import zlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,16 @@ from tbdprof.facts.records import Strings
 _ERRORS = (sqlite3.Error, zlib.error, ValueError, LookupError, OverflowError, MemoryError, RecursionError)
 
 
-def load(path: str | Path, *, salvage: bool = False) -> Recording:
+def load(path: str | Path, *, salvage: bool = False, kinds: Collection[str] | None = None) -> Recording:
     """Read a recording; raise RecordingFormatError with one line that says what is wrong with the file.
 
-    With `salvage`, windows that are damaged are left out, and a remark on the damage says which.
+    With `salvage`, windows that are damaged are left out, and a remark on the damage says which. Given `kinds`,
+    records of other kinds are not read.
     """
     path = Path(path)
     try:
         with opened(path) as (connection, version):
-            return _Reader(connection, version, path.stat().st_size, salvages=salvage).recording()
+            return _Reader(connection, version, path.stat().st_size, kinds, salvages=salvage).recording()
     except _ERRORS as error:
         raise RecordingFormatError(f"{path} is damaged: {error or type(error).__name__}") from error
     except OSError as error:  # a journal that may not be read, or no room for a copy
@@ -37,8 +39,17 @@ def load(path: str | Path, *, salvage: bool = False) -> Recording:
 
 
 class _Reader:
-    def __init__(self, connection: sqlite3.Connection, version: int, file_bytes: int, *, salvages: bool) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        version: int,
+        file_bytes: int,
+        kinds: Collection[str] | None,
+        *,
+        salvages: bool,
+    ) -> None:
         self._connection = connection
+        self._kinds = kinds
         self._version = version
         self._file_bytes = file_bytes
         self._salvages = salvages
@@ -66,7 +77,7 @@ class _Reader:
         windows = [Window(ordinal, name, state) for ordinal, name, state, *_ in rows]
         for window, (_, _, _, *expected) in zip(windows, rows, strict=True):
             try:
-                window.tables.update(blocks.tables(window.ordinal, expected, texts))
+                window.tables.update(blocks.tables(window.ordinal, expected, texts, self._kinds))
             except _ERRORS as error:
                 self._leave_out(window, error)
         return windows

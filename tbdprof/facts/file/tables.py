@@ -73,8 +73,12 @@ class Blocks:
                     f"{error}; tbdprof report --salvage leaves out the windows that lack blocks"
                 ) from error
 
-    def tables(self, window: int, expected: Sequence[int], texts: Texts) -> dict[str, Table]:
-        """Return the tables of a window; `expected` has the number and the checksum of its blocks, if the format does.
+    def tables(
+        self, window: int, expected: Sequence[int], texts: Texts, kinds: Collection[str] | None = None
+    ) -> dict[str, Table]:
+        """Return a window's tables, all or those of some kinds.
+
+        `expected` has the number and the checksum of all its blocks, if the format does.
 
         Raise DamagedError, sqlite3.Error or zlib.error where they are damaged.
         """
@@ -83,6 +87,7 @@ class Blocks:
             crc = checksums.together(block.crc for block in blocks if block.crc is not None)
             if [len(blocks), crc] != list(expected):
                 raise DamagedError("column_block: rows are missing, doubled or changed")
+        blocks = [block for block in blocks if kinds is None or block.kind in kinds]
         self._take(blocks)
         blocks.sort(key=lambda block: (block.kind, block.part))
         tables = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tbdprof.facts.counters import PM_FP32_LITE
 from tbdprof.results.levels import PipeUse
@@ -15,12 +15,14 @@ from tbdprof.results.sampled import (
     SampledKernels,
     Use,
 )
-from tbdprof.results.summary import Summary
+
+if TYPE_CHECKING:
+    from tbdprof.results.summary import Summary
 
 Json = dict[str, Any]
 
 
-def pipes(summary: Summary) -> Json:
+def pipes(summary: "Summary") -> Json:
     """Return how much of the device's pipes was used while kernels ran."""
     low = None if summary.sampled is None else _low(summary.sampled.while_busy)
     return {"fp32_pipe": {**_use(summary.fp32_pipe), "low": low}, "tensor_pipe": _use(summary.tensor_pipe)}
