@@ -115,8 +115,9 @@ def _split(words: Sequence[str], switches: Collection[str]) -> tuple[list[str], 
             if name in switches and not equals and (not rest or rest[0] not in SWITCH):
                 equals, value = "=", SWITCH[-1]
             if not equals and (not rest or rest[0].startswith("-")):
+                flags = [f"--{name}" for name in switches]
                 command = f"tbdprof {click.get_current_context().info_name}"
-                raise UsageError(f"{word} needs a value, or is no option of {command}{_meant(word)}")
+                raise UsageError(f"{word} needs a value, or is no option of {command}{_meant(word, flags)}")
             options[name.replace("-", "_")] = value if equals else rest.pop(0)
         else:
             models.append(word)
