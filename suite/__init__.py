@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 
 from tbdprof.errors import UsageError
+from tbdprof.suite import switches
+from tbdprof.suite.switches import flag
 from tbdprof.suite.workload import SWITCH, Config, Option, Spec, Workload
 
 MOST_SEED = 2**32 - 1  # the largest that every framework and numpy take
@@ -34,10 +36,10 @@ def find(name: str) -> Spec:
     return spec
 
 
-def switches() -> set[str]:
+def alone() -> set[str]:
     """Return the options of all models that may be given without a value, such as full-size."""
-    options = (option for name in names() for option in find(name).options)
-    return {_flag(option.name).lstrip("-") for option in options if option.choices == SWITCH}
+    options = (*switches.ALL.values(), *(option for name in names() for option in find(name).options))
+    return {flag(option.name).lstrip("-") for option in options if option.choices == SWITCH}
 
 
 def frameworks(name: str) -> tuple[str, ...]:
@@ -58,6 +60,7 @@ def check_framework(spec: Spec, framework: str) -> None:
 def configure(
     spec: Spec,
     *,
+    framework: str | None = None,
     batch_size: int | None = None,
     device: str = "cpu",
     precision: str = "fp32",
@@ -67,7 +70,7 @@ def configure(
 ) -> Config:
     """Return a checked and typed configuration; the model's defaults fill in what is not given.
 
-    Options may be text, as on a command line. Raises UsageError.
+    Options may be text, as on a command line; the framework's switches are options, too. Raises UsageError.
     """
     if batch_size is not None and batch_size < 1:
         raise UsageError(f"batch size is {batch_size}: give 1 or more")
@@ -86,14 +89,14 @@ def configure(
         device=device,
         precision=precision,
         seed=seed,
-        options=_typed_options(spec, options or {}),
+        options=_typed_options(spec, framework, options or {}),
         data=data,
     )
 
 
 def estimate_bytes(spec: Spec, config: Config) -> int:
     """Return about how many bytes a training step needs at least, so that a run that cannot fit is refused early."""
-    per_sample = spec.sample_bytes(config.options)
+    per_sample = 0 if switches.is_on(config, switches.CHECKPOINTING) else spec.sample_bytes(config.options)
     if config.precision == "bf16":
         per_sample //= 2  # autocast halves the bytes of activations, not those of weights
     widening = 2 if config.precision == "fp64" else 1
@@ -127,30 +130,34 @@ def _default_batch(spec: Spec, device: str) -> int:
     return spec.default_batch.get(kind, spec.default_batch["cpu"])
 
 
-def _typed_options(spec: Spec, given: Mapping[str, str | int]) -> dict[str, str | int]:
+def _typed_options(spec: Spec, framework: str | None, given: Mapping[str, str | int]) -> dict[str, str | int]:
+    """Return the model's options with their defaults, and the switches that are not at theirs."""
     known = {option.name: option for option in spec.options}
+    of_framework = {} if framework is None else {each.name: each for each in switches.of_model(spec, framework)}
     for name in given:
-        if name not in known:
-            has = f"choose {', '.join(map(_flag, known))}" if known else "it has none"
-            raise UsageError(f"{spec.name} has no option {_flag(name)}: {has}")
-    return {name: _typed(option, given.get(name, option.default)) for name, option in known.items()}
+        if name not in known and name not in of_framework:
+            if framework is not None:
+                switches.refuse_lacking(spec, framework, name)
+            every = [*known, *of_framework]
+            has = f"choose {', '.join(map(flag, every))}" if every else "it has none"
+            raise UsageError(f"{spec.name} has no option {flag(name)}: {has}")
+    chosen = {name: _typed(of_framework[name], value) for name, value in given.items() if name in of_framework}
+    switches.refuse_together(chosen)
+    changed = {name: value for name, value in chosen.items() if value != of_framework[name].default}
+    return {name: _typed(option, given.get(name, option.default)) for name, option in known.items()} | changed
 
 
 def _typed(option: Option, value: str | int) -> str | int:
     if isinstance(option.default, str):
         if option.choices and value not in option.choices:
-            raise UsageError(f"{_flag(option.name)} is {value!r}: choose {' or '.join(option.choices)}")
+            raise UsageError(f"{flag(option.name)} is {value!r}: choose {' or '.join(option.choices)}")
         return str(value)
     try:
         number = int(value)
     except ValueError:
         number = 0
     if number < 1:
-        raise UsageError(f"{_flag(option.name)} is {value!r}: give a whole number of 1 or more")
+        raise UsageError(f"{flag(option.name)} is {value!r}: give a whole number of 1 or more")
     if number > MOST:
-        raise UsageError(f"{_flag(option.name)} is {value!r}: give a whole number of {MOST} or less")
+        raise UsageError(f"{flag(option.name)} is {value!r}: give a whole number of {MOST} or less")
     return number
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

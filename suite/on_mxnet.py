@@ -1,8 +1,10 @@
-"""The device and the data type of a suite model in MXNet."""
+"""The device, the data type and the switches of a suite model in MXNet."""
 
 import mxnet as mx
+from mxnet import gluon
 
 from tbdprof.errors import UsageError
+from tbdprof.suite.switches import HYBRIDIZE, setting
 from tbdprof.suite.workload import Config, Spec
 
 DTYPES = {"fp32": "float32", "fp64": "float64"}
@@ -27,3 +29,10 @@ def check_precision(spec: Spec, config: Config) -> None:
 def dtype_of(config: Config) -> str:
     """Return the data type of weights and activations."""
     return DTYPES[config.precision]
+
+
+def hybridize(block: gluon.Block, config: Config) -> None:
+    """Make a block's layers run as its switch says: one by one, as graphs, or as graphs with memory planned once."""
+    how = setting(config, HYBRIDIZE)
+    is_static = how == "static"
+    block.hybridize(how != "none", static_alloc=is_static, static_shape=is_static)

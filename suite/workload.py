@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from tbdprof.facts.consumed import Consumed
+if TYPE_CHECKING:
+    from tbdprof.facts.consumed import Consumed
 
 Options = Mapping[str, str | int]
 
@@ -50,6 +51,7 @@ class Spec:
     # Steps that a memory or kernels window needs at least to see all that happens. The first step of a window is not
     # counted here, because it is discarded as warm-up.
     watched_steps: Callable[[Options], int] = lambda _: 1
+    switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by framework; see `suite.switches`
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Workload(Protocol):
     def inputs(self) -> object:
         """Return the arrays of mini-batches and labels that are kept from step to step, or a list of them."""
 
-    def step(self) -> float | Consumed:
+    def step(self) -> "float | Consumed":
         """Run one training step on the next batch; return the units of work it consumed."""
 
 

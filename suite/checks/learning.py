@@ -3,8 +3,9 @@
 Source: the training curves in figure 2 of the TBD paper (Zhu et al., 2018, arXiv:1803.06905), on a small scale.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tbdprof import suite
 from tbdprof.suite.workload import Config, Learner, Spec
@@ -62,6 +63,8 @@ class Check:
     options: Mapping[str, str | int]  # the model's options during the check
     batch_size: int
     steps: int
+    # The batches of a run, as `Learner.train` takes them; None: the model has no loss of a single step.
+    batches: Callable[[Config], Iterator[Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tbdprof.suite.classifier import CLASSES
 from tbdprof.suite.data.inputs import ImageBatch, image_batch
 from tbdprof.suite.workload import Config
 
@@ -20,3 +21,8 @@ def batches(config: Config, image_size: int, classes: int) -> Iterator[ImageBatc
     from tbdprof.suite.data import imagenet  # imports an image decoder, which a synthetic run does not need
 
     return imagenet.batches(config.data, config.batch_size, image_size, classes, config.seed)
+
+
+def of_run(config: Config) -> Iterator[ImageBatch]:
+    """Return the batches of a run of a classifier that has `--image-size`."""
+    return batches(config, int(config.options["image_size"]), CLASSES)

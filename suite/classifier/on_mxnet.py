@@ -14,7 +14,7 @@ from tbdprof.suite.classifier import CLASSES, MOMENTUM, WEIGHT_DECAY, learning_r
 from tbdprof.suite.classifier.batches import Scores, batches
 from tbdprof.suite.data.inputs import ImageBatch, feed
 from tbdprof.suite.initial import Weights
-from tbdprof.suite.on_mxnet import context_of, dtype_of
+from tbdprof.suite.on_mxnet import context_of, dtype_of, hybridize
 from tbdprof.suite.workload import Config, Spec
 
 Batch = tuple[mx.nd.NDArray, mx.nd.NDArray]  # images, labels
@@ -68,7 +68,7 @@ def workload(spec: Spec, config: Config, model: gluon.HybridBlock, weights: Weig
     model.cast(dtype_of(config))
     model.initialize(mx.init.Zero(), ctx=context_of(config))
     initialize(model, weights)
-    model.hybridize()
+    hybridize(model, config)
     settings = {"learning_rate": learning_rate(config.batch_size), "momentum": MOMENTUM, "wd": WEIGHT_DECAY}
     trainer = gluon.Trainer(model.collect_params(), "sgd", settings)
     drawn = batches(config, int(config.options["image_size"]), CLASSES)

@@ -14,7 +14,7 @@ from tbdprof.suite.classifier import CLASSES, MOMENTUM, WEIGHT_DECAY, learning_r
 from tbdprof.suite.classifier.batches import Scores, batches
 from tbdprof.suite.data.inputs import ImageBatch, feed
 from tbdprof.suite.initial import Weights
-from tbdprof.suite.on_tensorflow import at_least_float32, device_of, dtype_of
+from tbdprof.suite.on_tensorflow import at_least_float32, device_of, dtype_of, traced
 from tbdprof.suite.workload import Config, Spec
 
 Batch = tuple[tf.Tensor, tf.Tensor]  # images, labels
@@ -64,15 +64,15 @@ def workload(spec: Spec, config: Config, model: keras.Model, weights: Weights, l
     drawn = batches(config, int(config.options["image_size"]), CLASSES)
     fed = feed(drawn, partial(on_device, config=config), kept=config.data is None)
     inputs = next(fed) if config.data is None else ()
-    return Workload(spec, config, model, optimizer, inputs, fed, train_step(model, optimizer, loss, device_of(config)))
+    return Workload(spec, config, model, optimizer, inputs, fed, train_step(model, optimizer, loss, config))
 
 
-def train_step(model: keras.Model, optimizer: keras.optimizers.SGD, loss_of: Loss, device: str) -> TrainStep:
+def train_step(model: keras.Model, optimizer: keras.optimizers.SGD, loss_of: Loss, config: Config) -> TrainStep:
     """Return the function that trains on a batch once and returns its loss before the update."""
 
-    @tf.function(jit_compile=False)  # type: ignore[untyped-decorator]
+    @traced(config)
     def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        with tf.device(device):
+        with tf.device(device_of(config)):
             with tf.GradientTape() as tape:
                 loss = loss_of(model(images, training=True), labels)
             weights = model.trainable_variables
@@ -82,8 +82,7 @@ def train_step(model: keras.Model, optimizer: keras.optimizers.SGD, loss_of: Los
             optimizer.apply(decayed, weights)
             return loss
 
-    compiled: TrainStep = step
-    return compiled
+    return step
 
 
 def mean_cross_entropy(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

@@ -14,7 +14,7 @@ from tbdprof.suite.classifier import CLASSES, MOMENTUM, WEIGHT_DECAY, learning_r
 from tbdprof.suite.classifier.batches import Scores, batches
 from tbdprof.suite.data.inputs import ImageBatch, feed
 from tbdprof.suite.initial import Weights
-from tbdprof.suite.on_torch import at_least_float32, autocast, device_of, dtype_of
+from tbdprof.suite.on_torch import at_least_float32, autocast, device_of, dtype_of, optimizer_settings, switch
 from tbdprof.suite.workload import Config, Spec
 
 Batch = tuple[Tensor, Tensor]  # images, labels
@@ -65,12 +65,27 @@ class Workload:
             return self.loss_of(self.model(images), labels)
 
 
-def workload(spec: Spec, config: Config, model: nn.Module, weights: Weights, loss: Loss) -> Workload:
-    """Return a new network with its initial weights, its optimizer and its batches on the device."""
+def workload(
+    spec: Spec,
+    config: Config,
+    model: nn.Module,
+    weights: Weights,
+    loss: Loss,
+    blocks: tuple[type[nn.Module], ...] = (),
+) -> Workload:
+    """Return a new network with its initial weights, its optimizer and its batches on the device.
+
+    With activation checkpointing, the maps within each of the `blocks` are computed again.
+    """
     initialize(model, weights)
     model.to(device_of(config), dtype_of(config))
+    switch(model, config, blocks)
     optimizer = torch.optim.SGD(
-        model.parameters(), lr=learning_rate(config.batch_size), momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
+        model.parameters(),
+        lr=learning_rate(config.batch_size),
+        momentum=MOMENTUM,
+        weight_decay=WEIGHT_DECAY,
+        **optimizer_settings(config),
     )
     drawn = batches(config, int(config.options["image_size"]), CLASSES)
     fed = feed(drawn, partial(on_device, config=config), kept=config.data is None)

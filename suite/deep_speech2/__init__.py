@@ -83,6 +83,11 @@ SPEC = Spec(
     sample_bytes=lambda options: sample_bytes(options),
     sample_flops=lambda config, framework: sample_flops(config, framework),
     period=PERIOD,
+    switches={
+        "torch": ("fused_optimizer",),
+        "mxnet": ("hybridize",),
+        "tensorflow": ("eager",),
+    },
 )
 
 

@@ -13,6 +13,7 @@ from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Progress
 from tbdprof.suite.data import speech
 from tbdprof.suite.data.speech import RATE, Utterance, Utterances
 from tbdprof.suite.deep_speech2 import SPEC, ctc
+from tbdprof.suite.deep_speech2.utterances import batches
 from tbdprof.suite.workload import Learner
 
 STEPS = 100
@@ -133,4 +134,4 @@ def _jiwer() -> ModuleType:
     return module
 
 
-CHECK = Check(run, {}, BATCH, STEPS)
+CHECK = Check(run, {}, BATCH, STEPS, batches)

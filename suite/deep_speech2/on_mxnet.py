@@ -17,7 +17,7 @@ from tbdprof.suite.deep_speech2.architecture import width_of
 from tbdprof.suite.deep_speech2.on_mxnet_network import DeepSpeech2, Packing
 from tbdprof.suite.deep_speech2.packing import consumed, packing
 from tbdprof.suite.deep_speech2.utterances import batches
-from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of
+from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of, hybridize
 from tbdprof.suite.workload import PERIOD, Config, Spec
 
 
@@ -95,7 +95,7 @@ def build(spec: Spec, config: Config) -> Workload:
     model.cast(dtype_of(config))
     model.initialize(mx.init.Zero(), ctx=context_of(config))
     initialize(model, config)
-    model.hybridize()
+    hybridize(model, config)
     settings = {"learning_rate": LEARNING_RATE, "momentum": MOMENTUM}
     trainer = gluon.Trainer(model.collect_params(), "sgd", settings)
     kept = PERIOD if config.data is None else 0

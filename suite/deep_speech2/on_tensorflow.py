@@ -18,7 +18,7 @@ from tbdprof.suite.deep_speech2.architecture import FEATURES, FILTERS, width_of
 from tbdprof.suite.deep_speech2.on_tensorflow_network import DeepSpeech2, Packing
 from tbdprof.suite.deep_speech2.packing import consumed, packing
 from tbdprof.suite.deep_speech2.utterances import batches
-from tbdprof.suite.on_tensorflow import device_of, dtype_of, policy_of
+from tbdprof.suite.on_tensorflow import device_of, dtype_of, policy_of, traced
 from tbdprof.suite.workload import PERIOD, Config, Spec
 
 
@@ -84,7 +84,7 @@ def build(spec: Spec, config: Config) -> Workload:
 def train_step(model: DeepSpeech2, optimizer: keras.optimizers.SGD, config: Config) -> TrainStep:
     """Return the function that trains on a batch once and returns its loss before the update."""
 
-    @tf.function(input_signature=[signature(config, config.batch_size)], jit_compile=False)  # type: ignore[untyped-decorator]
+    @traced(config, input_signature=[signature(config, config.batch_size)])
     def step(example: Example) -> tf.Tensor:
         with tf.device(device_of(config)):
             weights = model.trainable_variables
@@ -94,8 +94,7 @@ def train_step(model: DeepSpeech2, optimizer: keras.optimizers.SGD, config: Conf
             optimizer.apply(gradients, weights)
             return loss
 
-    compiled: TrainStep = step
-    return compiled
+    return step
 
 
 def scores(model: DeepSpeech2, config: Config) -> Scores:

@@ -18,7 +18,7 @@ from tbdprof.suite.deep_speech2.architecture import width_of
 from tbdprof.suite.deep_speech2.on_torch_network import DeepSpeech2, Packing
 from tbdprof.suite.deep_speech2.packing import consumed, packing
 from tbdprof.suite.deep_speech2.utterances import batches
-from tbdprof.suite.on_torch import autocast, device_of, dtype_of
+from tbdprof.suite.on_torch import autocast, device_of, dtype_of, optimizer_settings
 from tbdprof.suite.workload import PERIOD, Config, Options, Spec
 
 
@@ -95,7 +95,7 @@ def build(spec: Spec, config: Config) -> Workload:
     model = DeepSpeech2(width_of(config.options), cell, str(config.options["rnn"]))
     initialize(model, config)
     model.to(device_of(config), dtype_of(config))
-    optimizer = torch.optim.SGD(trained(model), LEARNING_RATE, MOMENTUM)
+    optimizer = torch.optim.SGD(trained(model), LEARNING_RATE, MOMENTUM, **optimizer_settings(config))
     kept = PERIOD if config.data is None else 0
     fed = feed(batches(config), partial(on_device, config=config), kept=kept)
     inputs = tuple(tensor for _ in range(kept) for tensor in tensors(next(fed)))

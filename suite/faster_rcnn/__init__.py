@@ -64,6 +64,11 @@ SPEC = Spec(
     fixed_bytes=4 * (PARAMETERS + 2 * TRAINED),  # weights, and gradients and momentum of the trained weights
     sample_bytes=lambda options: sample_bytes(options),
     sample_flops=lambda config, framework: sample_flops(config.options, framework),
+    switches={
+        "torch": ("channels_last", "fused_optimizer"),
+        "mxnet": ("hybridize",),
+        "tensorflow": ("eager",),
+    },
 )
 
 

@@ -13,6 +13,7 @@ from tbdprof.suite.faster_rcnn import SPEC
 from tbdprof.suite.faster_rcnn.average_precision import mean_average_precision
 from tbdprof.suite.faster_rcnn.detections import Detections
 from tbdprof.suite.faster_rcnn.regions import image_sides
+from tbdprof.suite.faster_rcnn.targets import batches
 from tbdprof.suite.workload import Learner
 
 SHAPES = 3  # classes: a red rectangle, a green ellipse, a blue diamond
@@ -116,4 +117,5 @@ CHECK = Check(
     options={"image_size": 128, "proposals_before": 600, "proposals_after": 32, "regions": 16},
     batch_size=1,
     steps=80,
+    batches=batches,
 )

@@ -17,7 +17,7 @@ from tbdprof.suite.faster_rcnn.architecture import CLASSES, check
 from tbdprof.suite.faster_rcnn.detections import Detections, detections
 from tbdprof.suite.faster_rcnn.on_mxnet_network import FasterRCNN, Outputs
 from tbdprof.suite.faster_rcnn.regions import TESTED_AFTER, TESTED_BEFORE, map_sides
-from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of
+from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of, hybridize
 from tbdprof.suite.workload import Config, Spec
 
 
@@ -112,7 +112,7 @@ def build(spec: Spec, config: Config) -> Workload:
     model.cast(dtype_of(config))
     model.initialize(mx.init.Zero(), ctx=context_of(config))
     initialize(model, config.seed)
-    model.hybridize()
+    hybridize(model, config)
     settings = {"learning_rate": LEARNING_RATE, "momentum": MOMENTUM, "wd": WEIGHT_DECAY}
     trainer = gluon.Trainer(model.collect_params(), "sgd", settings)
     fed = feed(targets.examples(config), partial(on_device, config=config), kept=config.data is None)

@@ -17,7 +17,7 @@ from tbdprof.suite.faster_rcnn.architecture import CLASSES, check
 from tbdprof.suite.faster_rcnn.detections import Detections, detections
 from tbdprof.suite.faster_rcnn.on_tensorflow_network import FasterRCNN, Outputs
 from tbdprof.suite.faster_rcnn.regions import TESTED_AFTER, TESTED_BEFORE, map_sides
-from tbdprof.suite.on_tensorflow import device_of, dtype_of, policy_of
+from tbdprof.suite.on_tensorflow import device_of, dtype_of, policy_of, traced
 from tbdprof.suite.workload import Config, Spec
 
 
@@ -91,7 +91,7 @@ def build(spec: Spec, config: Config) -> Workload:
 def train_step(model: FasterRCNN, optimizer: keras.optimizers.SGD, config: Config) -> TrainStep:
     """Return the function that trains on an image once and returns its loss before the update."""
 
-    @tf.function(input_signature=[signature(dtype_of(config))], jit_compile=False)  # type: ignore[untyped-decorator]
+    @traced(config, input_signature=[signature(dtype_of(config))])
     def step(example: Example) -> tf.Tensor:
         with tf.device(device_of(config)):
             with tf.GradientTape() as tape:
@@ -103,8 +103,7 @@ def train_step(model: FasterRCNN, optimizer: keras.optimizers.SGD, config: Confi
             optimizer.apply(decayed, weights)
             return loss
 
-    compiled: TrainStep = step
-    return compiled
+    return step
 
 
 def signature(dtype: tf.DType) -> Example:

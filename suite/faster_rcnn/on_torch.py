@@ -18,7 +18,7 @@ from tbdprof.suite.faster_rcnn.architecture import CLASSES, check
 from tbdprof.suite.faster_rcnn.detections import Detections, detections
 from tbdprof.suite.faster_rcnn.on_torch_network import FasterRCNN, Outputs
 from tbdprof.suite.faster_rcnn.regions import TESTED_AFTER, TESTED_BEFORE, map_sides
-from tbdprof.suite.on_torch import autocast, device_of, dtype_of
+from tbdprof.suite.on_torch import autocast, device_of, dtype_of, optimizer_settings, switch
 from tbdprof.suite.workload import Config, Spec
 
 
@@ -114,8 +114,11 @@ def build(spec: Spec, config: Config) -> Workload:
     model = FasterRCNN(before, after, regions)
     initialize(model, config.seed)
     model.to(device_of(config), dtype_of(config))
+    switch(model, config)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.SGD(trained, lr=LEARNING_RATE, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+    optimizer = torch.optim.SGD(
+        trained, lr=LEARNING_RATE, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, **optimizer_settings(config)
+    )
     fed = feed(targets.examples(config), partial(on_device, config=config), kept=config.data is None)
     inputs = next(fed) if config.data is None else ()
     return Workload(spec, config, model, optimizer, inputs, fed, count())

@@ -70,7 +70,7 @@ def example(batch: DetectionBatch, config: Config, number: int) -> Example:
 
 def examples(config: Config) -> Iterator[Example]:
     """Return the training examples of a configuration: from a data set, or from the seed's one synthetic image."""
-    return (example(batch, config, number) for number, batch in enumerate(_batches(config)))
+    return (example(batch, config, number) for number, batch in enumerate(batches(config)))
 
 
 def proposals(options: Options, count: int) -> int:
@@ -97,7 +97,8 @@ def _some(generator: np.random.Generator, chosen: NDArray[np.bool_], most: int) 
     return generator.permutation(np.flatnonzero(chosen))[:most]
 
 
-def _batches(config: Config) -> Iterator[DetectionBatch]:
+def batches(config: Config) -> Iterator[DetectionBatch]:
+    """Return the endless images of a configuration: a data set's, or the seed's one synthetic image, repeated."""
     shorter = int(config.options["image_size"])
     if config.data is None:
         return repeat(detection_batch(shorter, config.seed))

@@ -30,6 +30,11 @@ SPEC = Spec(
     fixed_bytes=3 * 4 * _PARAMETERS,  # weights, their gradients and momentum
     sample_bytes=lambda options: saved_bytes(int(options["image_size"]), options["dropout"] == "on"),
     sample_flops=lambda config, _framework: step_flops(int(config.options["image_size"])),
+    switches={
+        "torch": ("compile", "channels_last", "fused_optimizer", "checkpointing"),
+        "mxnet": ("hybridize",),
+        "tensorflow": ("eager", "jit"),
+    },
 )
 
 DROPOUT = 0.5

@@ -106,7 +106,7 @@ def build(spec: Spec, config: Config) -> Workload:
     check(config)
     torch.manual_seed(config.seed)  # dropout draws from torch's own generator
     model = InceptionV3(DROPOUT if config.options["dropout"] == "on" else 0.0)
-    return workload(spec, config, model, weights(layers(), config.seed), loss)
+    return workload(spec, config, model, weights(layers(), config.seed), loss, (Inception, Convolution))
 
 
 def loss(both: tuple[Tensor, Tensor], labels: Tensor) -> Tensor:

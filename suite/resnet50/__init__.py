@@ -33,6 +33,11 @@ SPEC = Spec(
     fixed_bytes=3 * 4 * 25_557_032,  # weights, their gradients and momentum
     sample_bytes=lambda options: sample_bytes(int(options["image_size"])),
     sample_flops=lambda config, _framework: sample_flops(config.options),
+    switches={
+        "torch": ("compile", "channels_last", "fused_optimizer", "checkpointing"),
+        "mxnet": ("hybridize",),
+        "tensorflow": ("eager", "jit", "checkpointing"),
+    },
 )
 
 

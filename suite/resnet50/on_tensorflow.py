@@ -6,7 +6,7 @@ from tensorflow import keras
 from tbdprof.suite.classifier import CLASSES, NORM_EPSILON, NORM_MOMENTUM
 from tbdprof.suite.classifier.initial import weights
 from tbdprof.suite.classifier.on_tensorflow import Workload, mean_cross_entropy, workload
-from tbdprof.suite.on_tensorflow import device_of, policy_of
+from tbdprof.suite.on_tensorflow import checkpoint, device_of, policy_of
 from tbdprof.suite.resnet50.architecture import EXPANSION, STAGES, STEM_WIDTH, Stage, check, layers, strides
 from tbdprof.suite.workload import Config, Spec
 
@@ -103,4 +103,8 @@ def build(spec: Spec, config: Config) -> Workload:
     check(config)
     with tf.device(device_of(config)):
         model = ResNet50(str(config.options["variant"]), policy_of(config))
-    return workload(spec, config, model, weights(layers(), config.seed), mean_cross_entropy)
+    made = workload(spec, config, model, weights(layers(), config.seed), mean_cross_entropy)
+    checkpoint(
+        (block for stage in (model.layer1, model.layer2, model.layer3, model.layer4) for block in stage.layers), config
+    )
+    return made

@@ -84,4 +84,4 @@ def build(spec: Spec, config: Config) -> Workload:
     """Return ResNet-50 with its initial weights, its optimizer and its batches on the device."""
     check(config)
     model = ResNet50(str(config.options["variant"]))
-    return workload(spec, config, model, weights(layers(), config.seed), functional.cross_entropy)
+    return workload(spec, config, model, weights(layers(), config.seed), functional.cross_entropy, (Bottleneck,))

@@ -83,4 +83,8 @@ SPEC = Spec(
     sample_bytes=lambda options: 4 * saved_values(int(options["width"])),
     sample_flops=sample_flops,
     period=PERIOD,
+    switches={
+        "torch": ("fused_optimizer",),
+        "mxnet": ("hybridize",),
+    },
 )

@@ -15,7 +15,7 @@ from tbdprof.suite.data.inputs import START, SentencePairs, feed
 from tbdprof.suite.data.text.buckets import Sentences
 from tbdprof.suite.data.text.corpora import IWSLT15
 from tbdprof.suite.data.text.translation import batches, consumed
-from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of
+from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of, hybridize
 from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, initial, learning_rate
 from tbdprof.suite.seq2seq.architecture import GATES
 from tbdprof.suite.seq2seq.on_mxnet_network import OPEN, SHUT, FusedLayer, Seq2Seq, parts
@@ -103,7 +103,7 @@ def build(spec: Spec, config: Config) -> Workload:
     model.cast(dtype_of(config))
     model.initialize(mx.init.Zero(), ctx=context_of(config))
     initialize(model, config.seed, width)
-    model.hybridize()  # the encoder's fused layer and the decoder's step: what loops over time cannot be
+    hybridize(model, config)  # the encoder's fused layer and the decoder's step: what loops over time cannot be
     trainer = gluon.Trainer(model.collect_params(), "sgd", {"learning_rate": learning_rate(config.batch_size)})
     drawn = batches(config, IWSLT15, Sentences(config.batch_size), PERIOD)
     kept = 0 if config.data else PERIOD

@@ -16,7 +16,7 @@ from tbdprof.suite.data.inputs import START, SentencePairs, feed
 from tbdprof.suite.data.text.buckets import Sentences
 from tbdprof.suite.data.text.corpora import IWSLT15
 from tbdprof.suite.data.text.translation import batches, consumed
-from tbdprof.suite.on_torch import at_least_float32, autocast, device_of, dtype_of
+from tbdprof.suite.on_torch import at_least_float32, autocast, device_of, dtype_of, optimizer_settings
 from tbdprof.suite.seq2seq import DROPOUT, LARGEST_NORM, initial, learning_rate
 from tbdprof.suite.seq2seq.on_torch_network import Seq2Seq, parts
 from tbdprof.suite.workload import PERIOD, Config, Spec
@@ -103,7 +103,7 @@ def build(spec: Spec, config: Config) -> Workload:
     initialize(model, config.seed, width)
     model.to(device_of(config), dtype_of(config))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.SGD(trained, lr=learning_rate(config.batch_size))
+    optimizer = torch.optim.SGD(trained, lr=learning_rate(config.batch_size), **optimizer_settings(config))
     drawn = batches(config, IWSLT15, Sentences(config.batch_size), PERIOD)
     kept = 0 if config.data else PERIOD
     fed = feed(drawn, partial(on_device, config=config), kept=kept)

@@ -86,4 +86,9 @@ SPEC = Spec(
     sample_bytes=sample_bytes,
     sample_flops=sample_flops,
     period=PERIOD,
+    switches={
+        "torch": ("compile", "fused_optimizer", "checkpointing"),
+        "mxnet": ("hybridize",),
+        "tensorflow": ("eager", "jit"),
+    },
 )

@@ -3,6 +3,7 @@
 from tbdprof.suite.checks.learning import Build, Check, Learned, Progress, Setting
 from tbdprof.suite.checks.translation import learn
 from tbdprof.suite.transformer import SPEC
+from tbdprof.suite.transformer.sentences import batches
 
 
 def run(build: Build, setting: Setting, progress: Progress) -> Learned:
@@ -11,4 +12,4 @@ def run(build: Build, setting: Setting, progress: Progress) -> Learned:
 
 
 _OPTIONS = {"width": 64, "layers": 2, "vocabulary": 40, "rise": 200}
-CHECK = Check(run, _OPTIONS, batch_size=8, steps=400)
+CHECK = Check(run, _OPTIONS, batch_size=8, steps=400, batches=batches)

@@ -14,7 +14,7 @@ from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.data.inputs import SentencePairs, feed
 from tbdprof.suite.data.text.translation import consumed
 from tbdprof.suite.initial import Weights
-from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of
+from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of, hybridize
 from tbdprof.suite.transformer import ADAM_EPSILON, BETAS, SMOOTHING, dropout, initial, learning_rate
 from tbdprof.suite.transformer.architecture import Sizes, sizes_of
 from tbdprof.suite.transformer.on_mxnet_network import Transformer
@@ -111,7 +111,7 @@ def build(spec: Spec, config: Config) -> Workload:
     sizes, share = sizes_of(config.options), dropout(config.options)
     model = Transformer(sizes, share, dtype_of(config))
     initialize(model, initial.weights(config.seed, sizes), config)
-    model.hybridize()
+    hybridize(model, config)
     optimizer = adam(model, sizes, int(config.options["rise"]))
     synthetic = config.data is None
     own = feed(batches(config), partial(on_device, config=config), kept=PERIOD * synthetic)

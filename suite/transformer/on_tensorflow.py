@@ -15,7 +15,7 @@ from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.data.inputs import SentencePairs, feed
 from tbdprof.suite.data.text.translation import consumed
 from tbdprof.suite.initial import Weights
-from tbdprof.suite.on_tensorflow import device_of, dtype_of, policy_of
+from tbdprof.suite.on_tensorflow import device_of, dtype_of, policy_of, traced
 from tbdprof.suite.transformer import ADAM_EPSILON, BETAS, SMOOTHING, dropout, initial
 from tbdprof.suite.transformer.architecture import sizes_of
 from tbdprof.suite.transformer.on_tensorflow_network import Transformer
@@ -117,18 +117,18 @@ def build(spec: Spec, config: Config) -> Workload:
     own = feed(batches(config), partial(on_device, config=config), kept=PERIOD * synthetic)
     kept = [next(own) for _ in range(PERIOD * synthetic)]  # once around
     inputs = tuple(tensor for each in kept for tensor in each.all)
-    train = train_step(model, optimizer, device, dtype)
+    train = train_step(model, optimizer, config)
     return Workload(spec, config, model, optimizer, inputs, own, train, scoring(model, device, dtype))
 
 
-def train_step(model: Transformer, optimizer: keras.optimizers.Adam, device: str, dtype: tf.DType) -> Step:
+def train_step(model: Transformer, optimizer: keras.optimizers.Adam, config: Config) -> Step:
     """Return the function that trains once on a batch of any size and returns its loss before the update."""
 
-    @tf.function(jit_compile=False, input_signature=signature(dtype))  # type: ignore[untyped-decorator]
+    @traced(config, input_signature=signature(dtype_of(config)))
     def step(
         source: tf.Tensor, hidden: tf.Tensor, given: tf.Tensor, later: tf.Tensor, target: tf.Tensor, asked: tf.Tensor
     ) -> tf.Tensor:
-        with tf.device(device):
+        with tf.device(device_of(config)):
             with tf.GradientTape() as tape:
                 loss = loss_of(model(source, hidden, given, later, training=True), target, asked)
             # The embedding's is rows from its lookups and whole from the scores: the tape makes all whole to add them.
@@ -136,8 +136,7 @@ def train_step(model: Transformer, optimizer: keras.optimizers.Adam, device: str
             optimizer.apply(gradients, model.trainable_variables)
             return loss
 
-    compiled: Step = step
-    return compiled
+    return step
 
 
 def scoring(model: Transformer, device: str, dtype: tf.DType) -> Step:

@@ -14,10 +14,10 @@ from tbdprof.facts.consumed import Consumed
 from tbdprof.suite.data.inputs import SentencePairs, feed
 from tbdprof.suite.data.text.translation import consumed
 from tbdprof.suite.initial import Weights
-from tbdprof.suite.on_torch import device_of, dtype_of
+from tbdprof.suite.on_torch import device_of, dtype_of, optimizer_settings, switch
 from tbdprof.suite.transformer import ADAM_EPSILON, BETAS, SMOOTHING, dropout, initial, learning_rate
 from tbdprof.suite.transformer.architecture import sizes_of
-from tbdprof.suite.transformer.on_torch_network import Transformer
+from tbdprof.suite.transformer.on_torch_network import DecoderBlock, EncoderBlock, Transformer
 from tbdprof.suite.transformer.sentences import batches, filled, given, greedily
 from tbdprof.suite.workload import PERIOD, Config, Spec
 
@@ -106,7 +106,8 @@ def build(spec: Spec, config: Config) -> Workload:
     model = Transformer(sizes, share)
     initialize(model, initial.weights(config.seed, sizes))
     model.to(device_of(config), dtype_of(config))
-    optimizer = torch.optim.Adam(model.parameters(), 1.0, BETAS, ADAM_EPSILON)
+    switch(model, config, (EncoderBlock, DecoderBlock))
+    optimizer = torch.optim.Adam(model.parameters(), 1.0, BETAS, ADAM_EPSILON, **optimizer_settings(config))
     warmup = int(config.options["rise"])
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda steps: learning_rate(steps + 1, sizes.width, warmup))
     synthetic = config.data is None

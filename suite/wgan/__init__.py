@@ -61,4 +61,9 @@ SPEC = Spec(
     fixed_bytes=4 * 4 * (8_540_483 + 7_491_841),  # weights, their gradients, Adam's two moments
     sample_bytes=sample_bytes,
     sample_flops=lambda config, framework: sample_flops(config.options, framework),
+    switches={
+        "torch": ("channels_last", "fused_optimizer", "checkpointing"),
+        "mxnet": ("hybridize",),
+        "tensorflow": ("eager", "jit"),
+    },
 )

@@ -12,8 +12,9 @@ from tbdprof.suite.checks.learning import Build, Check, Learned, Point, Progress
 from tbdprof.suite.data.inputs import Pictures
 from tbdprof.suite.wgan import SPEC
 from tbdprof.suite.wgan.architecture import NOISE, SIDE
+from tbdprof.suite.wgan.pictures import batches
 from tbdprof.suite.wgan.products import CRITIC_STEPS
-from tbdprof.suite.workload import Learner
+from tbdprof.suite.workload import Config, Learner
 
 STEPS = 100
 EVERY = 5  # steps from one look at the held-out pictures to the next
@@ -142,4 +143,12 @@ def _square_root(matrix: Doubles) -> Doubles:
     return root
 
 
-CHECK = Check(run, {"width": WIDTH, "critic_steps": CRITIC_STEPS}, BATCH, STEPS)
+def of_run(config: Config) -> Iterator[Pictures]:
+    """Yield the pictures of each step of a run: those of all steps of the critic."""
+    drawn = batches(config)
+    while True:
+        of_step = [next(drawn).images for _ in range(int(config.options["critic_steps"]))]
+        yield Pictures(np.concatenate(of_step))
+
+
+CHECK = Check(run, {"width": WIDTH, "critic_steps": CRITIC_STEPS}, BATCH, STEPS, of_run)

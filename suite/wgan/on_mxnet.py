@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tbdprof.suite.data.inputs import Pictures, feed
 from tbdprof.suite.initial import Weights
-from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of
+from tbdprof.suite.on_mxnet import check_precision, context_of, dtype_of, hybridize
 from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, NORM_EPSILON, PENALTY, initial, learning_rate
 from tbdprof.suite.wgan.architecture import NOISE, START, channels
 from tbdprof.suite.wgan.on_mxnet_critic import Critic, Penalty
@@ -162,9 +162,9 @@ def build(spec: Spec, config: Config) -> Workload:
     initialize(generator, initial.generator(config.seed, width), config)
     initialize(critic, initial.critic(config.seed, width), config)
     penalty = Penalty(critic)
-    penalty.hybridize()
-    critic.hybridize()
-    generator.hybridize()
+    hybridize(penalty, config)
+    hybridize(critic, config)
+    hybridize(generator, config)
     mx.random.seed(config.seed, placement(config)["ctx"])
     synthetic = config.data is None
     own = feed(batches(config), lambda batch: on_device(batch.images, config), kept=synthetic)

@@ -15,7 +15,7 @@ from tensorflow import keras
 
 from tbdprof.suite.data.inputs import Pictures, feed
 from tbdprof.suite.initial import Weights
-from tbdprof.suite.on_tensorflow import device_of, dtype_of, policy_of
+from tbdprof.suite.on_tensorflow import device_of, dtype_of, policy_of, traced
 from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, PENALTY, initial, learning_rate
 from tbdprof.suite.wgan.architecture import NOISE, SIDE, START
 from tbdprof.suite.wgan.on_tensorflow_networks import Critic, Generator
@@ -91,8 +91,8 @@ def build(spec: Spec, config: Config) -> Workload:
     synthetic = config.data is None
     feeding = feed(batches(config), lambda batch: channels_last(batch.images, config), kept=synthetic)
     kept = (next(feeding),) if synthetic else ()
-    train_critic = critic_step(generator, critic, optimizer[1], device)
-    train_generator = generator_step(generator, critic, optimizer[0], device)
+    train_critic = critic_step(generator, critic, optimizer[1], config)
+    train_generator = generator_step(generator, critic, optimizer[0], config)
     model = [generator, critic]
     return Workload(spec, config, model, optimizer, kept, feeding, random, train_critic, train_generator)
 
@@ -104,35 +104,33 @@ def adam(network: keras.Model, width: int) -> keras.optimizers.Adam:
     return optimizer
 
 
-def critic_step(generator: Generator, critic: Critic, optimizer: keras.optimizers.Adam, device: str) -> Step:
+def critic_step(generator: Generator, critic: Critic, optimizer: keras.optimizers.Adam, config: Config) -> Step:
     """Return the function that trains the critic once and returns its loss before the update."""
 
-    @tf.function(jit_compile=False)  # type: ignore[untyped-decorator]
+    @traced(config)
     def step(real: tf.Tensor, noise: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
-        with tf.device(device):
+        with tf.device(device_of(config)):
             made = tf.cast(generator(noise), real.dtype)
             with tf.GradientTape() as tape:
                 loss = critic_loss(critic, real, made, coefficients)
             optimizer.apply(tape.gradient(loss, critic.trainable_variables), critic.trainable_variables)
             return loss
 
-    compiled: Step = step
-    return compiled
+    return step
 
 
-def generator_step(generator: Generator, critic: Critic, optimizer: keras.optimizers.Adam, device: str) -> Step:
+def generator_step(generator: Generator, critic: Critic, optimizer: keras.optimizers.Adam, config: Config) -> Step:
     """Return the function that trains the generator once and returns its loss before the update."""
 
-    @tf.function(jit_compile=False)  # type: ignore[untyped-decorator]
+    @traced(config)
     def step(noise: tf.Tensor) -> tf.Tensor:
-        with tf.device(device):
+        with tf.device(device_of(config)):
             with tf.GradientTape() as tape:
                 loss = generator_loss(generator, critic, noise)
             optimizer.apply(tape.gradient(loss, generator.trainable_variables), generator.trainable_variables)
             return loss
 
-    compiled: Step = step
-    return compiled
+    return step
 
 
 def critic_loss(critic: Critic, real: tf.Tensor, made: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tbdprof.suite.data.inputs import Pictures, feed
 from tbdprof.suite.initial import Weights
-from tbdprof.suite.on_torch import device_of, dtype_of
+from tbdprof.suite.on_torch import device_of, dtype_of, optimizer_settings, switch
 from tbdprof.suite.wgan import ADAM_EPSILON, BETAS, NORM_EPSILON, PENALTY, initial, learning_rate
 from tbdprof.suite.wgan.architecture import NOISE, START, channels
 from tbdprof.suite.wgan.pictures import batches
@@ -227,8 +227,11 @@ def build(spec: Spec, config: Config) -> Workload:
     for network, weights in zip(model, (initial.generator, initial.critic), strict=True):
         initialize(network, weights(config.seed, width))
         network.to(**placement(config))
+        switch(network, config, (UpBlock, DownBlock))
+    more = optimizer_settings(config)
     optimizer = [
-        torch.optim.Adam(network.parameters(), learning_rate(width), BETAS, eps=ADAM_EPSILON) for network in model
+        torch.optim.Adam(network.parameters(), learning_rate(width), BETAS, eps=ADAM_EPSILON, **more)
+        for network in model
     ]
     synthetic = config.data is None
     own = feed(batches(config), lambda batch: on_device(batch.images, config), kept=synthetic)

@@ -5,6 +5,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,15 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.cli.interrupted import say_interrupted
 from tbdprof.cli.progress import LiveProgress, PlainProgress
 from tbdprof.cli.streams import emit, fail, tell, wants_tracebacks
-from tbdprof.cli.words import check_options
+from tbdprof.cli.words import (
+    check_options,
+    chosen_framework,
+    folder_of,
+    model_and_options,
+    refuse_for_models,
+    refuse_unheeded,
+    said_of_script,
+)
 from tbdprof.errors import RecordingFormatError, TbdprofError, UsageError
 from tbdprof.facts.file.places import mark
 from tbdprof.facts.keys import RemarkOn
@@ -33,6 +42,84 @@ if TYPE_CHECKING:
     Paged = Callable[..., Page]  # `pages.planned`: the page of a recording, refused before the run if none can be made
 
 MOST_NAMED = 8  # files in one line
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What was typed after `tbdprof run`."""
+
+    script: Sequence[str] | None  # what stands after --
+    words: Sequence[str]
+    framework: str | None
+    device: str
+    batch_size: int | None
+    precision: str
+    samples_per_step: int | None
+    unit: str | None
+    threads: int | None
+    steps: int | None
+    warmup: int | None
+    max_warmup: int | None
+    repeat: int
+    data: str
+    seed: int
+    power_period: int
+    exact: bool
+    output: Path | None
+    force: bool
+    require_recording: bool
+    as_json: bool
+    html: bool
+    live: bool
+    quiet: bool
+
+    @property
+    def schedule(self) -> Schedule:
+        """Return how long the parts of the run last."""
+        return Schedule(steps=self.steps, warmup=self.warmup, max_warmup=self.max_warmup, repeat=self.repeat)
+
+
+def run_typed(typed: Typed, paged: "Paged | None") -> int:
+    """Run what was typed, and return the exit code."""
+    said = said_of_script(typed.samples_per_step, typed.unit, typed.precision)
+    if typed.script is not None:
+        refuse_unheeded(typed.words)
+        return run_script(
+            typed.script,
+            typed.framework,
+            typed.schedule,
+            said,
+            typed.output,
+            force=typed.force,
+            as_json=typed.as_json,
+            require_recording=typed.require_recording,
+            live=typed.live,
+            paged=paged,
+        )
+    refuse_for_models(require_recording=typed.require_recording, said=said)
+    return run_model(
+        _request(typed), exact=typed.exact, as_json=typed.as_json, quiet=typed.quiet, live=typed.live, paged=paged
+    )
+
+
+def _request(typed: Typed) -> RunRequest:
+    """Return what to run of the suite; raise UsageError if it cannot be run."""
+    model, options = model_and_options(typed.words)
+    return RunRequest(
+        model=model,
+        framework=chosen_framework(model, typed.framework),
+        device=typed.device,
+        batch_size=typed.batch_size,
+        precision=typed.precision,
+        threads=typed.threads,
+        schedule=typed.schedule,
+        seed=typed.seed,
+        options=options,
+        data=folder_of(typed.data),
+        output=typed.output,
+        force=typed.force,
+        power_period_ms=typed.power_period,
+    )
 
 
 def run_model(

@@ -14,10 +14,12 @@ from tbdprof.cli.options import (
     MOST,
     MOST_THREADS,
     NEW,
-    PRECISIONS,
     VERBOSE,
     CompareCommand,
+    ModelCommand,
     RunCommand,
+    of_advise,
+    of_run,
     of_sweep,
 )
 from tbdprof.errors import TbdprofError, UsageError
@@ -76,131 +78,13 @@ def cli(ctx: click.Context, /) -> None:
 
 
 @cli.command(cls=RunCommand, context_settings={"ignore_unknown_options": True})
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="MODEL [MODEL OPTIONS] | -- COMMAND")
-@click.option("--framework", help="torch, mxnet or tensorflow.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--batch-size", type=int, help="Samples a step (transformer: 32 tokens each); by default the model's.")
-@click.option(
-    "--precision",
-    type=click.Choice(PRECISIONS),
-    default="fp32",
-    show_default=True,
-    help="Of matrix products and convolutions; that of a script is seen.",
-)
-@click.option("--samples-per-step", type=click.IntRange(1, MOST), help="Of a script; by default as seen.")
-@click.option("--unit", help="What --samples-per-step counts, or what a sample is called: tokens, images.")
-@click.option("--threads", type=click.IntRange(1, MOST_THREADS), help="CPU threads; by default all cores it may use.")
-@click.option(
-    "--steps",
-    type=click.IntRange(1, MOST),
-    help="Steps of each clean window: 10 on a CPU, 50 on a GPU.",
-)
-@click.option(
-    "--warmup",
-    type=click.IntRange(0, MOST),
-    help="Steps before the first window; by default until settled.",
-)
-@click.option("--max-warmup", type=click.IntRange(1, MOST), help="Steps after which warming up gives up.")
-@click.option(
-    "--repeat",
-    type=click.IntRange(1, MOST),
-    default=1,
-    show_default=True,
-    help="How many times to record the windows.",
-)
-@click.option(
-    "--data",
-    default="synthetic",
-    metavar="synthetic|DIR",
-    show_default=True,
-    help="The folder of the model's data set, or one batch made from the seed.",
-)
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option(
-    "--power-period",
-    type=click.IntRange(10, 3_600_000),
-    default=100,
-    show_default=True,
-    metavar="MS",
-    help="Milliseconds between two samples of a GPU's power and clocks.",
-)
-@click.option("--exact", is_flag=True, help="On a GPU, count one more step exactly, under Nsight Compute.")
-@click.option("-o", "--output", type=NEW, help="File to record into.")
-@click.option("--force", is_flag=True, help="Overwrite that file.")
-@click.option("--require-recording", is_flag=True, help="Exit with 1 if nothing was recorded of a script.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else on stdout.")
-@click.option("--html", is_flag=True, help="Write a page for a browser, too, beside the recording.")
-@click.option("--live", is_flag=True, help="Show the run while it goes on, below its own output.")
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
-@VERBOSE
+@of_run
 @click.pass_context
-def run(
-    ctx: click.Context,
-    /,
-    words: tuple[str, ...],
-    framework: str | None,
-    device: str,
-    batch_size: int | None,
-    precision: str,
-    samples_per_step: int | None,
-    unit: str | None,
-    threads: int | None,
-    steps: int | None,
-    warmup: int | None,
-    max_warmup: int | None,
-    repeat: int,
-    data: str,
-    seed: int,
-    power_period: int,
-    exact: bool,
-    output: Path | None,
-    force: bool,
-    require_recording: bool,
-    as_json: bool,
-    html: bool,
-    live: bool,
-    quiet: bool,
-) -> int:
+def run(ctx: click.Context, /, **typed: Any) -> int:
     """Train a model of the suite, or run a script unchanged (after --), and report on it."""
     from tbdprof.cli import commands
-    from tbdprof.cli import words as typed
-    from tbdprof.launch.request import RunRequest
-    from tbdprof.loop.plan import Schedule
 
-    schedule = Schedule(steps=steps, warmup=warmup, max_warmup=max_warmup, repeat=repeat)
-    said = typed.said_of_script(samples_per_step, unit, precision)
-    if ctx.obj is not None:
-        typed.refuse_unheeded(words)
-        return commands.run_script(
-            ctx.obj,
-            framework,
-            schedule,
-            said,
-            output,
-            force=force,
-            as_json=as_json,
-            require_recording=require_recording,
-            live=live,
-            paged=_paged(html=html),
-        )
-    typed.refuse_for_models(require_recording=require_recording, said=said)
-    model, options = typed.model_and_options(words)
-    request = RunRequest(
-        model=model,
-        framework=typed.chosen_framework(model, framework),
-        device=device,
-        batch_size=batch_size,
-        precision=precision,
-        threads=threads,
-        schedule=schedule,
-        seed=seed,
-        options=options,
-        data=typed.folder_of(data),
-        output=output,
-        force=force,
-        power_period_ms=power_period,
-    )
-    return commands.run_model(request, exact=exact, as_json=as_json, quiet=quiet, live=live, paged=_paged(html=html))
+    return commands.run_typed(commands.Typed(script=ctx.obj, **typed), _paged(html=typed["html"]))
 
 
 @cli.command()
@@ -228,6 +112,19 @@ def sweep(ctx: click.Context, /, **typed: Any) -> int:
     from tbdprof.cli import sweeps
 
     return sweeps.run_typed(sweeps.Typed(script=ctx.obj, **typed))
+
+
+@cli.command(cls=ModelCommand, context_settings={"ignore_unknown_options": True})
+@of_advise
+def advise(**typed: Any) -> int:
+    """Try the switches that a model of the suite has, and rank them by what each gained.
+
+    Tried are those that the verdict on the plain run points at, and a few that it does not. The same command goes on
+    with what was interrupted.
+    """
+    from tbdprof.cli import advising
+
+    return advising.run_typed(advising.Typed(**typed))
 
 
 @cli.command()

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -98,6 +99,11 @@ class _Rate:
         if step == self._first or now == self._begun:
             return ""
         return f"{(step - self._first) / (now - self._begun):.2f} steps/s"
+
+
+def of_sweep(seconds: list[float], *, quiet: bool) -> "AbstractContextManager[SilentSweep | SweepProgress]":
+    """Return what shows how far a sweep is; `seconds` are those that its points took before."""
+    return nullcontext(SilentSweep()) if quiet else SweepProgress(seconds)
 
 
 class SilentSweep:

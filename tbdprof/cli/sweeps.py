@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from tbdprof.analysis.summary import summarize
 from tbdprof.analysis.sweep.figures import figures
 from tbdprof.analysis.sweep.knee import knees
 from tbdprof.cli.interrupted import say_interrupted
-from tbdprof.cli.progress import SilentSweep, SweepProgress
+from tbdprof.cli.progress import of_sweep
 from tbdprof.cli.streams import emit
 from tbdprof.cli.words import (
     check_options,
@@ -32,7 +31,7 @@ from tbdprof.sweep import folder as folders
 from tbdprof.sweep.folder import Folder
 from tbdprof.sweep.outcome import Outcome
 from tbdprof.sweep.plan import AUTO, Plan, Point, Script, Value, axis, check, value_of, values_of
-from tbdprof.sweep.running import outcomes, run, total
+from tbdprof.sweep.running import outcomes, run, seconds, total
 
 FAILED = 1
 OF_SCRIPTS = {
@@ -97,7 +96,7 @@ def _plan_of_models(typed: Typed) -> Plan:
         options=options,
         data=folder_of(typed.data),
     )
-    swept = {"model": models, "framework": frameworks, **_axes(typed.axes, typed.batch_size)}
+    swept = {"model": models, "framework": frameworks, **_axes_of_models(typed)}
     values = {name: [value_of(name, each) for each in given if each != AUTO] for name, given in swept.items()}
     return _checked(request, swept, values, typed.max_batch_size)
 
@@ -115,6 +114,11 @@ def _plan_of_script(command: Sequence[str], typed: Typed) -> Plan:
     script = Script(tuple(command), typed.framework, typed.schedule, said)
     values: dict[str, list[Value]] = {name: [each for each in given if each != AUTO] for name, given in swept.items()}
     return _checked(script, swept, values, typed.max_batch_size)
+
+
+def _axes_of_models(typed: Typed) -> dict[str, list[str]]:
+    """Return the values of each setting of a model that is swept, by its name in Python: `image_size`."""
+    return {name.replace("-", "_"): values for name, values in _axes(typed.axes, typed.batch_size).items()}
 
 
 def _axes(texts: Sequence[str], batch_size: str | None) -> dict[str, list[str]]:
@@ -159,11 +163,7 @@ def run_sweep(plan: Plan | None, path: Path, *, as_json: bool, quiet: bool) -> i
     with folders.locked(path):
         folder = folders.load(path) if plan is None else folders.opened(path, plan)
         try:
-            with (
-                nullcontext(SilentSweep())
-                if quiet
-                else SweepProgress([each.seconds for _, each in outcomes(folder) if each.seconds]) as watcher
-            ):
+            with of_sweep(seconds(folder), quiet=quiet) as watcher:
                 run(folder, watcher)
         except KeyboardInterrupt as error:
             kept = f"{len(outcomes(folder))} points have ended; go on with: tbdprof sweep -o {shlex.quote(str(path))}"

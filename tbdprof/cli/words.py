@@ -37,7 +37,7 @@ def models_and_options(words: Sequence[str]) -> tuple[list[str], dict[str, str]]
     from tbdprof import suite
 
     _refuse_script(words)
-    models, options = _split(words, suite.switches())
+    models, options = _split(words, suite.alone())
     if not models:
         raise UsageError(f"no model given: choose one of {', '.join(suite.names())}, or a script after --")
     for model in models:
@@ -115,8 +115,9 @@ def _split(words: Sequence[str], switches: Collection[str]) -> tuple[list[str], 
             if name in switches and not equals and (not rest or rest[0] not in SWITCH):
                 equals, value = "=", SWITCH[-1]
             if not equals and (not rest or rest[0].startswith("-")):
+                flags = [f"--{name}" for name in switches]
                 command = f"tbdprof {click.get_current_context().info_name}"
-                raise UsageError(f"{word} needs a value, or is no option of {command}{_meant(word)}")
+                raise UsageError(f"{word} needs a value, or is no option of {command}{_meant(word, flags)}")
             options[name.replace("-", "_")] = value if equals else rest.pop(0)
         else:
             models.append(word)
@@ -125,7 +126,9 @@ def _split(words: Sequence[str], switches: Collection[str]) -> tuple[list[str], 
 
 def check_options(spec: "Spec", options: Mapping[str, object]) -> None:
     """Refuse an unknown option if a known one is similar, of the model or of this command, and name that one."""
-    flags = {option.name: _flag(option.name) for option in spec.options}
+    from tbdprof.suite.switches import ALL
+
+    flags = {name: _flag(name) for name in (*(option.name for option in spec.options), *ALL)}
     for name in options:
         meant = "" if name in flags else _meant(_flag(name), flags.values())
         if meant:

@@ -46,6 +46,7 @@ class RunRequest:
         """Return the model's configuration on a device (by default the requested one); may raise UsageError."""
         return suite.configure(
             suite.find(self.model),
+            framework=self.framework,
             batch_size=self.batch_size,
             device=device or self.device,
             precision=self.precision,

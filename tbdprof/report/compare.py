@@ -88,12 +88,13 @@ def _pair_json(labels: Sequence[str], pair: Pair) -> dict[str, Any]:
         "other": labels[pair.side],
         "verdict": pair.verdict,
         "reason": pair.reason or None,
-        "throughput": _change_json(pair.throughput),
-        **{name: [_change_json(each) for each in getattr(pair, name)] for name in LISTS},
+        "throughput": change_json(pair.throughput),
+        **{name: [change_json(each) for each in getattr(pair, name)] for name in LISTS},
     }
 
 
-def _change_json(change: Change) -> dict[str, Any]:
+def change_json(change: Change) -> dict[str, Any]:
+    """Return how a figure changed as plain data."""
     found = {RENAMED.get(name, name): value for name, value in asdict(change).items()}
     return {**found, "change": change.change, "phase": change.phase or None, "reason": change.reason or None}
 
@@ -104,7 +105,7 @@ def _judged_json(labels: Sequence[str], judged: Judged) -> dict[str, Any]:
         "other": labels[judged.side],
         "outcome": judged.outcome,
         "reason": judged.reason or None,
-        "figure": _change_json(judged.change),
+        "figure": change_json(judged.change),
     }
 
 

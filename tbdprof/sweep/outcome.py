@@ -21,6 +21,8 @@ class Outcome:
     machine: str | None = None  # where it ran
     took_bytes: int | None = None  # the most memory that its process used, beyond that at its start
     room_bytes: int | None = None  # the memory that was available when it began
+    losses: tuple[float, ...] = ()  # before the first training step and after each, where the plan asks for them
+    no_losses: str | None = None  # why there are none
 
     @property
     def is_result(self) -> bool:

@@ -20,6 +20,7 @@ from tbdprof.launch.request import RunRequest
 from tbdprof.loop.plan import Schedule
 
 FORMAT = 1
+AGAIN = "again"  # a setting that changes nothing: the same once more
 AUTO = "auto"  # in place of values: double until memory ends, then approach the largest that fits
 Value = str | int
 Settings = Mapping[str, Value]
@@ -55,17 +56,23 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A program and the values of each swept setting; those of `automatic` are found while the sweep runs."""
+    """A program and the values of each swept setting; those of `automatic` are found while the sweep runs.
+
+    Where there are `chosen` settings, the points are these, and not all combinations of the axes' values.
+    """
 
     program: RunRequest | Script
     axes: Mapping[str, tuple[Value, ...]]
     automatic: str | None = None  # a setting whose largest value that fits is looked for
     most: int | None = None  # the largest value to try of it
+    chosen: tuple[Settings, ...] = ()
+    loss_steps: int | None = None  # training steps whose losses are kept of each point, beside its recording
 
     @property
     def swept(self) -> tuple[str, ...]:
         """Return the names of the settings that differ between points."""
-        return (*self.axes, *([] if self.automatic is None else [self.automatic]))
+        of_chosen = dict.fromkeys(name for settings in self.chosen for name in settings)
+        return (*self.axes, *of_chosen, *([] if self.automatic is None else [self.automatic]))
 
     @property
     def batch(self) -> str | None:
@@ -74,6 +81,9 @@ class Plan:
 
     def combinations(self) -> Iterator[dict[str, Value]]:
         """Yield the settings of all points, the last axis fastest, without that of `automatic`."""
+        if self.chosen:
+            yield from map(dict, self.chosen)
+            return
         for values in itertools.product(*self.axes.values()):
             yield dict(zip(self.axes, values, strict=True))
 
@@ -86,7 +96,7 @@ class Plan:
         if isinstance(self.program, Script):
             return self.program.at(settings)
         own = {name: value for name, value in settings.items() if name in _OF_REQUEST}
-        options = {name: value for name, value in settings.items() if name not in _OF_REQUEST}
+        options = {name: value for name, value in settings.items() if name not in (*_OF_REQUEST, AGAIN)}
         changed: dict[str, Any] = {**own, "options": {**self.program.options, **options}}
         return replace(self.program, **changed)
 
@@ -143,6 +153,10 @@ def as_json(plan: Plan) -> str:
     kind, fields = ("script", asdict(program)) if isinstance(program, Script) else ("model", _fields(program))
     axes = {name: list(values) for name, values in plan.axes.items()}
     written = {"format": FORMAT, kind: fields, "axes": axes, "automatic": plan.automatic, "most": plan.most}
+    if plan.chosen:
+        written["chosen"] = [dict(settings) for settings in plan.chosen]
+    if plan.loss_steps is not None:
+        written["loss_steps"] = plan.loss_steps
     return json.dumps(written, indent=2) + "\n"
 
 
@@ -151,11 +165,10 @@ def from_json(text: bytes) -> Plan:
     found = msgspec.json.decode(text, type=_Written)
     if found.format > FORMAT:
         raise ValueError("it was written by a newer version of tbdprof: upgrade tbdprof")
-    if found.script is not None:
-        return Plan(found.script, found.axes, found.automatic, found.most)
-    if found.model is not None:
-        return Plan(RunRequest.from_json(json.dumps(found.model)), found.axes, found.automatic, found.most)
-    raise ValueError("it names neither a model nor a script")
+    if found.script is None and found.model is None:
+        raise ValueError("it names neither a model nor a script")
+    program = found.script or RunRequest.from_json(json.dumps(found.model))
+    return Plan(program, found.axes, found.automatic, found.most, found.chosen, found.loss_steps)
 
 
 class _Written(msgspec.Struct, forbid_unknown_fields=True):
@@ -165,6 +178,8 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
     script: Script | None = None
     automatic: str | None = None
     most: int | None = None
+    chosen: tuple[dict[str, Value], ...] = ()
+    loss_steps: int | None = None
 
 
 def _fields(request: RunRequest) -> dict[str, Any]:
@@ -190,7 +205,10 @@ def _slug(value: Value) -> str:
 
 def merged(old: Plan, new: Plan) -> Plan | None:
     """Return a plan with the values of both, or None if they differ in more than the values of their axes."""
-    if (old.program, old.automatic) != (new.program, new.automatic) or [*old.axes] != [*new.axes]:
+    if (old.program, old.automatic, old.loss_steps) != (new.program, new.automatic, new.loss_steps):
+        return None
+    if [*old.axes] != [*new.axes] or bool(old.chosen) != bool(new.chosen):
         return None
     axes = {name: tuple(dict.fromkeys((*old.axes[name], *new.axes[name]))) for name in old.axes}
-    return replace(new, axes=axes)
+    chosen = (*old.chosen, *(settings for settings in new.chosen if settings not in old.chosen))
+    return replace(new, axes=axes, chosen=chosen)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -21,8 +22,8 @@ from tbdprof.collect.host_memory import HostUse, killed_for_memory
 from tbdprof.errors import DeviceMemoryError, DoesNotFitError, TbdprofError
 from tbdprof.facts.file.placing import lock
 from tbdprof.facts.recording import Recording
+from tbdprof.launch import first_losses, suite_run
 from tbdprof.launch import script as scripts
-from tbdprof.launch import suite_run
 from tbdprof.launch.request import RunRequest
 from tbdprof.loop import ending
 from tbdprof.results.sweep import End
@@ -55,12 +56,12 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _outcome(given: dict[str, str], path: Path) -> Outcome:
+def _outcome(given: dict[str, Any], path: Path) -> Outcome:
     killed_before = killed_for_memory()
     try:
         if given["kind"] == "script":
             return _script(msgspec.json.decode(given["program"], type=Script), path, killed_before)
-        return _model(RunRequest.from_json(given["program"]), path)
+        return _with_losses(_model(request := RunRequest.from_json(given["program"]), path), request, given["losses"])
     except (DeviceMemoryError, DoesNotFitError) as error:
         return Outcome(End.OUT_OF_MEMORY, str(error))
     except TbdprofError as error:
@@ -77,6 +78,17 @@ def _model(request: RunRequest, path: Path) -> Outcome:
     if recording.run.device != "cpu":
         return _on_device(recording)
     return Outcome(End.FINISHED, took_bytes=use.taken_bytes(), room_bytes=use.room_bytes)
+
+
+def _with_losses(outcome: Outcome, request: RunRequest, steps: int | None) -> Outcome:
+    """Return an outcome with the losses of the first training steps, or with the reason why there are none."""
+    if steps is None:
+        return outcome
+    _say("train without a profiler, for the losses", 0, steps)
+    try:
+        return replace(outcome, losses=first_losses.losses(request, steps))
+    except Exception as error:  # noqa: BLE001 - the recording stands
+        return replace(outcome, no_losses=str(error) if isinstance(error, TbdprofError) else repr(error))
 
 
 def _script(script: Script, path: Path, killed_before: int) -> Outcome:

@@ -14,7 +14,6 @@ from typing import Protocol
 from tbdprof.collect import fresh
 from tbdprof.collect.host_memory import killed_for_memory
 from tbdprof.launch.processes import relay
-from tbdprof.launch.request import RunRequest
 from tbdprof.loop.ending import Terminated
 from tbdprof.results.sweep import End
 from tbdprof.sweep.folder import Folder
@@ -80,6 +79,11 @@ def outcomes(folder: Folder) -> list[tuple[Point, Outcome]]:
     return found
 
 
+def seconds(folder: Folder) -> list[float]:
+    """Return how long the points that have ended took, as far as it is known."""
+    return [outcome.seconds for _, outcome in outcomes(folder) if outcome.seconds]
+
+
 def recordings(folder: Folder) -> dict[str, Path]:
     """Return the recordings of the points that finished, by the points' names."""
     finished = (point for point, outcome in outcomes(folder) if outcome.end is End.FINISHED)
@@ -117,7 +121,7 @@ def _ended(folder: Folder, point: Point) -> Outcome:
     """Run a point in a process of its own, and return how it ended."""
     began, killed_before = time.monotonic(), killed_for_memory()
     folder.forget(point)
-    order = _order(folder.plan.program_at(point.settings), folder.points.absolute(), point.name)
+    order = _order(folder.plan, point, folder.points.absolute())
     with TemporaryDirectory(prefix="tbdprof-", ignore_cleanup_errors=True) as name, folder.log(point).open("w") as log:
         command = fresh.command(PROGRAM, order)
         ended = relay.run(command, os.environ, Path(name), log, log)
@@ -145,9 +149,12 @@ def _why(status: int, log: Path) -> str:
     return f"{how}: {lines[-1].strip()}" if lines else how
 
 
-def _order(program: RunRequest | Script, folder: Path, name: str) -> str:
+def _order(plan: Plan, point: Point, folder: Path) -> str:
     """Return what `sweep.point` is to run and where its files go, as text."""
+    program = plan.program_at(point.settings)
     kind, text = (
         ("script", json.dumps(asdict(program))) if isinstance(program, Script) else ("model", program.to_json())
     )
-    return json.dumps({"kind": kind, "program": text, "folder": str(folder), "name": name})
+    return json.dumps(
+        {"kind": kind, "program": text, "folder": str(folder), "name": point.name, "losses": plan.loss_steps}
+    )

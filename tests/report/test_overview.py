@@ -195,3 +195,11 @@ def test_one_reason_for_many_figures_is_one_line(width: int):
 
 def test_how_many_kernels_a_step_has_and_how_long_one_takes_are_shown():
     assert row("operators") == "1,600 a step, 100.00 µs on average"
+
+
+def test_a_switch_is_beside_the_facts_of_the_run_and_a_models_other_options_are_not():
+    options = {"variant": "v1.5", "channels_last": "on"}
+    head = terminal.render(full_summary(**FACTS, options=options), width=160).splitlines()[1]
+
+    assert head.endswith(" · --channels-last on")
+    assert "v1.5" not in head

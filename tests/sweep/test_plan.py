@@ -55,6 +55,7 @@ def test_names_of_points_are_names_of_files_and_differ() -> None:
         Plan(MODEL, AXES),
         Plan(MODEL, {"model": ("wgan",), "framework": ("torch",)}, "batch_size", 64),
         Plan(SCRIPT, {"batch": ("8", "16"), "name": ("<é>",)}),
+        Plan(MODEL, {}, chosen=({}, {"compile": "on"}), loss_steps=10),
     ],
 )
 def test_a_plan_is_read_as_it_was_written(plan: Plan) -> None:

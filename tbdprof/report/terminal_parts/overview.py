@@ -18,6 +18,7 @@ from tbdprof.results.kernels import ANALYTIC, AtClock, Flop, Utilization
 from tbdprof.results.memory import CATEGORIES, Memory
 from tbdprof.results.summary import Summary
 from tbdprof.results.time import Communication, CpuUtilization, Idle, Rate, StepTime, Throughput, Verdict
+from tbdprof.suite.switches import ALL, flag
 
 BAR_COLUMNS = 40
 TF32_FLAGS = ("tf32", "fp32_precision", "float32_matmul_precision")  # parts of the names of settings that switch TF32
@@ -83,6 +84,7 @@ def head(summary: Summary) -> tuple[Text, Text]:
         f"batch {size:,.0f}" if (size := summary.batch_size) else None,
         None if run.rank is None else f"rank {run.rank} of {run.world_size}",
         summary.precision,
+        *(f"{flag(name)} {value}" for name, value in run.options.items() if name in ALL),
     ]
     first = Text.assemble((run.model, "bold"), *(f" · {fact}" for fact in model if fact))
     return first, Text(" · ".join(fact for fact in environment if fact))

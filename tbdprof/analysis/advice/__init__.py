@@ -1,0 +1,1 @@
+"""Advice that was tried: what to try, and what it brought."""

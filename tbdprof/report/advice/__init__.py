@@ -1,0 +1,1 @@
+"""Reports of the switches that were tried: as text and as JSON."""
