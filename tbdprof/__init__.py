@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tbdprof.launch.own_loop import prepare as prepare
     from tbdprof.launch.own_loop import profile as profile
     from tbdprof.results.summary import Summary as Summary
+    from tbdprof.sweep.gathering import load_sweep as load_sweep
 
     __version__: str
 
@@ -30,6 +31,7 @@ _HOMES = {
     "TbdprofError": "errors",
     "compare": "analysis.comparison.files",
     "load": "analysis.recordings",
+    "load_sweep": "sweep.gathering",
     "prepare": "launch.own_loop",
     "profile": "launch.own_loop",
     "summarize": "analysis.summary",
@@ -45,6 +47,7 @@ __all__ = [
     "__version__",
     "compare",
     "load",
+    "load_sweep",
     "prepare",
     "profile",
     "summarize",

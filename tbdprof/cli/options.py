@@ -83,6 +83,8 @@ _OF_SWEEP = (
     click.option("--data", default="synthetic", metavar="synthetic|DIR", show_default=True, help="As in tbdprof run."),
     click.option("--seed", type=int, default=0, show_default=True),
     click.option("-o", "--output", type=NEW, required=True, metavar="DIR", help="The folder of the sweep."),
+    click.option("--on", metavar="ray[:ADDRESS]", help="Run the points on a Ray cluster: the one here, or HOST:PORT."),
+    click.option("--gpus", type=click.IntRange(0, MOST), help="GPUs that each point asks the cluster for."),
     click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else on stdout."),
     click.option("-q", "--quiet", is_flag=True, help="Show no progress."),
     VERBOSE,

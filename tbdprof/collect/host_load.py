@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from tbdprof.collect import Collected, host
-from tbdprof.facts.counters import MACHINE_CPU, PROCESS_CPU
+from tbdprof.facts.counters import MACHINE_CPU, PROCESS_CPU, WAITED_FOR_CORE
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.records import Strings
 from tbdprof.facts.rows import SampleRow, table
@@ -13,7 +13,11 @@ from tbdprof.facts.rows import SampleRow, table
 Counters = Mapping[str, Callable[[], float]]
 
 OF_HOST: Counters = MappingProxyType(
-    {PROCESS_CPU: host.process_cpu_seconds, MACHINE_CPU: host.machine_busy_cpu_seconds}
+    {
+        PROCESS_CPU: host.process_cpu_seconds,
+        MACHINE_CPU: host.machine_busy_cpu_seconds,
+        WAITED_FOR_CORE: host.waited_for_core_seconds,
+    }
 )
 
 

@@ -1,18 +1,20 @@
 """One point of a sweep, in a process of its own: `main` runs it, records it, and writes how it ended.
 
-The processes of one folder wait for each other: that of a sweep which was killed may still be at work.
+Processes that would disturb each other wait for each other: that of a sweep which was killed may still be at work.
 """
 
 import json
+import os
 import platform
 import resource
 import sys
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -29,15 +31,13 @@ from tbdprof.results.sweep import End
 from tbdprof.sweep.outcome import MEMORY_FULL, Outcome, write
 from tbdprof.sweep.plan import Script
 
-LOCK = ".running"
-
 
 def main(text: str) -> None:
     """Run a point, and write its recording and its outcome; exit as a shell would after a signal."""
     given = json.loads(text)
     folder, name = Path(given["folder"]), given["name"]
     began = time.monotonic()
-    with _alone(folder):
+    with _alone(given["locks"]):
         try:
             with ending.raised():
                 outcome = _outcome(given, folder / f"{name}.tbd")
@@ -48,14 +48,17 @@ def main(text: str) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other point of the folder runs, and keep others waiting in the block."""
-    with (folder / LOCK).open("w") as file:
-        lock(file.fileno(), waits=True)
+def _alone(paths: Sequence[str]) -> Iterator[None]:
+    """Wait until no other process has locked one of some files, and keep others waiting in the block."""
+    with ExitStack() as files:
+        for path in sorted(paths):
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            files.callback(os.close, handle)
+            lock(handle, waits=True)
         yield
 
 
-def _outcome(given: dict[str, str], path: Path) -> Outcome:
+def _outcome(given: Mapping[str, Any], path: Path) -> Outcome:
     killed_before = killed_for_memory()
     try:
         if given["kind"] == "script":
