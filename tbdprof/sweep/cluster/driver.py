@@ -195,6 +195,6 @@ def _name_of(node: str) -> str | None:
     """Return the name that a machine was given in the cluster (`ray start --node-name`), None if it was given none."""
     import ray
 
-    found = next((each for each in ray.nodes() if each["NodeID"] == node), {})
+    found: dict[str, Any] = next((each for each in ray.nodes() if each["NodeID"] == node), {})
     name = found.get("NodeName")
     return None if name in (None, "", found.get("NodeManagerAddress")) else str(name)
