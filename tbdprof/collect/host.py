@@ -3,7 +3,6 @@
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -11,7 +10,6 @@ import psutil
 CPU_INFO = Path("/proc/cpuinfo")
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
-TASKS = Path("/proc/self/task")
 
 
 def processor_name(cpu_info: Path = CPU_INFO) -> str | None:
@@ -90,18 +88,6 @@ def process_cpu_seconds() -> float:
         except psutil.Error:  # it ended meanwhile
             continue
     return spent
-
-
-def waited_for_core_seconds(tasks: Path = TASKS) -> float:
-    """Return how long the threads of this process, together, were ready so far while others had the cores.
-
-    The kernel counts it for each thread (the second number of `schedstat`); of threads that have ended it is lost.
-    """
-    waited = 0
-    for task in tasks.iterdir():
-        with suppress(OSError, ValueError, IndexError):  # it ended meanwhile, or the kernel does not count
-            waited += int((task / "schedstat").read_text().split()[1])
-    return waited / 1e9
 
 
 def machine_busy_cpu_seconds() -> float:

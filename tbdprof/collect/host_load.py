@@ -1,10 +1,11 @@
 """The load on the host, and the loop's own counters, read at the start and end of a window."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from tbdprof.collect import Collected, host
+from tbdprof.collect.core_waits import CoreWaits
 from tbdprof.facts.counters import MACHINE_CPU, PROCESS_CPU, WAITED_FOR_CORE
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.records import Strings
@@ -16,7 +17,7 @@ OF_HOST: Counters = MappingProxyType(
     {
         PROCESS_CPU: host.process_cpu_seconds,
         MACHINE_CPU: host.machine_busy_cpu_seconds,
-        WAITED_FOR_CORE: host.waited_for_core_seconds,
+        WAITED_FOR_CORE: CoreWaits(),
     }
 )
 
@@ -34,11 +35,11 @@ class HostLoad:
     def start(self, window: str) -> None:
         """Read the counters."""
         self._read = []
-        self._sample()
+        self._sample(self._counters)
 
     def stop(self) -> None:
-        """Read the counters again."""
-        self._sample()
+        """Read the counters again, the last one first: what it takes to read one is not in the next one's window."""
+        self._sample(reversed(self._counters))
 
     def drain(self, strings: Strings) -> Collected:
         """Return the counters' readings since `start`, as samples."""
@@ -49,6 +50,5 @@ class HostLoad:
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
-    def _sample(self) -> None:
-        now = self._clock()
-        self._read += [(name, now, read()) for name, read in self._counters.items()]
+    def _sample(self, names: Iterable[str]) -> None:
+        self._read += [(name, self._clock(), self._counters[name]()) for name in names]

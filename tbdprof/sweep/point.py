@@ -84,7 +84,7 @@ def _model(request: RunRequest, path: Path) -> Outcome:
 
 def _script(script: Script, path: Path, killed_before: int) -> Outcome:
     """Run a script."""
-    room_bytes = HostUse().room_bytes
+    use = HostUse()
     ended = scripts.run(
         script.command, path, framework=script.framework, schedule=script.schedule, said=script.said, force=True
     )
@@ -103,8 +103,10 @@ def _script(script: Script, path: Path, killed_before: int) -> Outcome:
         return Outcome(End.FAILED, f"the script ended with {ended.code}")
     if recording.run.device != "cpu":
         return _on_device(recording)
+    if use.counts_addresses:  # the system counts what other processes had resident, and not their addresses
+        return Outcome(End.FINISHED, room_bytes=use.room_bytes)
     took_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    return Outcome(End.FINISHED, took_bytes=took_bytes, room_bytes=room_bytes)
+    return Outcome(End.FINISHED, took_bytes=took_bytes, room_bytes=use.room_bytes)
 
 
 def _on_device(recording: Recording) -> Outcome:
