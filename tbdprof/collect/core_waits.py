@@ -6,6 +6,7 @@ that the thread spent meanwhile. A loop that computes in one thread is delayed b
 wait for each other it is delayed by at least that.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ Times = dict[str, tuple[int, int]]  # ran and waited, in nanoseconds, by thread
 
 
 class CoreWaits:
-    """A counter that grows by the average wait, in seconds, between one call and the next."""
+    """A counter that grows by the average wait, in seconds, between `begin` and `end`."""
 
     def __init__(self, tasks: Path = TASKS) -> None:
         self._tasks = tasks
@@ -25,19 +26,25 @@ class CoreWaits:
 
     def __call__(self) -> float:
         """Return the waits so far; 0 always where the kernel does not count them."""
-        now = dict(self._times())
-        grown = [_grown(times, self._before.get(name, (0, 0))) for name, times in now.items()]
+        return self._seconds
+
+    def begin(self) -> None:
+        """Count the waits from now on."""
+        self._before = dict(self._times())
+
+    def end(self) -> None:
+        """Count the waits until now."""
+        grown = [_grown(times, self._before.get(name, (0, 0))) for name, times in self._times()]
         spent = sum(ran for ran, _ in grown)
         if self._before and spent:
             self._seconds += sum(ran * waited for ran, waited in grown) / spent / NS
-        self._before = now
-        return self._seconds
+        self._before = {}
 
     def _times(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        for task in self._tasks.iterdir():
+        for task in os.listdir(self._tasks):  # noqa: PTH208 - pathlib would be slower
             with suppress(OSError, ValueError):  # the thread ended meanwhile, or the kernel does not count
-                ran, waited, *_ = (task / "schedstat").read_text().split()
-                yield task.name, (int(ran), int(waited))
+                ran, waited, *_ = (self._tasks / task / "schedstat").read_text().split()
+                yield task, (int(ran), int(waited))
 
 
 def _grown(now: tuple[int, int], before: tuple[int, int]) -> tuple[int, int]:

@@ -29,6 +29,7 @@ class HostLoad:
 
     def __init__(self, counters: Counters = OF_HOST, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._counters = counters
+        self._of_blocks = [each for each in counters.values() if isinstance(each, CoreWaits)]
         self._clock = clock
         self._read: list[tuple[str, int, float]] = []
 
@@ -40,6 +41,16 @@ class HostLoad:
     def stop(self) -> None:
         """Read the counters again, the last one first: what it takes to read one is not in the next one's window."""
         self._sample(reversed(self._counters))
+
+    def begin_block(self) -> None:
+        """Count what is counted in blocks of steps alone: what is done between them is not the loop's."""
+        for counter in self._of_blocks:
+            counter.begin()
+
+    def end_block(self) -> None:
+        """Count no more until the next block."""
+        for counter in self._of_blocks:
+            counter.end()
 
     def drain(self, strings: Strings) -> Collected:
         """Return the counters' readings since `start`, as samples."""

@@ -16,10 +16,10 @@ SHARE = f"""
 import os, subprocess, sys
 os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
 from tbdprof.collect.core_waits import CoreWaits
-waits = CoreWaits(); waits()
+waits = CoreWaits(); waits.begin()
 other = subprocess.Popen([sys.executable, "-c", {SPIN.format(1.5)!r}])
 {SPIN.format(0.6)}
-print(waits()); other.kill()
+waits.end(); print(waits()); other.kill()
 """
 
 
@@ -32,20 +32,26 @@ def write(tasks: Path, **times: tuple[int, int]) -> None:
 def test_the_waits_of_threads_count_by_the_time_that_they_ran(tmp_path: Path) -> None:
     waits = CoreWaits(tmp_path)
     write(tmp_path, main=(5_000_000_000, 1_000_000_000), idle=(0, 9_000_000_000))
-    assert waits() == 0.0  # what was before the first call
+    waits.begin()
 
     write(tmp_path, main=(8_000_000_000, 2_000_000_000), idle=(0, 11_000_000_000))
+    waits.end()
     assert waits() == pytest.approx(1.0)
 
-    write(tmp_path, main=(9_000_000_000, 2_500_000_000), idle=(0, 11_000_000_000), new=(1_000_000_000, 1_500_000_000))
+    write(tmp_path, main=(8_000_000_000, 2_400_000_000), idle=(0, 11_000_000_000))  # between blocks
+    waits.begin()
+    write(tmp_path, main=(9_000_000_000, 2_900_000_000), idle=(0, 11_000_000_000), new=(1_000_000_000, 1_500_000_000))
+    waits.end()
     assert waits() == pytest.approx(1.0 + (1 * 0.5 + 1 * 1.5) / 2)
 
 
 def test_where_the_kernel_does_not_count_nothing_is_waited(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     waits = CoreWaits(tmp_path)
+    waits.begin()
+    waits.end()
 
-    assert (waits(), waits()) == (0.0, 0.0)
+    assert waits() == 0.0
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this kernel does not count waits")

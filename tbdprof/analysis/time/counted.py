@@ -1,9 +1,10 @@
 """By how much the counters of the host and of the loop grew over a window."""
 
+from tbdprof.analysis.time.time_blocks import of_windows
 from tbdprof.facts.counters import WAITED_FOR_CORE
 from tbdprof.facts.recording import Recording, Window
 
-MOST_WAITING = 0.99  # a window's counter covers a little more time than its blocks
+MOST_WAITING = 0.99  # the clocks are read one after the other
 
 
 def growth(recording: Recording, window: Window, counter: str) -> tuple[float, float]:
@@ -15,6 +16,7 @@ def growth(recording: Recording, window: Window, counter: str) -> tuple[float, f
 
 
 def waited_share(recording: Recording, window: Window) -> float | None:
-    """Return the share of a window in which the process's threads waited for a core, None if it is not known."""
-    waited, seconds = growth(recording, window, WAITED_FOR_CORE)
-    return min(waited / seconds, MOST_WAITING) if seconds else None
+    """Return the share of a window's blocks in which the process waited for a core, None if it is not known."""
+    waited, elapsed = growth(recording, window, WAITED_FOR_CORE)
+    seconds = of_windows([window]).seconds.sum()
+    return min(waited / float(seconds), MOST_WAITING) if elapsed and seconds else None
