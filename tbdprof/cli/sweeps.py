@@ -172,7 +172,8 @@ def _run_sweep(plan: Plan | None, path: Path, on: Cluster | None, *, quiet: bool
                     following.run(folder, watcher, on)
         except KeyboardInterrupt as error:
             again = f"tbdprof sweep -o {shlex.quote(str(path))}{'' if on is None else f' {on.option}'}"
-            return say_interrupted(error, f"{len(outcomes(folder))} points have ended; go on with: {again}")
+            ended = len(outcomes(folder))
+            return say_interrupted(error, f"{ended} point{'s' * (ended != 1)} ended; go on with: {again}")
     return None
 
 

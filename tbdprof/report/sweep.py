@@ -85,7 +85,7 @@ def _sentences(sweep: Sweep) -> Iterator[str]:
         if point.end is not End.FINISHED:
             yield f"{point.name}: {point.end.value}{'' if point.reason is None else f' ({point.reason})'}"
     if sweep.to_come:
-        yield f"{sweep.to_come} points have not ended"
+        yield f"{sweep.to_come} {'point has' if sweep.to_come == 1 else 'points have'} not ended"
 
 
 def _said(knee: Knee) -> str:
