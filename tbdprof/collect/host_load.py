@@ -40,7 +40,7 @@ class HostLoad:
 
     def stop(self) -> None:
         """Read the counters again, the last one first: what it takes to read one is not in the next one's window."""
-        self._sample(reversed(self._counters))
+        self._sample(reversed([*self._counters]))
 
     def begin_block(self) -> None:
         """Count what is counted in blocks of steps alone: what is done between them is not the loop's."""

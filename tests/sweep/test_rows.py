@@ -1,12 +1,14 @@
 """A sweep's results as rows, for programs."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import tbdprof
 from tbdprof.errors import RecordingFormatError, UnavailableError, UsageError
+from tbdprof.report.sweep import render
 from tbdprof.results.sweep import End, Sweep, SweepPoint
 from tbdprof.sweep.folder import opened
 from tbdprof.sweep.outcome import Outcome
@@ -53,6 +55,16 @@ def test_the_figures_of_a_row_are_those_of_its_recording(sweep: Sweep) -> None:
     assert row.peak_bytes == summary.memory.peak_bytes
     assert row.category_bytes is not None
     assert row.category_bytes["weights"] == summary.memory.category_at_peak("weights")
+
+
+def test_the_report_names_machines_if_there_are_several(sweep: Sweep) -> None:
+    assert "machine" not in render(sweep, width=200)
+
+    points = (replace(sweep.points[0], machine="there"), *sweep.points[1:])
+    lines = render(replace(sweep, points=points), width=200).splitlines()
+
+    assert lines[1].split()[-1] == "machine"
+    assert [line.split()[-1] for line in lines[3:5]] == ["there", "here"]
 
 
 def test_rows_without_pandas_say_what_to_install(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
