@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tbdprof.launch.own_loop import profile as profile
     from tbdprof.report.metrics.flat import figures as figures
     from tbdprof.results.summary import Summary as Summary
+    from tbdprof.sweep.gathering import load_sweep as load_sweep
 
     __version__: str
 
@@ -33,6 +34,7 @@ _HOMES = {
     "compare": "analysis.comparison.files",
     "figures": "report.metrics.flat",
     "load": "analysis.recordings",
+    "load_sweep": "sweep.gathering",
     "prepare": "launch.own_loop",
     "profile": "launch.own_loop",
     "summarize": "analysis.summary",
@@ -49,6 +51,7 @@ __all__ = [
     "compare",
     "figures",
     "load",
+    "load_sweep",
     "prepare",
     "profile",
     "summarize",

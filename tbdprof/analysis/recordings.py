@@ -1,9 +1,11 @@
 """A recording that is read from a file, with its results."""
 
+import os
 from functools import cached_property
 from pathlib import Path
 
 from tbdprof.analysis.summary import summarize
+from tbdprof.errors import UsageError
 from tbdprof.facts.file import reading
 from tbdprof.facts.recording import Recording
 from tbdprof.results.summary import Summary
@@ -21,7 +23,10 @@ class LoadedRecording(Recording):
 def load(path: str | Path, *, salvage: bool = False) -> LoadedRecording:
     """Read a recording; raise RecordingFormatError with one line that says what is wrong with the file.
 
-    With `salvage`, windows that are damaged are left out, and a remark on the damage says which.
+    With `salvage`, windows that are damaged are left out, and a remark on the damage says which. Raise UsageError for a
+    folder: that of a sweep is for `load_sweep`.
     """
+    if os.path.isdir(path):  # noqa: PTH112 - a Path raises OSError for a name that is too long
+        raise UsageError(f"{path} is a folder: give a recording, or read a sweep with tbdprof.load_sweep")
     found = reading.load(path, salvage=salvage)
     return LoadedRecording(found.run, found.windows, found.strings, found.missing)

@@ -110,8 +110,11 @@ def sweep(ctx: click.Context, /, **typed: Any) -> int:
     A sweep that was interrupted goes on with: tbdprof sweep -o DIR
     """
     from tbdprof.cli import sweeps
+    from tbdprof.sweep.gathering import load_sweep
 
-    return sweeps.run_typed(sweeps.Typed(script=ctx.obj, **typed))
+    given = sweeps.Typed(script=ctx.obj, **typed)
+    interrupted = sweeps.run_typed(given)
+    return interrupted or sweeps.report(load_sweep(given.output), as_json=given.as_json)
 
 
 @cli.command(cls=ModelCommand, context_settings={"ignore_unknown_options": True})
@@ -136,10 +139,9 @@ def advise(**typed: Any) -> int:
 def figures(folders: tuple[Path, ...], output: Path, form: str, html: bool) -> None:
     """Draw the TBD paper's figures 4 to 8, and its tables V and VI, from a sweep; of two, the devices side by side."""
     from tbdprof.cli.figures import draw, draw_page
-    from tbdprof.cli.sweeps import gathered
-    from tbdprof.sweep.folder import load
+    from tbdprof.sweep.gathering import load_sweep
 
-    sweeps = [gathered(load(folder)) for folder in folders]
+    sweeps = [load_sweep(folder) for folder in folders]
     if html:
         draw_page(sweeps, folders, output)
         return
@@ -154,14 +156,13 @@ def observations(paths: tuple[Path, ...], as_json: bool) -> None:
     """Say which of the TBD paper's observations these sweeps and recordings bear out."""
     from tbdprof.analysis.observations.cases import of_recording, of_sweep
     from tbdprof.analysis.observations.judging import observe
-    from tbdprof.cli.sweeps import gathered
     from tbdprof.report import observations as reports
     from tbdprof.sweep import is_folder
-    from tbdprof.sweep.folder import load
+    from tbdprof.sweep.gathering import load_sweep
 
     cases = []
     for path in paths:
-        cases += of_sweep(gathered(load(path))) if is_folder(path) else of_recording(_summarize(path))
+        cases += of_sweep(load_sweep(path)) if is_folder(path) else of_recording(_summarize(path))
     found = observe(cases)
     streams.emit(reports.render_json(found) if as_json else reports.render(found, color=_color()))
 
@@ -185,9 +186,9 @@ def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool, ht
         return
     if len(files) == 1 and is_folder(files[0]):
         from tbdprof.cli import sweeps
-        from tbdprof.sweep import folder
+        from tbdprof.sweep.gathering import load_sweep
 
-        sweeps.report(folder.load(files[0]), as_json=as_json)
+        sweeps.report(load_sweep(files[0]), as_json=as_json)
         return
     paths = several.recordings(files)
     summaries = [_summarize(path, salvage=salvage) for path in paths]

@@ -163,6 +163,8 @@ _OF_SWEEP = (
     *_SCHEDULE,
     *_DATA,
     click.option("-o", "--output", type=NEW, required=True, metavar="DIR", help="The folder of the sweep."),
+    click.option("--on", metavar="ray[:ADDRESS]", help="Run the points on a Ray cluster: the one here, or HOST:PORT."),
+    click.option("--gpus", type=click.IntRange(0, MOST), help="GPUs that each point asks the cluster for."),
     *_PRINTED,
 )
 

@@ -109,7 +109,10 @@ def of_sweep(seconds: list[float], *, quiet: bool) -> "AbstractContextManager[Si
 class SilentSweep:
     """Tells nothing."""
 
-    def begins(self, point: Point, ended: int, total: int | None) -> None:
+    def begins(self, point: Point, ended: int, total: int | None, at_once: int = 1) -> None:
+        """Tell nothing."""
+
+    def lost(self, point: Point) -> None:
         """Tell nothing."""
 
     def ends(self, point: Point, outcome: Outcome) -> None:
@@ -143,12 +146,18 @@ class SweepProgress:
         """Clear what was drawn."""
         self._progress.stop()
 
-    def begins(self, point: Point, ended: int, total: int | None) -> None:
-        """Show which point runs."""
+    def begins(self, point: Point, ended: int, total: int | None, at_once: int = 1) -> None:
+        """Show which point runs, or how many run."""
         left = ""
         if total is not None and self._seconds:
-            left = f"about {seconds_text((total - ended) * sum(self._seconds) / len(self._seconds) * 1e9)} left"
-        self._progress.update(self._task, description=point.name, completed=ended, total=total, left=left)
+            seconds = (total - ended) * sum(self._seconds) / len(self._seconds) / at_once
+            left = f"about {seconds_text(seconds * 1e9)} left"
+        name = point.name if at_once == 1 else f"{at_once} points"
+        self._progress.update(self._task, description=name, completed=ended, total=total, left=left)
+
+    def lost(self, point: Point) -> None:
+        """Tell that a point runs again."""
+        self._say(f"{point.name}: its machine was lost; it runs again")
 
     def ends(self, point: Point, outcome: Outcome) -> None:
         """Tell how a point ended."""
@@ -156,7 +165,10 @@ class SweepProgress:
             self._seconds.append(outcome.seconds)
         took = "" if outcome.seconds is None else f" after {seconds_text(outcome.seconds * 1e9)}"
         why = "" if outcome.reason is None else f": {outcome.reason}"
+        self._say(f"{point.name}: {outcome.end.value}{took}{why}")
+
+    def _say(self, line: str) -> None:
         if self._progress.disable:
-            tell(f"{point.name}: {outcome.end.value}{took}{why}")
+            tell(line)
         else:
-            self._progress.console.print(f"{point.name}: {outcome.end.value}{took}{why}", markup=False, highlight=False)
+            self._progress.console.print(line, markup=False, highlight=False)

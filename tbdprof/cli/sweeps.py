@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tbdprof import suite
-from tbdprof.analysis.summary import summarize
-from tbdprof.analysis.sweep.figures import figures
-from tbdprof.analysis.sweep.knee import knees
 from tbdprof.cli.interrupted import say_interrupted
 from tbdprof.cli.progress import of_sweep
 from tbdprof.cli.streams import emit
@@ -21,22 +18,21 @@ from tbdprof.cli.words import (
     refuse_unheeded,
     said_of_script,
 )
-from tbdprof.errors import RecordingFormatError, UsageError
-from tbdprof.facts.file.reading import load
+from tbdprof.errors import UsageError
 from tbdprof.launch.request import RunRequest
 from tbdprof.loop.plan import Schedule
 from tbdprof.report import sweep as reports
-from tbdprof.results.sweep import End, PointFigures, Sweep, SweepPoint
+from tbdprof.results.sweep import End, Sweep
 from tbdprof.sweep import folder as folders
-from tbdprof.sweep.folder import Folder
-from tbdprof.sweep.outcome import Outcome
-from tbdprof.sweep.plan import AUTO, Plan, Point, Script, Value, axis, check, value_of, values_of
-from tbdprof.sweep.running import outcomes, run, seconds, total
+from tbdprof.sweep.cluster import following
+from tbdprof.sweep.cluster.following import Cluster, cluster
+from tbdprof.sweep.plan import AUTO, Plan, Script, Value, axis, check, value_of, values_of
+from tbdprof.sweep.running import outcomes, run, seconds
 
 FAILED = 1
 OF_SCRIPTS = {
     *("framework", "batch_size", "max_batch_size", "axes", "steps", "warmup", "max_warmup", "precision"),
-    *("words", "output", "as_json", "quiet", "verbose"),
+    *("words", "output", "on", "gpus", "as_json", "quiet", "verbose"),
 }
 
 
@@ -59,6 +55,8 @@ class Typed:
     data: str
     seed: int
     output: Path
+    on: str | None
+    gpus: int | None
     as_json: bool
     quiet: bool
 
@@ -68,15 +66,19 @@ class Typed:
         return Schedule(steps=self.steps, warmup=self.warmup, max_warmup=self.max_warmup)
 
 
-def run_typed(typed: Typed) -> int:
-    """Run a sweep as it was typed, or what has not ended of the one in its folder; return the exit code."""
+def run_typed(typed: Typed) -> int | None:
+    """Run a sweep as it was typed, or what has not ended of the one in its folder.
+
+    Return the exit code if a signal interrupted it, None if all points have ended.
+    """
     plan: Plan | None = None
+    on = cluster(typed.on, typed.gpus)
     if typed.script is not None:
         refuse_unheeded(typed.words, OF_SCRIPTS)
         plan = _plan_of_script(typed.script, typed)
     elif typed.words or typed.framework or typed.batch_size or typed.axes:
         plan = _plan_of_models(typed)
-    return run_sweep(plan, typed.output, as_json=typed.as_json, quiet=typed.quiet)
+    return _run_sweep(plan, typed.output, on, quiet=typed.quiet)
 
 
 def _plan_of_models(typed: Typed) -> Plan:
@@ -156,62 +158,26 @@ def _checked(
     return plan
 
 
-def run_sweep(plan: Plan | None, path: Path, *, as_json: bool, quiet: bool) -> int:
-    """Run what has not ended of a sweep, print its report, and return the exit code; no plan: that in the folder."""
+def _run_sweep(plan: Plan | None, path: Path, on: Cluster | None, *, quiet: bool) -> int | None:
+    """Run what has not ended of a sweep; no plan: of that in the folder."""
     if plan is None:
         folders.load(path)
     with folders.locked(path):
         folder = folders.load(path) if plan is None else folders.opened(path, plan)
         try:
             with of_sweep(seconds(folder), quiet=quiet) as watcher:
-                run(folder, watcher)
+                if on is None:
+                    run(folder, watcher)
+                else:
+                    following.run(folder, watcher, on)
         except KeyboardInterrupt as error:
-            kept = f"{len(outcomes(folder))} points have ended; go on with: tbdprof sweep -o {shlex.quote(str(path))}"
-            return say_interrupted(error, kept)
-    return report(folder, as_json=as_json)
+            again = f"tbdprof sweep -o {shlex.quote(str(path))}{'' if on is None else f' {on.option}'}"
+            ended = len(outcomes(folder))
+            return say_interrupted(error, f"{ended} point{'s' * (ended != 1)} ended; go on with: {again}")
+    return None
 
 
-def report(folder: Folder, *, as_json: bool) -> int:
+def report(found: Sweep, *, as_json: bool) -> int:
     """Print the report of a sweep's points that have ended; return 1 if one failed."""
-    found = gathered(folder)
     emit(reports.render_json(found) if as_json else reports.render(found, color=sys.stdout.isatty()))
     return FAILED if any(point.end == End.FAILED for point in found.points) else 0
-
-
-def gathered(folder: Folder) -> Sweep:
-    """Return what is known of a sweep, from the recordings of its points."""
-    plan, ended = folder.plan, outcomes(folder)
-    points = tuple(_point(folder, point, outcome) for point, outcome in ended)
-    expected = total(plan)
-    return Sweep(
-        title=_title(plan),
-        swept=plan.swept,
-        batch=plan.batch or "",
-        points=points,
-        knees=tuple(knees(points, plan.swept, plan.batch)),
-        to_come=None if expected is None else expected - len(ended),
-    )
-
-
-def _title(plan: Plan) -> str:
-    """Return the names of the models, or of the script."""
-    if isinstance(plan.program, Script):
-        words = plan.program.command
-        return next((Path(word).name for word in words if word.endswith(".py")), Path(words[0]).name)
-    return ", ".join(str(name) for name in plan.axes.get("model", (plan.program.model,)))
-
-
-def _point(folder: Folder, point: Point, outcome: Outcome) -> SweepPoint:
-    end, reason, found = outcome.end, outcome.reason, None
-    if end is End.FINISHED:
-        try:
-            found = _figures(folder, point)
-        except RecordingFormatError as error:
-            end, reason = End.FAILED, str(error)
-    return SweepPoint(point.name, point.settings, end, reason, outcome.seconds, outcome.machine, found)
-
-
-def _figures(folder: Folder, point: Point) -> PointFigures:
-    name = folder.plan.batch
-    batch = None if name is None else str(point.settings.get(name, ""))
-    return figures(summarize(load(folder.recording(point))), int(batch) if batch and batch.isdecimal() else None)

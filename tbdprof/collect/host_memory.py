@@ -16,8 +16,8 @@ class HostUse:
     """
 
     def __init__(self) -> None:
-        limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-        self._peak, self._now = ("VmPeak", "VmSize") if limited else ("VmHWM", "VmRSS")
+        self.counts_addresses = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+        self._peak, self._now = ("VmPeak", "VmSize") if self.counts_addresses else ("VmHWM", "VmRSS")
         self._before = _status_bytes(self._now)
         self.room_bytes = host.available_memory_bytes()
 

@@ -17,6 +17,7 @@ from tbdprof.errors import UnavailableError
 from tbdprof.facts.file.placing import write_anew
 from tbdprof.facts.file.reading import load
 from tbdprof.facts.keys import ReasonFor
+from tbdprof.launch.forecast import size_that_fills
 from tbdprof.launch.request import RunRequest
 
 MARGIN = 0.03  # share of the room
@@ -115,11 +116,9 @@ class _Trials:
         """
         if len(self.peaks) < 2 or self.room_bytes is None:
             return None
-        (small, first), (large, last) = sorted(self.peaks.items())[-2:]
-        if last <= first:
-            return large  # the line predicts nothing for larger batches
-        slope = (last - first) / (large - small)
-        found = large + int((self.room_bytes * (1 - MARGIN) - last) / slope)
+        found = size_that_fills(self.peaks, self.room_bytes * (1 - MARGIN))
+        if found is None:
+            return self.largest  # the line predicts nothing for larger batches
         return found if found < self.failed else None
 
     def between(self) -> int:

@@ -4,9 +4,9 @@ No instrument affects the loop.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tbdprof.collect import Collector
 from tbdprof.collect.host_load import HostLoad
@@ -16,6 +16,17 @@ from tbdprof.facts.rows import Tables
 from tbdprof.facts.windows import CLEAN
 from tbdprof.loop.defect import defect_line
 from tbdprof.loop.plan import WINDOWS
+
+
+@runtime_checkable
+class OfBlocks(Protocol):
+    """A collector that tells the blocks of a window's steps from what is done between them."""
+
+    def begin_block(self) -> None:
+        """Take note that a block begins."""
+
+    def end_block(self) -> None:
+        """Take note that a block has ended."""
 
 
 class Keeper(Protocol):
@@ -52,6 +63,20 @@ class Instruments:
                 else:
                     ends.callback(_keep, collector, window, keeper)
             yield
+
+    def begin_block(self, window: str) -> None:
+        """Tell a window's collectors that a block of its steps begins."""
+        for collector in self.collectors.get(window, ()):
+            if isinstance(collector, OfBlocks):
+                with suppress(OSError):  # what it lacks is then missing in its own figure
+                    collector.begin_block()
+
+    def end_block(self, window: str) -> None:
+        """Tell a window's collectors that a block of its steps has ended."""
+        for collector in self.collectors.get(window, ()):
+            if isinstance(collector, OfBlocks):
+                with suppress(OSError):
+                    collector.end_block()
 
     def close(self) -> None:
         """Close every collector once."""

@@ -176,6 +176,7 @@ class Stages:
         with self._recorder.window(CLEAN) as window, self._instruments.on(window, self._recorder):
             while self.steps - first < plan.steps or self._clock() - begun < plan.clean_s * 1e9:
                 self._synchronize()
+                self._instruments.begin_block(CLEAN)
                 rows = list[StepRow]()
                 while len(rows) < plan.block_steps:
                     rows.append((yield from self._take_step(CLEAN, first, plan.steps)))
@@ -309,6 +310,7 @@ class Stages:
         self._synchronize()
         tables = self._step_tables(rows)
         tables["step"]["end_ns"][-1] = self._clock()
+        self._instruments.end_block(window.name)
         self._block += 1
         self._recorder.append(window, tables, instead_of=self._replaced(window), may_wait=True)
 

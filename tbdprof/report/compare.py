@@ -16,6 +16,7 @@ from tbdprof.results.compare import (
     CANNOT_TELL,
     EVENED,
     FINE,
+    FREED,
     NO_DIFFERENCE,
     SLOWER,
     WITHIN,
@@ -34,6 +35,7 @@ REPEATS = "give repeats, as a1.tbd,a2.tbd,a3.tbd"
 NOTES = {
     EVENED: "one recording a side: the interval covers what varies within each and the cores that others took, "
     f"not all that varies between runs; {REPEATS}",
+    FREED: "other processes took cores: throughput and step time are without the time in which threads waited for one",
     WITHIN: f"one recording a side: the interval covers what varies within each, not between runs; {REPEATS}",
 }
 NO_DIFFERENCE_SHOWS = "no difference between {} and {} shows: "

@@ -114,11 +114,10 @@ def _throughput(summary: Summary) -> Json | None:
     throughput = summary.throughput
     if throughput is None:
         return None
-    scale = throughput.samples_per_unit(summary.recording.run)
-    interval = throughput.rate.interval
+    samples = throughput.in_samples(summary.recording.run)
     return {
-        "samples_per_s": None if scale is None else throughput.rate.per_s * scale,
-        "ci95": None if scale is None or interval is None else [scale * bound for bound in interval],
+        "samples_per_s": None if samples is None else samples.per_s,
+        "ci95": None if samples is None or samples.interval is None else [*samples.interval],
         "unit": {"name": throughput.unit, "per_s": throughput.rate.per_s},
         "other_units": [
             {"name": other.unit, "per_s": other.rate.per_s, "ci95": other.rate.interval} for other in throughput.others

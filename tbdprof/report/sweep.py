@@ -28,8 +28,12 @@ def render(sweep: Sweep, *, width: int | None = None, color: bool = False) -> st
     """Return the report as text."""
     sweep = plain(sweep)
     shown = [name for name in sweep.swept if len({point.settings.get(name) for point in sweep.points}) > 1]
-    columns = [*(Column(name.replace("_", " "), "name") for name in shown), *_FIGURES]
-    rows = [[*(str(point.settings.get(name, "")) for name in shown), *_row(point)] for point in sweep.points]
+    columns = [*(Column(name.replace("_", " "), "name") for name in shown), *_FIGURES, Column("machine", "text")]
+    several = len({point.machine for point in sweep.points if point.machine is not None}) > 1
+    rows = [
+        [*(str(point.settings.get(name, "")) for name in shown), *_row(point), (point.machine or "") * several]
+        for point in sweep.points
+    ]
     lines = [Text(line) for line in sentences(sweep)]
     return printed(Group(filled(sweep.title, columns, rows), Text(), *lines), width=width, color=color)
 
@@ -82,7 +86,7 @@ def sentences(sweep: Sweep) -> Iterator[str]:
         if point.end is not End.FINISHED:
             yield f"{point.name}: {point.end.value}{'' if point.reason is None else f' ({point.reason})'}"
     if sweep.to_come:
-        yield f"{sweep.to_come} points have not ended"
+        yield f"{sweep.to_come} {'point has' if sweep.to_come == 1 else 'points have'} not ended"
 
 
 def _said(knee: Knee) -> str:

@@ -16,6 +16,8 @@ EXACT = "exact"  # a count, the same in each step: one recording says all
 WITHIN = "within a run"  # one recording a side: the interval covers the variation within each
 EVENED = "within a run, and the share of the cores that other processes left"  # the same, where they took a notable one
 BETWEEN = "between runs"  # the interval covers the variation between the recordings of a side
+FREED = "between runs, without waits for a core"  # the figure is without them, too
+POOLED = (BETWEEN, FREED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Change:
     interval: tuple[float, float] | None = None
     change_interval: tuple[float, float] | None = None
     value_interval: tuple[float, float] | None = None
-    basis: str | None = None  # EXACT, WITHIN, EVENED or BETWEEN; None: there is no interval
+    basis: str | None = None  # EXACT, WITHIN, EVENED, BETWEEN or FREED; None: there is no interval
     reason: str = ""  # why a figure or its interval is None
     phase: str = ""  # of a kernel
 

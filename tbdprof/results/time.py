@@ -22,6 +22,11 @@ class Rate:
         """Return the standard error that the interval stands for, None without an interval."""
         return None if self.interval is None else (self.interval[1] - self.interval[0]) / (2 * NORMAL_95)
 
+    def times(self, factor: float) -> "Rate":
+        """Return the rate in another unit, of which one of this unit has so many."""
+        ends = self.interval
+        return Rate(self.per_s * factor, None if ends is None else (ends[0] * factor, ends[1] * factor))
+
 
 @dataclass(frozen=True, slots=True)
 class OtherUnit:
@@ -53,6 +58,11 @@ class Throughput:
             if other.unit == run.sample_unit:
                 return other.rate.per_s / self.rate.per_s if self.rate.per_s else None
         return None
+
+    def in_samples(self, run: Run) -> Rate | None:
+        """Return the rate in samples; None as in `samples_per_unit`."""
+        per_unit = self.samples_per_unit(run)
+        return None if per_unit is None else self.rate.times(per_unit)
 
 
 @dataclass(frozen=True, slots=True)

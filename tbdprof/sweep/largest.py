@@ -8,6 +8,8 @@ trials after the doubling, and a bad one no more than twice those of halving.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tbdprof.launch.forecast import size_that_fills
+
 FIRST = 1
 _NEIGHBOURS = 4  # trials after which the rest is halved
 
@@ -58,10 +60,6 @@ def _between(largest: int, least: int, forecast: int | None, trials: int) -> int
 
 def _forecast(fits: Mapping[int, Taken]) -> int | None:
     """Return where the line through the two largest sizes meets the memory that is there; None: there is no line."""
-    known = [(size, each.took_bytes, each.room_bytes) for size, each in sorted(fits.items()) if each.took_bytes]
-    if len(known) < 2:
-        return None
-    (small, first, _), (large, last, room) = known[-2:]
-    if first is None or last is None or room is None or last <= first:
-        return None
-    return large + int((room - last) * (large - small) / (last - first))
+    took = {size: each.took_bytes for size, each in fits.items() if each.took_bytes}
+    room = fits[max(took)].room_bytes if took else None
+    return None if room is None else size_that_fills(took, room)

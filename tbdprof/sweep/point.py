@@ -1,16 +1,17 @@
 """One point of a sweep, in a process of its own: `main` runs it, records it, and writes how it ended.
 
-The processes of one folder wait for each other: that of a sweep which was killed may still be at work.
+Processes that would disturb each other wait for each other: that of a sweep which was killed may still be at work.
 """
 
 import json
+import os
 import platform
 import resource
 import sys
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,15 +31,13 @@ from tbdprof.results.sweep import End
 from tbdprof.sweep.outcome import MEMORY_FULL, Outcome, write
 from tbdprof.sweep.plan import Script
 
-LOCK = ".running"
-
 
 def main(text: str) -> None:
     """Run a point, and write its recording and its outcome; exit as a shell would after a signal."""
     given = json.loads(text)
     folder, name = Path(given["folder"]), given["name"]
     began = time.monotonic()
-    with _alone(folder):
+    with _alone(given["locks"]):
         try:
             with ending.raised():
                 outcome = _outcome(given, folder / f"{name}.tbd")
@@ -49,14 +48,17 @@ def main(text: str) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other point of the folder runs, and keep others waiting in the block."""
-    with (folder / LOCK).open("w") as file:
-        lock(file.fileno(), waits=True)
+def _alone(paths: Sequence[str]) -> Iterator[None]:
+    """Wait until no other process has locked one of some files, and keep others waiting in the block."""
+    with ExitStack() as files:
+        for path in sorted(paths):
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            files.callback(os.close, handle)
+            lock(handle, waits=True)
         yield
 
 
-def _outcome(given: dict[str, Any], path: Path) -> Outcome:
+def _outcome(given: Mapping[str, Any], path: Path) -> Outcome:
     killed_before = killed_for_memory()
     try:
         if given["kind"] == "script":
@@ -93,7 +95,7 @@ def _with_losses(outcome: Outcome, request: RunRequest, steps: int | None) -> Ou
 
 def _script(script: Script, path: Path, killed_before: int) -> Outcome:
     """Run a script."""
-    room_bytes = HostUse().room_bytes
+    use = HostUse()
     ended = scripts.run(
         script.command, path, framework=script.framework, schedule=script.schedule, said=script.said, force=True
     )
@@ -112,8 +114,10 @@ def _script(script: Script, path: Path, killed_before: int) -> Outcome:
         return Outcome(End.FAILED, f"the script ended with {ended.code}")
     if recording.run.device != "cpu":
         return _on_device(recording)
+    if use.counts_addresses:  # the system counts what other processes had resident, and not their addresses
+        return Outcome(End.FINISHED, room_bytes=use.room_bytes)
     took_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    return Outcome(End.FINISHED, took_bytes=took_bytes, room_bytes=room_bytes)
+    return Outcome(End.FINISHED, took_bytes=took_bytes, room_bytes=use.room_bytes)
 
 
 def _on_device(recording: Recording) -> Outcome:

@@ -5,34 +5,24 @@ import os
 import platform
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
 
 from tbdprof.collect import fresh
 from tbdprof.collect.host_memory import killed_for_memory
 from tbdprof.launch.processes import relay
-from tbdprof.loop.ending import Terminated
 from tbdprof.results.sweep import End
 from tbdprof.sweep.folder import Folder
 from tbdprof.sweep.largest import Taken, next_size
 from tbdprof.sweep.outcome import MEMORY_FULL, Outcome
 from tbdprof.sweep.plan import Plan, Point, Script, Value
+from tbdprof.sweep.watcher import Watcher
 
 PROGRAM = "tbdprof.sweep.point"
+RUNNING = ".running"  # a file beside the points' own, locked while one of them runs
 _LAST_BYTES = 4096  # of a log, to find what its process said last
-
-
-class Watcher(Protocol):
-    """Is told of the points as they begin and end."""
-
-    def begins(self, point: Point, ended: int, total: int | None) -> None:
-        """Take note that a point begins; `total` is None while it is not known."""
-
-    def ends(self, point: Point, outcome: Outcome) -> None:
-        """Take note that a point ended."""
 
 
 def run(folder: Folder, watcher: Watcher) -> None:
@@ -41,9 +31,10 @@ def run(folder: Folder, watcher: Watcher) -> None:
     Raise KeyboardInterrupt if a signal was to end this process: what has ended is kept, and the point that ran is not.
     """
     known = {each.name: found for each, found in outcomes(folder) if found.is_result}
-    while (point := next_point(folder.plan, known)) is not None:
+    while (point := next(next_points(folder.plan, known), None)) is not None:
         watcher.begins(point, len(known), total(folder.plan))
-        known[point.name] = _ended(folder, point)
+        with TemporaryDirectory(prefix="tbdprof-", ignore_cleanup_errors=True) as name:
+            known[point.name] = run_point(folder, point, Path(name), [folder.points.absolute() / RUNNING])
         watcher.ends(point, known[point.name])
 
 
@@ -52,18 +43,17 @@ def total(plan: Plan) -> int | None:
     return None if plan.automatic else sum(1 for _ in plan.combinations())
 
 
-def next_point(plan: Plan, known: Mapping[str, Outcome]) -> Point | None:
-    """Return the point to run next, from how others ended; None if all have."""
+def next_points(plan: Plan, known: Mapping[str, Outcome]) -> Iterator[Point]:
+    """Yield the points that can be run now, from how others ended; of each search it is one."""
     for settings in plan.combinations():
         if plan.automatic is None:
             point = plan.point(settings)
             if point.name not in known:
-                return point
+                yield point
             continue
         size = _next_size(plan, settings, known)
         if size is not None:
-            return plan.point({**settings, plan.automatic: size})
-    return None
+            yield plan.point({**settings, plan.automatic: size})
 
 
 def outcomes(folder: Folder) -> list[tuple[Point, Outcome]]:
@@ -117,17 +107,24 @@ def _sizes_on_disk(folder: Folder, settings: Mapping[str, Value]) -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-def _ended(folder: Folder, point: Point) -> Outcome:
-    """Run a point in a process of its own, and return how it ended."""
+def run_point(
+    folder: Folder,
+    point: Point,
+    scratch: Path,
+    locks: Sequence[Path],
+    environment: Mapping[str, str] = os.environ,
+) -> Outcome:
+    """Run a point in a process of its own, and return how it ended; if this process is killed, `scratch` is removed.
+
+    Points that name one of the same `locks` wait for each other: the process of one whose sweep was killed may still be
+    at work. Raise KeyboardInterrupt if a signal was to end this process.
+    """
     began, killed_before = time.monotonic(), killed_for_memory()
     folder.forget(point)
-    order = _order(folder.plan, point, folder.points.absolute())
-    with TemporaryDirectory(prefix="tbdprof-", ignore_cleanup_errors=True) as name, folder.log(point).open("w") as log:
-        command = fresh.command(PROGRAM, order)
-        ended = relay.run(command, os.environ, Path(name), log, log)
-    if ended.signals:
-        number = ended.signals[-1]
-        raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
+    order = _order(folder.plan, point, folder.points.absolute(), locks)
+    with folder.log(point).open("w") as log:
+        ended = relay.run(fresh.command(PROGRAM, order), environment, scratch, log, log)
+    ended.raise_signal()
     outcome = folder.outcome(point)
     if outcome is None:
         full = ended.status == -signal.SIGKILL and killed_for_memory() > killed_before
@@ -149,12 +146,11 @@ def _why(status: int, log: Path) -> str:
     return f"{how}: {lines[-1].strip()}" if lines else how
 
 
-def _order(plan: Plan, point: Point, folder: Path) -> str:
-    """Return what `sweep.point` is to run and where its files go, as text."""
+def _order(plan: Plan, point: Point, folder: Path, locks: Sequence[Path]) -> str:
+    """Return what `sweep.point` is to run, where its files go, and what it waits for, as text."""
     program = plan.program_at(point.settings)
     kind, text = (
         ("script", json.dumps(asdict(program))) if isinstance(program, Script) else ("model", program.to_json())
     )
-    return json.dumps(
-        {"kind": kind, "program": text, "folder": str(folder), "name": point.name, "losses": plan.loss_steps}
-    )
+    files = {"folder": str(folder), "name": point.name, "locks": [str(path) for path in locks]}
+    return json.dumps({"kind": kind, "program": text, "losses": plan.loss_steps, **files})

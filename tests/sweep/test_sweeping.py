@@ -143,7 +143,7 @@ def test_a_sweep_that_is_interrupted_says_how_it_goes_on(sweeps: Sweeps, number:
     _, complaints = process.communicate(timeout=60)
 
     assert process.returncode == 128 + number
-    assert complaints.rstrip().endswith("; 1 points have ended; go on with: tbdprof sweep -o s")
+    assert complaints.rstrip().endswith("; 1 point ended; go on with: tbdprof sweep -o s")
     assert not list((sweeps.folder / "s/points").glob("batch=7.json"))
 
 

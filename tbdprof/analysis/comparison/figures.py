@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tbdprof.analysis.comparison import waits
 from tbdprof.analysis.comparison.names import (
     BYTES,
     COUNT,
@@ -15,13 +16,11 @@ from tbdprof.analysis.comparison.names import (
     SHARE,
     STEP_TIME,
     THROUGHPUT,
+    WITH_WAITS,
     is_exact,
 )
 from tbdprof.analysis.comparison.statistics import Estimate, effect, exact, ratio_of_sums
-from tbdprof.analysis.time.time_blocks import of_windows
-from tbdprof.facts.arrays import Floats
-from tbdprof.facts.windows import CLEAN
-from tbdprof.results.compare import EVENED, WITHIN, Change
+from tbdprof.results.compare import BETWEEN, EVENED, FREED, WITHIN, Change
 from tbdprof.results.memory import CATEGORIES
 from tbdprof.results.summary import Summary
 
@@ -75,27 +74,40 @@ def throughput(baseline: Runs, other: Runs) -> Change:
         return Change(THROUGHPUT, THROUGHPUT, RATE, None, None, reason=OTHER_UNITS)
     is_own = len(units) == 1 and all(_samples_per_unit(each) in (1.0, None) for each in runs)
     unit = units.pop() if is_own or not in_samples else "samples"
-    rates = [[_rate(each, in_samples=in_samples) for each in side] for side in (baseline, other)]
-    return _evened(between(THROUGHPUT, THROUGHPUT, f"{unit}/s", *rates), baseline, other)
+    freed = waits.can_be_left_out(runs)
+    rates = [[_rate(each, in_samples=in_samples, freed=freed) for each in side] for side in (baseline, other)]
+    return _named(_evened(between(THROUGHPUT, THROUGHPUT, f"{unit}/s", *rates), baseline, other), freed=freed)
 
 
 def _samples_per_unit(summary: Summary) -> float | None:
     return None if summary.throughput is None else summary.throughput.samples_per_unit(summary.recording.run)
 
 
-def _rate(summary: Summary, *, in_samples: bool) -> Estimate:
-    found = ratio_of_sums(*_clean(summary, "units"))
+def _rate(summary: Summary, *, in_samples: bool, freed: bool) -> Estimate:
+    found = ratio_of_sums(*waits.clean(summary, "units", without_waits=freed))
     return found._replace(value=found.value * (_samples_per_unit(summary) or 1.0)) if in_samples else found
 
 
-def step_time(baseline: Runs, other: Runs) -> Change:
-    """Return how the time of a clean step changed."""
+def step_times(baseline: Runs, other: Runs) -> list[Change]:
+    """Return how the time of a clean step changed; where waits for a core are left out of it, also how with them."""
+    freed = waits.can_be_left_out((*baseline, *other))
+    found = _evened(_step_time("step time", STEP_TIME, baseline, other, freed=freed), baseline, other, is_time=True)
+    if not freed:
+        return [found]
+    return [_named(found, freed=True), _step_time("step time with waits", WITH_WAITS, baseline, other, freed=False)]
+
+
+def _step_time(name: str, path: str, baseline: Runs, other: Runs, *, freed: bool) -> Change:
     whole = all(each.throughput for each in (*baseline, *other))
     times = [
-        [ratio_of_sums(*reversed(_clean(each, "steps"))) for each in side if each.throughput]
+        [ratio_of_sums(*reversed(waits.clean(each, "steps", without_waits=freed))) for each in side if each.throughput]
         for side in (baseline, other)
     ]
-    return _evened(between("step time", STEP_TIME, SECONDS, *times, is_whole=whole), baseline, other, is_time=True)
+    return between(name, path, SECONDS, *times, is_whole=whole)
+
+
+def _named(change: Change, *, freed: bool) -> Change:
+    return replace(change, basis=FREED) if freed and change.basis == BETWEEN else change
 
 
 def _evened(change: Change, baseline: Runs, other: Runs, *, is_time: bool = False) -> Change:
@@ -124,16 +136,10 @@ def _is_crowded(summary: Summary) -> bool:
     return cpu.process * cpu.cores + cpu.others * cpu.affinity_cores > (1 - MOST_IDLE) * cpu.affinity_cores
 
 
-def _clean(summary: Summary, kind: str) -> tuple[list[Floats], list[Floats]]:
-    """Return the steps or units, and the seconds, of the blocks of each clean window."""
-    blocks = [of_windows([each]) for each in summary.recording.named(CLEAN) if len(each.table("step"))]
-    return [getattr(each, kind) for each in blocks], [each.seconds for each in blocks]
-
-
 def figures(baseline: Runs, other: Runs) -> tuple[Change, ...]:
     """Return the figures that summarize a run; those that no recording has are left out."""
     made = [
-        step_time(baseline, other),
+        *step_times(baseline, other),
         *(change(name, path, unit, baseline, other, _within(path)) for name, path, unit in _FIGURES),
     ]
     return tuple(each for each in made if each.baseline is not None or each.other is not None)

@@ -7,14 +7,23 @@ from typing import Any
 
 from tbdprof.analysis.comparison.figures import between
 from tbdprof.analysis.comparison.limits import bound
-from tbdprof.analysis.comparison.names import PEAK_MEMORY, SAME_AS, SHORT, STEP_TIME, THROUGHPUT, is_exact, unit_of
+from tbdprof.analysis.comparison.names import (
+    PEAK_MEMORY,
+    SAME_AS,
+    SHORT,
+    STEP_TIME,
+    THROUGHPUT,
+    WITH_WAITS,
+    is_exact,
+    unit_of,
+)
 from tbdprof.analysis.comparison.statistics import Estimate, exact
 from tbdprof.errors import UsageError
 from tbdprof.results.compare import (
-    BETWEEN,
     BROKEN,
     CANNOT_TELL,
     FINE,
+    POOLED,
     Change,
     Comparison,
     Figures,
@@ -79,7 +88,7 @@ def _change(
     if path == THROUGHPUT:
         return pair.throughput
     for each in pair.figures:
-        if path == STEP_TIME == each.path:
+        if path == each.path and path in (STEP_TIME, WITH_WAITS):
             return each
     values = [[each.get(path) for each in side] for side in (baseline, other)]
     estimates = [
@@ -104,7 +113,7 @@ def _judged(pair: Pair, limit: Limit, number: float, change: Change, *, anyway: 
         return _cannot(limit, pair, change, f"not comparable: {', '.join(pair.not_alike)} (--anyway compares them)")
     if ends is None:
         return _cannot(limit, pair, change, change.reason or "the baseline is 0")
-    unsteady = pair.unsteady if not is_exact(change.path) and change.basis != BETWEEN else ()
+    unsteady = pair.unsteady if not is_exact(change.path) and change.basis not in POOLED else ()
     if unsteady:
         return _cannot(limit, pair, change, f"not steady while it was measured: {', '.join(unsteady)}")
     beyond = [_is_beyond(limit.operator, end, number) for end in ends]

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 
 THROUGHPUT, STEP_TIME, PEAK_MEMORY = "throughput", "step_time", "peak_memory"
+WITH_WAITS = "step_time_with_waits"
 SHORT: Mapping[str, str] = {  # "": a figure of its own, which the JSON report has under other names or not at all
     THROUGHPUT: "",  # samples per second, or the run's own unit
     STEP_TIME: "",  # of a clean step
+    WITH_WAITS: "",  # the same, if waits for a core are left out of the former
     PEAK_MEMORY: "",  # what the report's memory at the peak adds up to
     "weights": "memory.at_peak.weights",
     "weight_gradients": "memory.at_peak.weight_gradients",
@@ -46,7 +48,7 @@ def unit_of(path: str) -> str:
         return RATE
     if last.endswith("bytes") or parent in _SIZES or path == PEAK_MEMORY:
         return BYTES
-    if last.endswith(("_s", "seconds")) or path == STEP_TIME:
+    if last.endswith(("_s", "seconds")) or path in (STEP_TIME, WITH_WAITS):
         return SECONDS
     for end, unit in (("watts", "W"), ("_hz", "Hz")):
         if last.endswith(end):

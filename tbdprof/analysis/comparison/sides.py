@@ -6,10 +6,10 @@ from tbdprof.analysis.comparison import figures
 from tbdprof.analysis.comparison.facts import Run, differences, not_alike, shared, sides_of, unsteady
 from tbdprof.analysis.time.throughput import DRIFT
 from tbdprof.results.compare import (
-    BETWEEN,
     CANNOT_TELL,
     FASTER,
     NO_DIFFERENCE,
+    POOLED,
     SLOWER,
     Change,
     Comparison,
@@ -60,7 +60,7 @@ def _verdict(throughput: Change, unsteady_runs: Sequence[str]) -> tuple[str, str
     Of repeats, drift in a run is part of their variation. Of single recordings nobody knows how much more runs differ
     than the windows of one: they are told apart only by as much as windows of one run must differ to disagree.
     """
-    ends, is_pooled = throughput.interval, throughput.basis == BETWEEN
+    ends, is_pooled = throughput.interval, throughput.basis in POOLED
     if ends is None:
         return CANNOT_TELL, throughput.reason
     is_small = abs(throughput.change) <= DRIFT * min(throughput.baseline or 0.0, throughput.other or 0.0)

@@ -47,14 +47,9 @@ def _rate(summary: Summary, batch: int | None) -> tuple[Rate | None, str]:
     found, run = summary.throughput, summary.recording.run
     if found is None:
         return None, run.sample_unit
-    scale = found.samples_per_unit(run)
-    if scale is not None:
-        return _scaled(found.rate, scale), run.sample_unit
+    in_samples = found.in_samples(run)
+    if in_samples is not None:
+        return in_samples, run.sample_unit
     if found.unit == STEPS and batch is not None:
-        return _scaled(found.rate, batch), SAMPLES
+        return found.rate.times(batch), SAMPLES
     return found.rate, found.unit
-
-
-def _scaled(rate: Rate, scale: float) -> Rate:
-    ends = rate.interval
-    return Rate(rate.per_s * scale, None if ends is None else (ends[0] * scale, ends[1] * scale))

@@ -8,6 +8,7 @@ bootstrap interval over their blocks.
 from collections.abc import Iterator, Mapping, Sequence
 
 from tbdprof.analysis.time.consumption import counted_in, padding_shares, totals
+from tbdprof.analysis.time.counted import growth
 from tbdprof.analysis.time.given import Given, why_no_samples
 from tbdprof.analysis.time.time_blocks import mean_ratio_interval, of_steps, of_windows, ratio_interval
 from tbdprof.analysis.without import was_never_meant, why_without
@@ -119,9 +120,9 @@ def cpu_utilization(recording: Recording, no_clean_step: str | None = None) -> F
     """
     process = machine = elapsed = 0.0
     for window in recording.named(CLEAN):
-        spent, seconds = _growth(recording, window, PROCESS_CPU)
+        spent, seconds = growth(recording, window, PROCESS_CPU)
         process, elapsed = process + spent, elapsed + seconds
-        machine += _growth(recording, window, MACHINE_CPU)[0]
+        machine += growth(recording, window, MACHINE_CPU)[0]
     cores = recording.run.cores
     if not elapsed or not cores:
         return because(_why_no_load(recording.missing, no_clean_step))
@@ -139,14 +140,6 @@ def _why_no_load(recorded: Mapping[str, str], no_clean_step: str | None) -> str:
 
 def data_wait(recording: Recording) -> Found[float | None]:
     """Return the share of the clean windows in which the loop waited for batches, or why it is not known."""
-    waits = [_growth(recording, window, DATA_WAIT) for window in recording.named(CLEAN)]
+    waits = [growth(recording, window, DATA_WAIT) for window in recording.named(CLEAN)]
     elapsed = sum(seconds for _, seconds in waits)
     return Found(sum(waited for waited, _ in waits) / elapsed) if elapsed else because(NOT_REPORTED)
-
-
-def _growth(recording: Recording, window: Window, counter: str) -> tuple[float, float]:
-    """Return how much a counter grew over a window, and in how many seconds."""
-    mine = recording.samples(window, counter)
-    if len(mine) < 2:
-        return 0.0, 0.0
-    return float(mine["value"][-1] - mine["value"][0]), float(mine["time_ns"][-1] - mine["time_ns"][0]) / 1e9

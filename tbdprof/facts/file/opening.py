@@ -54,7 +54,11 @@ def opened(path: Path) -> Iterator[tuple[sqlite3.Connection, int]]:
 def _check_header(path: Path) -> None:
     """Raise RecordingFormatError if a file is no recording at first sight."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            sweeps = "the folder of a sweep is for report, compare, figures and observations"
+            raise RecordingFormatError(f"{path} is a folder: give the file of a recording; {sweeps}")
+        if not stat.S_ISREG(mode):
             raise RecordingFormatError(f"{path} is not a plain file")
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import TextIO
 
 from tbdprof.launch.processes import guard
+from tbdprof.loop.ending import Terminated
 
 _ENDING = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
 _RELAYED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
@@ -25,6 +26,11 @@ class Ended:
     number: int
     status: int  # as `subprocess` gives it
     signals: tuple[int, ...]  # that came to tbdprof meanwhile and were to end it
+
+    def raise_signal(self) -> None:
+        """Raise KeyboardInterrupt, or its kind for another signal, if a signal came that was to end tbdprof."""
+        if self.signals:
+            raise KeyboardInterrupt if self.signals[-1] == signal.SIGINT else Terminated(self.signals[-1])
 
 
 def run(

@@ -36,7 +36,8 @@ def caption(number: int, sweeps: Sequence[Sweep]) -> str:
 def _setting(figures: Sequence[PointFigures]) -> str:
     precisions = _joined(each.precision or "precision not known" for each in figures)
     threads = sorted({each.threads for each in figures if each.threads is not None and not each.on_gpu})
-    return f"{precisions}{f', {_joined(map(str, threads))} CPU threads' if threads else ''}"
+    said = f", {_joined(map(str, threads))} CPU thread{'s' * (threads != [1])}" if threads else ""
+    return f"{precisions}{said}"
 
 
 def _joined(words: Iterable[str]) -> str:

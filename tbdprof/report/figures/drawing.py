@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _COLUMNS = 3
 _SIZE = (4.2, 3.0)  # of a panel, in inches
 _CAPTION = 0.75  # inches
+_HEADROOM = 1.45  # the height of axes over that of their highest bar
 # Colours that are told apart with any colour vision (Okabe and Ito), and in print by their markers and hatches.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = "osD^vP*"
@@ -31,7 +32,11 @@ def lines(panels: Sequence[Panel], caption: str) -> "Figure":
             _line(axes, series, places, number)
         axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
         axes.set(title=panel.title, xlabel="batch size", ylabel=panel.unit)
+        axes.set_xlim(-0.5, len(sizes) - 0.5)
         axes.set_ylim(bottom=0)
+        if not any(series.marks for series in panel.series):
+            axes.set(ylim=(0, 1), yticks=())
+            axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", va="center", fontsize="small")
         axes.grid(axis="y", alpha=0.3)
         if any(series.label for series in panel.series):
             axes.legend(fontsize="small", frameon=False)
@@ -48,7 +53,7 @@ def stacks(panels: Sequence[Bars], caption: str) -> "Figure":
             if any(heights):
                 axes.bar(range(len(heights)), heights, bottom=bottoms, label=name.replace("_", " "), **_look(number))
             bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
-        _labelled(axes, panel)
+        _labelled(axes, panel, max(bottoms, default=0.0))
     return figure
 
 
@@ -60,7 +65,7 @@ def groups(panels: Sequence[Bars], caption: str) -> "Figure":
         for number, name in enumerate(panel.names):
             places = [place + (number - (len(panel.names) - 1) / 2) * width for place in range(len(panel.bars))]
             axes.bar(places, [bar.parts.get(name, 0.0) for bar in panel.bars], width, label=name, **_look(number))
-        _labelled(axes, panel)
+        _labelled(axes, panel, max((value for bar in panel.bars for value in bar.parts.values()), default=0.0))
     return figure
 
 
@@ -97,7 +102,7 @@ def _line(axes: "Axes", series: Series, places: dict[int, int], number: int) -> 
         axes.plot([places[size]], [0], marker="x", color=colour, markersize=9, clip_on=False, zorder=5)
 
 
-def _labelled(axes: "Axes", panel: Bars) -> None:
+def _labelled(axes: "Axes", panel: Bars, highest: float) -> None:
     axes.set_xticks(range(len(panel.bars)), [bar.label for bar in panel.bars], rotation=30, ha="right", fontsize=8)
     for place, bar in enumerate(panel.bars):
         if bar.reason:
@@ -105,7 +110,9 @@ def _labelled(axes: "Axes", panel: Bars) -> None:
     axes.set(title=panel.title, ylabel=panel.unit)
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
-    axes.legend(fontsize="small", frameon=False)
+    if highest:
+        axes.set_ylim(top=_HEADROOM * highest)  # the legend covers no bar
+    axes.legend(fontsize="small", frameon=False, ncols=2, loc="upper center")
 
 
 def _sizes(series: Series) -> list[int]:

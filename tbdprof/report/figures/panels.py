@@ -91,7 +91,7 @@ def memory(sweep: Sweep) -> tuple[Bars, ...]:
     panels = []
     for title, points in _grouped(sweep, _PANEL).items():
         bars = [
-            _memory_bar(point, f"{label} ({point.settings[sweep.batch]})".strip(), scale)
+            _memory_bar(point, _with_batch(label, point.settings[sweep.batch]), scale)
             for label, group in _variants(points, sweep).items()
             for point in group
         ]
@@ -141,6 +141,10 @@ def _by_program(sweep: Sweep) -> dict[str, dict[int, PointFigures]]:
             label = _label(point, sweep, {sweep.batch}, every=True) or sweep.title
             found.setdefault(label, {})[_batch(point, sweep.batch)] = point.figures
     return found
+
+
+def _with_batch(label: str, size: str | int) -> str:
+    return f"{label} ({size})" if label else f"batch {size}"
 
 
 def _memory_bar(point: SweepPoint, label: str, scale: int) -> Bar:
