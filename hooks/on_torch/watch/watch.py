@@ -107,7 +107,10 @@ class Watch:
 
         @uncompiled
         def after(optimizer: torch.optim.Optimizer, *_: object) -> None:
-            if os.getpid() != pid or torch.compiler.is_compiling():
+            if torch.compiler.is_compiling():
+                return
+            if os.getpid() != pid:  # a forked process is not followed, but the caller may say so
+                callback(optimizer)
                 return
             self._has_stepped()
             if in_backward():  # a profiler that begins here ends with the backward pass
