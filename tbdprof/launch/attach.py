@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from tbdprof.errors import TbdprofError, visible
 from tbdprof.facts.keys import RemarkOn
-from tbdprof.launch.order import IMPORTED, RANK, VARIABLE, Said
+from tbdprof.launch.order import FORKED, IMPORTED, RANK, VARIABLE, Said
 from tbdprof.loop.defect import defect_line
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Attachment:
         self._rank: Rank | None = None
         self._claimed: Claim | None = None  # of a rank's own file
         self._pid = os.getpid()
+        self._has_said_forked = False
         self._hook.set_environment(self._setting)
 
     def imported(self) -> None:
@@ -95,6 +96,13 @@ class Attachment:
         with suppress(OSError):
             self._beside_token(IMPORTED.format(self._framework)).touch()
 
+    def _say_forked(self) -> None:
+        """Let `launch.script` know, once, that a forked process takes the steps."""
+        if not self._has_said_forked:
+            self._has_said_forked = True
+            with suppress(OSError):
+                self._beside_token(FORKED).touch()
+
     def close(self) -> None:
         """Detach, and do nothing at the end of the process."""
         atexit.unregister(self._ended)
@@ -102,6 +110,9 @@ class Attachment:
         self._release()
 
     def _stepped(self, optimizer: object) -> None:
+        if os.getpid() != self._pid:
+            self._say_forked()
+            return
         try:
             self._count(optimizer)
         except TbdprofError as error:

@@ -63,6 +63,23 @@ def train(
     return facts_of(net)
 
 
+def without_a_block(profile: Profile) -> Json:
+    """Weights are arrays with a gradient, updated by hand, as in MXNet's first tutorials."""
+    weight, bias = mx.nd.random.normal(shape=(SIDE, CLASSES)), mx.nd.zeros((CLASSES,))
+    for each in (weight, bias):
+        each.attach_grad()
+    with profile(framework="mxnet") as prof:
+        while prof.active:
+            inputs, labels = mx.nd.random.normal(shape=(BATCH, SIDE)), mx.nd.random.normal(shape=(BATCH, CLASSES))
+            with autograd.record():
+                loss = ((mx.nd.dot(inputs, weight) + bias - labels) ** 2).mean()
+            loss.backward()
+            for each in (weight, bias):
+                each[:] = each - 0.1 * each.grad
+            prof.step(BATCH)
+    return {"parameters": [[SIDE, CLASSES], [CLASSES]], "buffer_bytes": 0}
+
+
 def hybridized(profile: Profile) -> Json:
     net = small_convnet()
     net.hybridize()

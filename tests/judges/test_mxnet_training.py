@@ -21,6 +21,12 @@ def test_a_net_run_operator_by_operator_keeps_two_arrays_for_adam(run: Run) -> N
     assert_holds(run("mxnet_loops", "not_hybridized"), arrays=2)
 
 
+def test_arrays_with_a_gradient_are_the_weights_of_a_script_without_blocks(run: Run) -> None:
+    outcome = run("mxnet_loops", "without_a_block")
+    assert_holds(outcome, arrays=0)
+    assert outcome.report["time"]["phases"]["update"]["busy_seconds"] > 0
+
+
 def test_a_planned_pool_is_shown_as_such_and_holds_the_maps(run: Run) -> None:
     outcome, unplanned = run("mxnet_loops", "static_alloc"), run("mxnet_loops", "hybridized")
     assert_holds(outcome, arrays=1)

@@ -1,5 +1,6 @@
 """Weights and buffers with their arrays, whichever of MXNet's two APIs they belong to: Gluon or Module."""
 
+import gc
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -28,6 +29,17 @@ def of_parameter(parameter: Parameter) -> Held:
         parameter.grad_req != "null",
         is_buffer(parameter),
     )
+
+
+def loose() -> list[Held]:
+    """Return the arrays that have a gradient (`attach_grad`): the weights of a script without blocks and modules."""
+    # Check only the type of an unknown object: reading more of it may run the user's code.
+    found = [each for each in gc.get_objects() if issubclass(type(each), mx.nd.NDArray)]
+    trained = {each.handle.value: (each, each.grad) for each in found if each.handle and each.grad is not None}
+    return [
+        Held(handle, f"parameter{number}", [array], [gradient], is_trained=True, is_buffer=False)
+        for number, (handle, (array, gradient)) in enumerate(trained.items())
+    ]
 
 
 def is_buffer(parameter: Parameter) -> bool:

@@ -98,7 +98,9 @@ class Watched:
         return [*self._inputs, *of_symbols]
 
     def parameters(self) -> list[tuple[str, Held]]:
-        """Return the models' parameters, each once, and those that only a trainer holds."""
+        """Return the models' parameters, each once, and those that only a trainer holds, or only the script."""
+        if not self._models and not self._trainers:
+            return [(each.name, each) for each in held.loose()]
         named = [
             (prefix + name, held.of_parameter(parameter))
             for prefix, model in self.prefixes()

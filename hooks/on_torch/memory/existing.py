@@ -13,7 +13,7 @@ from tbdprof.hooks.on_torch.memory import cuda_allocator
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Point, SeenTensor
 from tbdprof.hooks.on_torch.session.markers import Markers
 from tbdprof.hooks.on_torch.watch.module_calls import uncompiled
-from tbdprof.hooks.on_torch.watch.owners import existing_gradients, local_part, owned, storage_of
+from tbdprof.hooks.on_torch.watch.owners import dense_parts, existing_gradients, local_part, owned, storage_of
 from tbdprof.hooks.on_torch.watch.watched import Watched
 
 
@@ -86,19 +86,24 @@ def uncounted(watched: Watched) -> dict[str, str]:
 
 
 def _visible(watched: Watched) -> Iterator[torch.Tensor]:
-    """Yield every tensor that Python can see, including gradients."""
-    parameters = watched.parameters()
+    """Yield every tensor that Python can see, including gradients, and of sparse ones their dense parts."""
     with DisableTorchFunctionSubclass():
-        yield from (tensor for _, tensor in [*parameters, *watched.buffers()])
-        yield from (gradient for _, gradient in existing_gradients(parameters))
-        for found in gc.get_objects():
-            # Check only the type of an unknown object: reading more of it may run the user's code.
-            if not issubclass(type(found), torch.Tensor):
-                continue
-            yield found
-            gradient = _gradient(found)
-            if gradient is not None:
-                yield gradient
+        for tensor in _seen(watched):
+            yield from dense_parts(tensor)
+
+
+def _seen(watched: Watched) -> Iterator[torch.Tensor]:
+    parameters = watched.parameters()
+    yield from (tensor for _, tensor in [*parameters, *watched.buffers()])
+    yield from (gradient for _, gradient in existing_gradients(parameters))
+    for found in gc.get_objects():
+        # Check only the type of an unknown object: reading more of it may run the user's code.
+        if not issubclass(type(found), torch.Tensor):
+            continue
+        yield found
+        gradient = _gradient(found)
+        if gradient is not None:
+            yield gradient
 
 
 def _gradient(tensor: torch.Tensor) -> torch.Tensor | None:

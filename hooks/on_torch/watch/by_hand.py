@@ -14,7 +14,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from tbdprof.hooks.on_torch.session.events import ACCUMULATE_GRAD
-from tbdprof.hooks.on_torch.watch.module_calls import in_backward, uncompiled
+from tbdprof.hooks.on_torch.watch.module_calls import in_backward, in_transform, uncompiled
 from tbdprof.hooks.on_torch.watch.owners import local_part, storage_of
 from tbdprof.hooks.on_torch.watch.watched import Watched
 from tbdprof.hooks.waiting import waits
@@ -56,11 +56,13 @@ class ByHand:
     @uncompiled
     def forward_begins(self, *_: object) -> None:
         """End the step before it where a module is called."""
-        if self._here.looks and not torch.compiler.is_compiling() and not in_backward():
+        if self._here.looks and not (torch.compiler.is_compiling() or in_backward() or in_transform()):
             self._end_step()
 
     def backward_begins(self, roots: object) -> None:
-        """Find the weights if no module is known, and end the step before it."""
+        """Find the weights if no module is known, and end the step before it; in `torch.func`, weights are wrapped."""
+        if in_transform():
+            return
         self._find_weights(roots)
         if self._here.looks:
             self._end_step()

@@ -136,6 +136,12 @@ def in_backward() -> bool:
     return _current_graph_task_id() != -1
 
 
+def in_transform() -> bool:
+    """Return whether a function of `torch.func` runs."""
+    innermost = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)  # noqa: SLF001
+    return innermost() is not None
+
+
 class _Forgotten:
     """Removes a hook's number from torch's hooks with keyword arguments: the hook's own handle leaves it there."""
 

@@ -12,7 +12,11 @@ from tbdprof.hooks.on_torch.devices import device_text
 from tbdprof.hooks.on_torch.session.events import Owned, Weight
 from tbdprof.hooks.on_torch.watch.watched import Named, Watched, all_parameters
 
-_PARTS = ("_values", "_indices")
+_PARTS = {
+    torch.sparse_coo: ("_values", "_indices"),
+    **dict.fromkeys((torch.sparse_csr, torch.sparse_bsr), ("values", "crow_indices", "col_indices")),
+    **dict.fromkeys((torch.sparse_csc, torch.sparse_bsc), ("values", "ccol_indices", "row_indices")),
+}
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _NUMBERS = (int, float, str)
 Rows = dict[Role, dict[str, Owned]]
@@ -67,12 +71,18 @@ def _is_same(row: Owned, tensor: torch.Tensor) -> bool:
 
 
 def _dense(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield each tensor, or the dense parts of a sparse one, named "tensor/values" and "tensor/indices"."""
+    """Yield each tensor, or the dense parts of a sparse one, named "tensor/values", "tensor/indices" and so on."""
     for name, tensor in named:
-        if tensor.layout == torch.sparse_coo:
-            yield from ((f"{name}/{part.strip('_')}", getattr(tensor, part)()) for part in _PARTS)
-        else:
+        of = _PARTS.get(tensor.layout)
+        if of is None:
             yield name, tensor
+        else:
+            yield from ((f"{name}/{part.strip('_')}", getattr(tensor, part)()) for part in of)
+
+
+def dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return the dense parts of a sparse tensor, or the tensor itself."""
+    return [part for _, part in _dense([("", tensor)])]
 
 
 def weights(watched: Watched) -> dict[int, Weight]:

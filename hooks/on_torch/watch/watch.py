@@ -22,6 +22,7 @@ from tbdprof.hooks.on_torch.watch.module_calls import (
     Late,
     between_steps,
     in_backward,
+    in_transform,
     register_first,
     remove,
     report_calls,
@@ -107,7 +108,10 @@ class Watch:
 
         @uncompiled
         def after(optimizer: torch.optim.Optimizer, *_: object) -> None:
-            if os.getpid() != pid or torch.compiler.is_compiling():
+            if torch.compiler.is_compiling():
+                return
+            if os.getpid() != pid:  # a forked process is not followed, but the caller may say so
+                callback(optimizer)
                 return
             self._has_stepped()
             if in_backward():  # a profiler that begins here ends with the backward pass
@@ -197,7 +201,7 @@ class Watch:
         named = self._name(module)
         if named is None:
             return
-        self.sees_transforms = self.sees_transforms or _in_transform()
+        self.sees_transforms = self.sees_transforms or in_transform()
         # A model may not be called itself: a method of its own may call its parts.
         if self._enter() == 0 and not in_backward():
             self.markers.place(Mark(Point.FORWARD, f"forward {named.name}".rstrip(), self._inputs(args)))
@@ -369,9 +373,3 @@ class Watch:
         self._local.depth = max(0, getattr(self._local, "depth", 0) - 1)
         depth: int = self._local.depth
         return depth
-
-
-def _in_transform() -> bool:
-    """Return whether a function of `torch.func` runs."""
-    innermost = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)  # noqa: SLF001
-    return innermost() is not None
