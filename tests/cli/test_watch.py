@@ -1,8 +1,11 @@
 """A run is watched from its file alone: in a terminal, line by line, and beside the run; also one that is killed."""
 
+import fcntl
 import os
 import signal
+import struct
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +13,11 @@ from pathlib import Path
 
 import pytest
 from forked_run import PLAN, WHOLE, ForkedRun, recording_run
+from rich.text import Text
 
 from tbdprof.analysis.summary import summarize
+from tbdprof.cli import streams
+from tbdprof.cli.live.bottom import Bottom
 from tbdprof.cli.live.follow import Seen, Stage, follow
 from tbdprof.cli.main import main
 from tbdprof.errors import RecordingFormatError, UsageError
@@ -137,11 +143,12 @@ def test_a_reader_of_the_lock_keeps_nobody_from_the_place(path: Path) -> None:
     def look() -> None:
         while looking:
             is_written(path)
+            time.sleep(0.001)
 
     reader = threading.Thread(target=look)
     reader.start()
     try:
-        for _ in range(200):
+        for _ in range(100):
             claim(path, force=False).release()
     finally:
         looking = False
@@ -242,6 +249,7 @@ def test_the_view_in_a_terminal_while_the_run_is_killed(
     terminals.append(terminal)
     terminal.wait_for("waiting")
     with recording_run(path, 33) as run:
+        terminal.wait_for("window 6 of 6")
         terminal.wait_for("device busy")
         shown = terminal.shown()
         run.kill()
@@ -314,3 +322,37 @@ def test_a_terminal_that_is_too_low_shows_the_program_alone(path: Path, terminal
     printed = [line for line in terminal.shown().splitlines() if line]
     assert printed == [*(f"line {number}" for number in range(5)), "the report"]
     assert b"\x1b" not in terminal.raw
+
+
+def test_a_view_beside_a_run_is_lines_where_standard_error_is_no_terminal(path: Path) -> None:
+    said, printed = path.with_name("stderr"), path.with_name("stdout")
+    child = os.fork()
+    if not child:
+        try:
+            for number, target in ((1, printed), (2, said)):
+                os.dup2(os.open(target, os.O_WRONLY | os.O_CREAT), number)
+            sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+            beside_a_run(path, 5)()
+            sys.stdout.flush()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+    assert printed.read_text().splitlines() == [*(f"line {number}" for number in range(5)), "the report"]
+    lines = said.read_text().splitlines()
+    assert all(line.startswith("tbdprof: ") for line in lines)
+    assert "memory 240 B at the peak" in lines[-1]
+    assert "\x1b" not in said.read_text()
+
+
+def test_in_a_terminal_without_unicode_the_view_has_its_likeness() -> None:
+    streams.prepare()
+    ours, theirs = os.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with os.fdopen(theirs, "w", encoding="ascii", errors=sys.stdout.errors) as stream:
+        bottom = Bottom(stream, 7)
+        bottom.draw(Text("8 µs · █░"))
+        bottom.close()
+        drawn = os.read(ours, 1 << 16)
+    os.close(ours)
+    assert b"8 us - #." in drawn

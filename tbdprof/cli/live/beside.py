@@ -18,10 +18,10 @@ from rich.console import Group
 from rich.rule import Rule
 
 from tbdprof.analysis.summary import summarize
+from tbdprof.cli import streams
 from tbdprof.cli.live.bottom import Bottom
 from tbdprof.cli.live.follow import EVERY_S, Seen, Stage, follow
-from tbdprof.cli.live.watch import Lines, view
-from tbdprof.cli.streams import tell
+from tbdprof.cli.live.watch import Lines, can_draw, view
 from tbdprof.errors import TbdprofError
 from tbdprof.facts.file.places import mark
 from tbdprof.facts.file.watching import is_written, latest
@@ -35,8 +35,9 @@ def main(argument: dict[str, Any]) -> None:
     """Show the run of a file until something comes on standard input, or nothing can come any more."""
     os.nice(LOWEST)
     path, older = Path(argument["path"]), {name: each and tuple(each) for name, each in argument["older"].items()}
-    bottom = Bottom(sys.stderr.fileno(), HEIGHT) if sys.stderr.isatty() else None
-    lines = Lines(path, tell)
+    streams.prepare()
+    bottom = Bottom(sys.stderr, HEIGHT) if can_draw(sys.stderr) else None
+    lines = Lines(path, streams.tell)
 
     def show(seen: Seen) -> None:
         if bottom is None:
@@ -54,7 +55,7 @@ def main(argument: dict[str, Any]) -> None:
         with suppress(EOFError, OSError):  # the run ended, or its terminal is gone
             _show(path, older, show)
     except TbdprofError as error:
-        tell(str(error))
+        streams.tell(str(error))
     finally:
         with suppress(OSError):
             if bottom is not None:

@@ -7,6 +7,7 @@ keeps its own standard output, byte for byte, and nothing stands between it and 
 import io
 import os
 from collections.abc import Sequence
+from typing import TextIO
 
 from rich.console import Console, RenderableType
 
@@ -18,9 +19,10 @@ WHOLE = "\x1b[r"
 class Bottom:
     """Draws at the end of a terminal; `close` gives the lines back."""
 
-    def __init__(self, terminal: int, height: int) -> None:
-        """Take the handle of a terminal, and how many lines a view has at most."""
-        self._terminal = terminal
+    def __init__(self, stream: TextIO, height: int) -> None:
+        """Take a stream that is a terminal, and how many lines a view has at most."""
+        self._stream = stream
+        self._terminal = stream.fileno()
         self._height = height
         self._taken: os.terminal_size | None = None  # the size for which the lines were taken
 
@@ -54,7 +56,7 @@ class Bottom:
 
     def _write(self, text: str) -> None:
         """Write in one piece, so that what the program writes meanwhile comes before or after it."""
-        os.write(self._terminal, text.encode())
+        os.write(self._terminal, text.encode(self._stream.encoding, self._stream.errors or "strict"))
 
 
 def _lines(content: RenderableType, width: int, height: int) -> list[str]:

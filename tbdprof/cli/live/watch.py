@@ -1,10 +1,12 @@
 """`tbdprof watch`: the view of a run in another terminal."""
 
+import os
 import shlex
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.live import Live as Drawn
@@ -32,11 +34,16 @@ def watch(path: Path, summarize: Summarize) -> int:
         raise UsageError(f"there is no folder {path.parent}: give the file that a run records into")
     try:
         with ending.raised():
-            seen = _on_terminal(path, summarize) if sys.stdout.isatty() else _in_lines(path, summarize)
+            seen = _on_terminal(path, summarize) if can_draw(sys.stdout) else _in_lines(path, summarize)
     except KeyboardInterrupt as error:
         return say_interrupted(error, "the run that was watched goes on")
     tell(state(path, seen))
     return GONE if seen.stage is Stage.GONE else 0
+
+
+def can_draw(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal on which a view can be drawn anew in its place."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def _on_terminal(path: Path, summarize: Summarize) -> Seen:

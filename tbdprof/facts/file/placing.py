@@ -22,7 +22,7 @@ from tbdprof.facts.file.writing import Writer
 from tbdprof.facts.recording import Recording
 
 ELSEWHERE = "choose another place with -o"
-LOOK_S = 0.02  # more than a reader takes to look at a lock
+LOOKS, LOOK_S = 5, 0.02  # a reader takes much less to look at a lock
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of some network file systems
 
 
@@ -194,11 +194,14 @@ def _keep_room(handle: int, room_bytes: int) -> None:
 
 def _lock_soon(handle: int) -> None:
     """Lock a lock's file, which a reader may have for a moment, to see whether it is locked (`file.watching`)."""
-    try:
-        lock(handle)
-    except BlockingIOError:
-        time.sleep(LOOK_S)
-        lock(handle)
+    for _ in range(LOOKS):
+        try:
+            lock(handle)
+        except BlockingIOError:
+            time.sleep(LOOK_S)
+        else:
+            return
+    lock(handle)
 
 
 def lock(handle: int, *, waits: bool = False) -> None:
