@@ -26,9 +26,8 @@ from tbdprof.results.kernels import Counted, Utilization
 from tbdprof.results.levels import Levels, PipeUse
 from tbdprof.results.memory import DeviceMemory, Memory, PostMortem
 from tbdprof.results.sampled import Sampled
-from tbdprof.results.summary import Summary
+from tbdprof.results.summary import Summary, Timing
 from tbdprof.results.time import CpuUtilization, Overhead, Throughput
-from tbdprof.results.timing import Timing
 
 # The report's names of parts that do not stand under their result's path; docs/json.md lists them.
 NAMES = {

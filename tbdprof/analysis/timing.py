@@ -18,8 +18,8 @@ from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import KERNELS
 from tbdprof.results.found import Found
 from tbdprof.results.reasons import ONE_STEP, SEVERAL, UNRECORDED
+from tbdprof.results.summary import Timing
 from tbdprof.results.time import Throughput
-from tbdprof.results.timing import Timing
 
 # Where the report has these results.
 PARTS = (

@@ -15,6 +15,18 @@ from tbdprof.results.time import CpuUtilization, Lengths, Overhead, StepTime, Th
 
 
 @dataclass(frozen=True, slots=True)
+class Timing:
+    """Where the time of a step goes, and how well the device is used in that time."""
+
+    step_time: StepTime
+    utilization: Utilization
+    layers: tuple[LayerTime, ...]
+    groups: tuple[Group, ...]
+    low_utilization: LowUtilization | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """What reports are made of. A missing result is None, and `missing` has the reason.
 

@@ -23,11 +23,12 @@ from tbdprof.collect.host_memory import HostUse, killed_for_memory
 from tbdprof.errors import DeviceMemoryError, DoesNotFitError, TbdprofError
 from tbdprof.facts.file.placing import lock
 from tbdprof.facts.recording import Recording
-from tbdprof.launch import first_losses, suite_run
 from tbdprof.launch import script as scripts
+from tbdprof.launch import suite_run
 from tbdprof.launch.request import RunRequest
 from tbdprof.loop import ending
 from tbdprof.results.sweep import End
+from tbdprof.sweep import first_losses
 from tbdprof.sweep.outcome import MEMORY_FULL, Outcome, write
 from tbdprof.sweep.plan import Script
 

@@ -74,9 +74,15 @@ def throughput(baseline: Runs, other: Runs) -> Change:
         return Change(THROUGHPUT, THROUGHPUT, RATE, None, None, reason=OTHER_UNITS)
     is_own = len(units) == 1 and all(_samples_per_unit(each) in (1.0, None) for each in runs)
     unit = units.pop() if is_own or not in_samples else "samples"
-    freed = waits.can_be_left_out(runs)
+    freed = _leaves_out_waits(runs)
     rates = [[_rate(each, in_samples=in_samples, freed=freed) for each in side] for side in (baseline, other)]
     return _named(_evened(between(THROUGHPUT, THROUGHPUT, f"{unit}/s", *rates), baseline, other), freed=freed)
+
+
+def _leaves_out_waits(runs: Runs) -> bool:
+    """Return whether other processes disturbed one of the runs, and the waits for a core can be left out of all."""
+    is_disturbed = any(each.cpu is not None and each.cpu.disturbed for each in runs)
+    return is_disturbed and waits.can_be_left_out([each.recording for each in runs])
 
 
 def _samples_per_unit(summary: Summary) -> float | None:
@@ -84,13 +90,13 @@ def _samples_per_unit(summary: Summary) -> float | None:
 
 
 def _rate(summary: Summary, *, in_samples: bool, freed: bool) -> Estimate:
-    found = ratio_of_sums(*waits.clean(summary, "units", without_waits=freed))
+    found = ratio_of_sums(*waits.clean(summary.recording, "units", without_waits=freed))
     return found._replace(value=found.value * (_samples_per_unit(summary) or 1.0)) if in_samples else found
 
 
 def step_times(baseline: Runs, other: Runs) -> list[Change]:
     """Return how the time of a clean step changed; where waits for a core are left out of it, also how with them."""
-    freed = waits.can_be_left_out((*baseline, *other))
+    freed = _leaves_out_waits((*baseline, *other))
     found = _evened(_step_time("step time", STEP_TIME, baseline, other, freed=freed), baseline, other, is_time=True)
     if not freed:
         return [found]
@@ -100,7 +106,11 @@ def step_times(baseline: Runs, other: Runs) -> list[Change]:
 def _step_time(name: str, path: str, baseline: Runs, other: Runs, *, freed: bool) -> Change:
     whole = all(each.throughput for each in (*baseline, *other))
     times = [
-        [ratio_of_sums(*reversed(waits.clean(each, "steps", without_waits=freed))) for each in side if each.throughput]
+        [
+            ratio_of_sums(*reversed(waits.clean(each.recording, "steps", without_waits=freed)))
+            for each in side
+            if each.throughput
+        ]
         for side in (baseline, other)
     ]
     return between(name, path, SECONDS, *times, is_whole=whole)

@@ -33,7 +33,7 @@ from tbdprof.results.reasons import (
     ONE_LEVEL,
 )
 from tbdprof.results.sampled import Sampled
-from tbdprof.results.timing import Timing
+from tbdprof.results.summary import Timing
 
 LONGEST = 20
 PIPE_BOUND = 0.02
