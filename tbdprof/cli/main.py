@@ -360,7 +360,9 @@ def _page(files: tuple[Path, ...], output: Path | None, *, salvage: bool, as_jso
     from tbdprof.sweep import is_folder
 
     _check_page(output, html=html, as_json=as_json)
-    if len(files) > 1 or is_folder(files[0]):
+    if is_folder(files[0]):
+        raise UsageError(f"{files[0]} is a sweep: for its page, type tbdprof figures {files[0]} --html -o PAGE")
+    if len(files) > 1:
         raise UsageError("--html makes the page of one recording: give one file")
     page = pages.planned(files[0], output)
     page.write(_summarize(files[0], salvage=salvage))

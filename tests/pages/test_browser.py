@@ -89,6 +89,20 @@ SUMMARIES = {
 }
 
 
+EVERY_CHART_FITS = """[...document.querySelectorAll('.chart .main-svg')].every(
+    (drawn) => drawn.getBoundingClientRect().right <= document.documentElement.clientWidth
+)"""
+
+
+def until(page: Any, expression: str) -> None:
+    """Wait until something is true of a page, whose policy forbids Playwright's own way: to compile text there."""
+    for _ in range(200):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(100)
+    pytest.fail(f"never came true: {expression}")
+
+
 @dataclass
 class Open:
     """An open page, and what it complained of and asked the network for."""
@@ -104,9 +118,7 @@ class Open:
     def draw_all(self) -> None:
         """Scroll to the end, so that every chart is drawn."""
         self.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-        self.page.wait_for_function(
-            "[...document.querySelectorAll('.chart')].every((chart) => chart.querySelector('.main-svg'))"
-        )
+        until(self.page, "[...document.querySelectorAll('.chart')].every((chart) => chart.querySelector('.main-svg'))")
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +170,7 @@ def test_a_page_complains_of_nothing_loads_nothing_and_fits(visit: Any, name: st
         found.page.set_viewport_size(size)
         for theme in ("light", "dark"):
             found.page.emulate_media(color_scheme=theme)
-            found.page.wait_for_timeout(100)
+            until(found.page, EVERY_CHART_FITS)
             found.keep(f"{name}-{device}-{theme}")
             assert found.page.evaluate("document.documentElement.scrollWidth") <= size["width"], (device, theme)
 
@@ -175,15 +187,17 @@ def test_a_click_in_the_memory_chart_lists_what_is_live_and_adds_up_to_the_curve
     totals = set()
     for part in (0.1, 0.37, 0.5, 0.83):
         before = page.text_content("#live caption")
-        page.mouse.move(box["x"] + part * box["width"], box["y"] + 0.6 * box["height"])
-        page.wait_for_selector("#memory-chart .hoverlayer > *", state="attached")
-        page.mouse.click(box["x"] + part * box["width"], box["y"] + 0.6 * box["height"])
-        page.wait_for_function("(was) => document.querySelector('#live caption').textContent !== was", arg=before)
+        for pixel in range(50):  # a click counts once the chart has seen the pointer, which takes it a moment
+            page.mouse.move(box["x"] + part * box["width"] + pixel % 2, box["y"] + 0.6 * box["height"])
+            page.wait_for_timeout(100)
+            page.mouse.click(box["x"] + part * box["width"] + pixel % 2, box["y"] + 0.6 * box["height"])
+            if page.text_content("#live caption") != before:
+                break
         table = page.locator("#live table")
         assert table.get_attribute("data-sum") == table.get_attribute("data-total")
         assert "equal to the curve" in page.text_content("#live tfoot")
         totals.add(table.get_attribute("data-total"))
-    assert len(totals) > 1
+    assert len(totals) > 2
     assert found.complaints == []
 
 
@@ -246,7 +260,7 @@ def test_the_switch_changes_the_theme_and_stacking_by_role_shows_roles(visit: An
     page.click("[data-stack=role]")
 
     assert page.evaluate(colour) != light
-    page.wait_for_function("document.querySelector('#memory-chart .legend').textContent.includes('feature map')")
+    until(page, "document.querySelector('#memory-chart .legend').textContent.includes('feature map')")
 
 
 def test_a_definition_shows_when_its_word_has_the_focus(visit: Any):

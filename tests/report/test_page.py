@@ -29,7 +29,6 @@ NOT_FIGURES = ("/missing/", "/low_utilization/uncounted/")
 OF_ROWS = {"share", "seconds", "calls", "utilization", "headroom", "flops", "forward_seconds", "backward_seconds"}
 
 pytest.importorskip("jinja2")
-pytest.importorskip("plotly")
 
 
 @pytest.fixture(autouse=True)

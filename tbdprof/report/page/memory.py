@@ -8,7 +8,9 @@ import numpy as np
 
 from tbdprof.facts.records import Role
 from tbdprof.facts.units import bytes_text
+from tbdprof.report.page.figures import Figures
 from tbdprof.report.page.look import GREY, OF_CATEGORY, OF_PHASE, Spec, category_of, chart, of_role
+from tbdprof.report.page.tables import Column, Table, figure, number, table, word
 from tbdprof.report.page.texts import in_chart, shortened
 from tbdprof.report.terminal_parts.tables import layer_text, role_text
 from tbdprof.results.memory import CATEGORIES, Holding
@@ -16,6 +18,7 @@ from tbdprof.results.pictures import Band, MemoryOverTime
 
 MOST_LAYERS = 60  # of a role, in the breakdown
 MOST_TENSORS = 12  # of a layer
+TOP_TENSORS = 20
 ROUNDING = "rounding"
 
 
@@ -44,7 +47,7 @@ def series(found: MemoryOverTime) -> Spec:
     }
 
 
-def said(found: MemoryOverTime) -> str:
+def _said(found: MemoryOverTime) -> str:
     """Return how the picture is thinned."""
     kept = len(found.time_ns)
     if kept < found.events:
@@ -192,10 +195,75 @@ def _title(held: Holding) -> str:
     return " ".join(part for part in parts if part) or role_text(held.role)
 
 
-def peak_rows(found: MemoryOverTime) -> Iterator[tuple[str, str, int]]:
+def _peak_rows(found: MemoryOverTime) -> Iterator[tuple[str, str, int]]:
     """Yield the category, the role and the bytes of each role at the peak: the breakdown as a table."""
     for name, members in CATEGORIES.items():
         for role in members:
             if role in found.roles and found.roles[role][found.peak]:
                 yield name.replace("_", " "), role_text(role), int(found.roles[role][found.peak])
     yield ROUNDING, "", int(found.rounding[found.peak])
+
+
+def beside(found: MemoryOverTime | None, figures: Figures) -> dict[str, Any]:
+    """Return what the part about memory shows beside its charts."""
+    return {
+        "memory_said": None if found is None else _said(found),
+        "categories": _categories(figures),
+        "peak_table": None if found is None else _peak(found),
+        "tensors": _largest(figures),
+        "memory_layers": _memory_layers(figures),
+    }
+
+
+def _categories(figures: Figures) -> Table | None:
+    if figures.get("/memory") is None:
+        return None
+    total = sum(value or 0 for value in figures.at("/memory/at_peak").values())
+    columns = (Column("category", False, "Category"), Column("at the peak", True), Column("largest ever", True))
+    rows = []
+    for name in (*CATEGORIES, "rounding"):
+        size = figures.get(f"/memory/at_peak/{name}") or 0
+        at_peak = figure(figures, f"/memory/at_peak/{name}", size / total if total else None)
+        rows.append((word(name.replace("_", " ")), at_peak, figure(figures, f"/memory/max_per_category/{name}")))
+    return table("Memory by category", columns, rows, total=len(rows))
+
+
+def _peak(found: MemoryOverTime) -> Table:
+    columns = (Column("category", False, "Category"), Column("role", False, "Role"), Column("at the peak", True))
+    rows = [(word(name), word(role), number(size, bytes_text(size))) for name, role, size in _peak_rows(found)]
+    return table("Memory at the peak by category and role", columns, rows, total=len(rows))
+
+
+def _largest(figures: Figures) -> Table | None:
+    found = figures.get("/memory/top_at_peak")
+    if not found:
+        return None
+    columns = (
+        *(Column("bytes", True), Column("role", False, "Role"), Column("name"), Column("layer", False, "Layer")),
+        *(Column("operator", False, "Operator"), Column("shape")),
+    )
+    rows = [
+        (
+            figure(figures, f"/memory/top_at_peak/{place}/bytes", each["bytes"] / (found[0]["bytes"] or 1)),
+            word(each["role"].replace("_", " ")),
+            word(each["name"]),
+            word("" if each["layer"] is None else layer_text(each["layer"])),
+            word(each["operator"]),
+            word("" if each["shape"] is None else str(each["shape"])),
+        )
+        for place, each in enumerate(found[:TOP_TENSORS])
+    ]
+    return table("The largest tensors at the peak", columns, rows, total=len(found))
+
+
+def _memory_layers(figures: Figures) -> Table | None:
+    found = figures.get("/memory/by_layer")
+    if not found:
+        return None
+    most = found[0]["bytes"] or 1
+    rows = (
+        (word(layer_text(each["layer"])), figure(figures, f"/memory/by_layer/{place}/bytes", each["bytes"] / most))
+        for place, each in enumerate(found)
+    )
+    columns = (Column("layer", False, "Layer"), Column("at the peak", True))
+    return table("Memory at the peak by layer", columns, rows, total=len(found), can_filter=True)

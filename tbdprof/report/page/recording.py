@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
-from tbdprof.facts.units import bytes_text, percent_text, seconds_text
+from tbdprof.facts.units import percent_text, seconds_text
 from tbdprof.report.page import device, kernels, memory, time
 from tbdprof.report.page.figures import Figures, label, leaves, text_of
 from tbdprof.report.page.look import OF_CATEGORY, OF_PHASE, OF_STATE, Spec
@@ -16,14 +16,12 @@ from tbdprof.report.page.words import DEFINITIONS
 from tbdprof.report.terminal_parts import course, overview
 from tbdprof.report.terminal_parts.device_memory_tables import ending
 from tbdprof.report.terminal_parts.tables import layer_text
-from tbdprof.results.memory import CATEGORIES
-from tbdprof.results.pictures import MemoryOverTime, OneStep, Pictures
+from tbdprof.results.pictures import OneStep, Pictures
 from tbdprof.results.summary import Summary
 
 # The figures with a table of their own; all others stand in the list of all figures.
 APART = ("/kernels/", "/low_utilization/rows/", "/low_utilization/uncounted/", "/time_by_layer/", "/missing/")
-TOP_TENSORS = 20
-# The large figures of the first screen: a heading, the path, the word that explains it, and a path for the line below.
+# The large figures of the first screen: a heading, the path, and the word that explains it.
 HEADLINES = (
     ("Throughput", "/throughput/unit/per_s", "Throughput"),
     ("Device busy", "/utilization/device_busy/value", "Device busy"),
@@ -50,7 +48,7 @@ def render(summary: Summary, pictures: Pictures, *, document: Mapping[str, Any],
         charts=charts,
         missing=_reasons(shown, drawn),
         **_overview(shown, whole),
-        **_memory(drawn, whole),
+        **memory.beside(drawn.memory, whole),
         **_time(shown, drawn, whole),
         **_trust(shown, whole),
         terminal=terminal,
@@ -128,72 +126,6 @@ def _phases(figures: Figures) -> Table | None:
         for name, each in found.items()
     ]
     return table("A step by phase", columns, rows, total=len(rows))
-
-
-def _memory(pictures: Pictures, figures: Figures) -> dict[str, Any]:
-    """Return what the part about memory shows beside its charts."""
-    found = pictures.memory
-    return {
-        "memory_said": None if found is None else memory.said(found),
-        "categories": _categories(figures),
-        "peak_table": None if found is None else _peak(found),
-        "tensors": _tensors(figures),
-        "memory_layers": _memory_layers(figures),
-    }
-
-
-def _categories(figures: Figures) -> Table | None:
-    if figures.get("/memory") is None:
-        return None
-    total = sum(value or 0 for value in figures.at("/memory/at_peak").values())
-    columns = (Column("category", False, "Category"), Column("at the peak", True), Column("largest ever", True))
-    rows = []
-    for name in (*CATEGORIES, "rounding"):
-        size = figures.get(f"/memory/at_peak/{name}") or 0
-        at_peak = figure(figures, f"/memory/at_peak/{name}", size / total if total else None)
-        rows.append((word(name.replace("_", " ")), at_peak, figure(figures, f"/memory/max_per_category/{name}")))
-    return table("Memory by category", columns, rows, total=len(rows))
-
-
-def _peak(found: MemoryOverTime) -> Table:
-    columns = (Column("category", False, "Category"), Column("role", False, "Role"), Column("at the peak", True))
-    rows = [(word(name), word(role), number(size, bytes_text(size))) for name, role, size in memory.peak_rows(found)]
-    return table("Memory at the peak by category and role", columns, rows, total=len(rows))
-
-
-def _tensors(figures: Figures) -> Table | None:
-    found = figures.get("/memory/top_at_peak")
-    if not found:
-        return None
-    columns = (
-        *(Column("bytes", True), Column("role", False, "Role"), Column("name"), Column("layer", False, "Layer")),
-        *(Column("operator", False, "Operator"), Column("shape")),
-    )
-    rows = [
-        (
-            figure(figures, f"/memory/top_at_peak/{place}/bytes", each["bytes"] / (found[0]["bytes"] or 1)),
-            word(each["role"].replace("_", " ")),
-            word(each["name"]),
-            word("" if each["layer"] is None else layer_text(each["layer"])),
-            word(each["operator"]),
-            word("" if each["shape"] is None else str(each["shape"])),
-        )
-        for place, each in enumerate(found[:TOP_TENSORS])
-    ]
-    return table("The largest tensors at the peak", columns, rows, total=len(found))
-
-
-def _memory_layers(figures: Figures) -> Table | None:
-    found = figures.get("/memory/by_layer")
-    if not found:
-        return None
-    most = found[0]["bytes"] or 1
-    rows = (
-        (word(layer_text(each["layer"])), figure(figures, f"/memory/by_layer/{place}/bytes", each["bytes"] / most))
-        for place, each in enumerate(found)
-    )
-    columns = (Column("layer", False, "Layer"), Column("at the peak", True))
-    return table("Memory at the peak by layer", columns, rows, total=len(found), can_filter=True)
 
 
 def _time(summary: Summary, pictures: Pictures, figures: Figures) -> dict[str, Any]:
