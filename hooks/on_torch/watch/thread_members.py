@@ -40,6 +40,8 @@ LEAVE_S = 5.0  # how long a window waits for running threads to leave
 _POLL_S = 0.001
 _OFTEN = (1, 1 << 30, 1 << 30)  # the collector runs after each new object, and only on the youngest ones
 _STANDARD_LIBRARY = str(Path(threading.__file__).parent) + os.sep
+_LIGHTNINGS = "callbacks.progress.rich_progress"
+_BARS = ("tqdm._monitor", f"lightning.pytorch.{_LIGHTNINGS}", f"pytorch_lightning.{_LIGHTNINGS}")  # modules
 _PACKAGES = ("site-packages", "dist-packages")
 _SYMBOLS = (
     "_ZN5torch8autograd8profiler29isProfilerEnabledInMainThreadEv",
@@ -269,12 +271,13 @@ def _waits(frame: FrameType) -> bool:
 
 
 def _watches_bars() -> bool:
-    """Return whether this is the thread that redraws tqdm's progress bars: it never calls torch.
+    """Return whether this is the thread that redraws the progress bars of tqdm or Lightning: it never calls torch.
 
-    It would stay a member for the rest of the program, with a hook on all modules, because it waits nearly always.
+    It would stay a member for the rest of the program, with a hook on all modules, because it nearly always sleeps.
+    Lightning's sleeps in code of its own, so that a window's end would take it for a thread that computes.
     """
     frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__") != "tqdm._monitor":
+    while frame is not None and frame.f_globals.get("__name__") not in _BARS:
         frame = frame.f_back
     return frame is not None
 
