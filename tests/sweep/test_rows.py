@@ -74,16 +74,6 @@ def test_rows_without_pandas_say_what_to_install(sweep: Sweep, monkeypatch: pyte
         sweep.rows.to_pandas()
 
 
-def test_a_data_frame_has_a_column_for_each_setting_and_category(sweep: Sweep) -> None:
-    pytest.importorskip("pandas")
-
-    frame = sweep.rows.to_pandas()
-
-    assert [*frame["settings.bs"]] == ["1", "2", "4"]
-    assert frame["category_bytes.weights"][0] == sweep.points[0].figures.category_bytes["weights"]  # type: ignore
-    assert frame["per_s"].isna().tolist() == [False, True, True]
-
-
 def test_no_row_is_lost_where_nothing_was_measured() -> None:
     (row,) = Sweep("t", ("n",), "", (SweepPoint("n=1", {"n": "1"}, End.FAILED, "why", None, None, None),), (), 0).rows
 
