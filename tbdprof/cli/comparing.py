@@ -16,7 +16,6 @@ from tbdprof.facts.file.reading import load
 from tbdprof.report import compare as report
 from tbdprof.report import compare_sweeps as sweeps
 from tbdprof.report.json_report import document
-from tbdprof.report.page import comparison as pages
 from tbdprof.report.page.texts import readable
 from tbdprof.results.compare import BROKEN, CANNOT_TELL, Comparison, Limit, PointComparison, SweepComparison
 from tbdprof.results.summary import Summary
@@ -50,6 +49,8 @@ def compare(
     groups = [[Run(str(path), _summary(path)) for path in files] for files in _sides(words)]
     comparison = _judged(groups, limits, anyway)
     if page is not None:
+        from tbdprof.report.page import comparison as pages  # its libraries are optional
+
         shown = report.render(readable(comparison), width=page_file.WIDTH)
         page.save(pages.render(comparison, document=report.document(comparison), terminal=shown))
     else:

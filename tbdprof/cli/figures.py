@@ -10,7 +10,6 @@ from tbdprof.cli.streams import emit
 from tbdprof.errors import UsageError
 from tbdprof.facts.file.placing import new
 from tbdprof.report.figures import captions, drawing, kernel_tables, panels
-from tbdprof.report.page import sweep as pages
 from tbdprof.report.plain import plain
 from tbdprof.report.sweep import document
 from tbdprof.results.sweep import Sweep
@@ -43,6 +42,8 @@ def draw(sweeps: Sequence[Sweep], folders: Sequence[Path], output: Path, endings
 def draw_page(sweeps: Sequence[Sweep], folders: Sequence[Path], output: Path) -> None:
     """Write the page of a sweep, or of two, into a new file."""
     page = page_file.planned(output)
+    from tbdprof.report.page import sweep as pages  # its libraries are optional
+
     _refuse(sweeps, folders)
     page.save(pages.render(sweeps, [document(sweep) for sweep in sweeps]))
 

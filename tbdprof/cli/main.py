@@ -355,7 +355,6 @@ def _summarize(file: Path, *, salvage: bool = False) -> "Summary":
 
 
 def _page(files: tuple[Path, ...], output: Path | None, *, salvage: bool, as_json: bool, html: bool) -> None:
-    from tbdprof.cli import pages
     from tbdprof.errors import UsageError
     from tbdprof.sweep import is_folder
 
@@ -364,7 +363,7 @@ def _page(files: tuple[Path, ...], output: Path | None, *, salvage: bool, as_jso
         raise UsageError(f"{files[0]} is a sweep: for its page, type tbdprof figures {files[0]} --html -o PAGE")
     if len(files) > 1:
         raise UsageError("--html makes the page of one recording: give one file")
-    page = pages.planned(files[0], output)
+    page = _paged(html=html)(files[0], output)
     page.write(_summarize(files[0], salvage=salvage))
 
 
@@ -379,10 +378,15 @@ def _check_page(output: Path | None, *, html: bool, as_json: bool) -> None:
 
 
 def _paged(*, html: bool) -> Any:
-    """Return what plans the page of a run, or None where none is asked for."""
+    """Return what plans the page of a run, or None where none is asked for; its libraries are optional."""
+    if not html:
+        return None
+    from tbdprof.report.page.render import refuse_without_libraries
+
+    refuse_without_libraries()
     from tbdprof.cli import pages
 
-    return pages.planned if html else None
+    return pages.planned
 
 
 def _print_part(file: Path, part: str, *, as_json: bool) -> None:

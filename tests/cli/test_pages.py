@@ -1,6 +1,8 @@
 """`--html`: the page is written where it is asked for, over nothing, and a refusal comes before any work."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,3 +114,24 @@ def test_a_comparison_has_a_page(file: Path, capsys: pytest.CaptureFixture[str])
         run("compare", file, file, "--html", "-o", page)
     with pytest.raises(UsageError, match="-o names the page: add --html"):
         run("compare", file, file, "-o", file.with_name("new.html"))
+
+
+LACKING = """
+import sys
+sys.modules |= dict.fromkeys(("jinja2", "markupsafe", "plotly"))
+from tbdprof.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("words", [["report", "{}"], ["compare", "{}", "{}"]])
+def test_without_the_libraries_of_pages_all_else_works_and_a_page_is_refused_in_one_line(file: Path, words: list[str]):
+    command = [sys.executable, "-c", LACKING, *(word.format(file) for word in words)]
+
+    done = subprocess.run(command, capture_output=True, text=True)
+    refused = subprocess.run([*command, "--html"], capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("tbdprof: a page needs Jinja2")
+    assert refused.stderr.count("\n") == 1
