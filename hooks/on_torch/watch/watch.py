@@ -280,7 +280,10 @@ class Watch:
 
     @uncompiled
     def _step_ends(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if not torch.compiler.is_compiling() and self._reads_owners:
+        if torch.compiler.is_compiling():
+            return
+        self._by_hand.has_stepped()
+        if self._reads_owners:
             self._read_state(optimizer)
 
     @waits
