@@ -193,11 +193,14 @@ class TorchHook(Facade[_Joined]):
 
         from tbdprof.hooks.on_torch.memory.accounting import accounting_flag, count_quietly
         from tbdprof.hooks.on_torch.session.markers import Markers
+        from tbdprof.hooks.on_torch.watch.by_hand import ByHand
         from tbdprof.hooks.on_torch.watch.watch import Watch
+        from tbdprof.hooks.on_torch.watch.watched import Watched
 
+        watched = Watched()
         flag = accounting_flag()
         self._joined = _Joined(
-            watch=Watch(Markers()),
+            watch=Watch(Markers(), watched, ByHand(watched)),
             flag=flag,
             flag_before=flag is not None and flag.value,
             threads_before=torch.get_num_threads(),

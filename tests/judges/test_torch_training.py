@@ -59,6 +59,13 @@ def test_a_loop_without_a_module_has_weights_gradients_and_phases_all_the_same(r
     assert outcome.report["run"]["flops_per_unit"]["samples"] == 2 * (2 * 32 * 10)  # the input needs no gradient
 
 
+def test_a_sparse_matrix_that_is_older_than_the_loop_is_known(run: Run) -> None:
+    outcome = run("torch_loops", "graph")
+    assert_holds(outcome, **MOMENTUM)
+    values, indices, labels = 4 * ITEM, 2 * 4 * 8, 4 * 8
+    assert outcome.memory["roles_at_peak"]["dynamic"] == values + indices + labels
+
+
 def test_gradients_that_are_kept_are_all_there_at_the_peak(run: Run) -> None:
     outcome = run("torch_loops", "gradients_kept")
     assert_holds(outcome, **ADAM)

@@ -165,6 +165,16 @@ def by_hand(profile: Profile) -> Json:
     return facts_of(model)
 
 
+def graph(profile: Profile) -> Json:
+    """A convolution on a graph, whose sparse matrix is older than the loop."""
+    model = nn.Linear(WIDTH, CLASSES)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    nodes, neighbours = torch.randn(BATCH, WIDTH), torch.eye(BATCH).to_sparse()
+    labels = torch.randint(CLASSES, (BATCH,))
+    train(profile, model, optimizer, lambda: functional.cross_entropy(neighbours @ model(nodes), labels))
+    return facts_of(model)
+
+
 def without_a_module(profile: Profile) -> Json:
     """There is no optimizer and no module, as in torch's tutorial."""
     weight, bias = torch.randn(WIDTH, CLASSES, requires_grad=True), torch.zeros(CLASSES, requires_grad=True)

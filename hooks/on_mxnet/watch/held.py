@@ -32,9 +32,12 @@ def of_parameter(parameter: Parameter) -> Held:
 
 
 def loose() -> list[Held]:
-    """Return the arrays that have a gradient (`attach_grad`): the weights of a script without blocks and modules."""
+    """Return the arrays that have a gradient (`attach_grad`), or none if Gluon's parameters hold some."""
     # Check only the type of an unknown object: reading more of it may run the user's code.
-    found = [each for each in gc.get_objects() if issubclass(type(each), mx.nd.NDArray)]
+    every = gc.get_objects()
+    if any(issubclass(type(each), Parameter) for each in every):
+        return []
+    found = [each for each in every if issubclass(type(each), mx.nd.NDArray)]
     trained = {each.handle.value: (each, each.grad) for each in found if each.handle and each.grad is not None}
     return [
         Held(handle, f"parameter{number}", [array], [gradient], is_trained=True, is_buffer=False)

@@ -8,7 +8,7 @@ from tbdprof.errors import UnavailableError
 from tbdprof.hooks.on_torch.devices import device_text
 from tbdprof.hooks.on_torch.session import compiled
 from tbdprof.hooks.on_torch.session.arguments import metadata, shapes_of
-from tbdprof.hooks.on_torch.session.backward_runs import mark_compiled_updates, mark_last_runs, relate
+from tbdprof.hooks.on_torch.session.backward_runs import mark_compiled_updates, mark_last_runs, mark_phases, relate
 from tbdprof.hooks.on_torch.session.events import (
     Enter,
     Event,
@@ -25,7 +25,6 @@ from tbdprof.hooks.on_torch.session.events import (
 from tbdprof.hooks.on_torch.session.markers import MARKER, WHOLE
 from tbdprof.hooks.on_torch.session.session import TAKEN, Recorded
 from tbdprof.hooks.on_torch.session.thread_order import in_order
-from tbdprof.hooks.on_torch.session.unseen_phases import mark_phases
 
 _SCOPES = {RecordScope.BACKWARD_FUNCTION: Scope.BACKWARD, RecordScope.USER_SCOPE: Scope.USER}
 

@@ -5,7 +5,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -15,7 +15,6 @@ from tbdprof.hooks.keras_objects import named_layers
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Owned, Point
 from tbdprof.hooks.on_torch.session.markers import Markers
 from tbdprof.hooks.on_torch.watch import owners
-from tbdprof.hooks.on_torch.watch.by_hand import ByHand
 from tbdprof.hooks.on_torch.watch.keras_optimizers import KerasOptimizers
 from tbdprof.hooks.on_torch.watch.module_calls import (
     Handle,
@@ -32,6 +31,9 @@ from tbdprof.hooks.on_torch.watch.watched import Watched
 from tbdprof.hooks.patches import Patches, Replaced
 from tbdprof.hooks.threads import are_others
 from tbdprof.hooks.waiting import waits
+
+if TYPE_CHECKING:  # a memory window needs no more of it than its interface
+    from tbdprof.hooks.on_torch.watch.by_hand import ByHand
 
 _WINDOW = "window"  # a reason for which a function is replaced
 _BY_HAND = "by hand"  # another
@@ -50,8 +52,8 @@ class _Named:
 class Watch:
     """Hooks that never return anything, so that they never replace a value."""
 
-    def __init__(self, markers: Markers) -> None:
-        self.watched = Watched()
+    def __init__(self, markers: Markers, watched: Watched, by_hand: "ByHand") -> None:
+        self.watched = watched
         self.markers = markers
         self.batches = Batches()  # of the open window
         self._process = os.getpid()
@@ -72,7 +74,7 @@ class Watch:
         self._finding_models: list[Handle] = []
         self._finding_optimizers: list[Handle] = []
         self._updates: list[Handle] = []
-        self._by_hand = ByHand(self.watched)
+        self._by_hand = by_hand
         self._passes: list[Handle] = []  # while steps by hand are looked for
         self._callbacks: list[Callable[[object], None]] = []  # called after the steps of Keras's optimizers
         self.keras = KerasOptimizers(self._keras_begins, self._keras_ends)
@@ -278,7 +280,10 @@ class Watch:
 
     @uncompiled
     def _step_ends(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if not torch.compiler.is_compiling() and self._reads_owners:
+        if torch.compiler.is_compiling():
+            return
+        self._by_hand.has_stepped()
+        if self._reads_owners:
             self._read_state(optimizer)
 
     @waits

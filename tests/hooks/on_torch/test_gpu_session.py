@@ -19,6 +19,7 @@ from tbdprof.hooks.on_torch.memory.window import MemoryWindow
 from tbdprof.hooks.on_torch.session import session
 from tbdprof.hooks.on_torch.session.markers import Markers
 from tbdprof.hooks.on_torch.session.session import is_profiler_active
+from tbdprof.hooks.on_torch.watch.by_hand import ByHand
 from tbdprof.hooks.on_torch.watch.watch import Watch
 from tbdprof.hooks.on_torch.watch.watched import Watched
 
@@ -58,7 +59,8 @@ def _gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @contextmanager
 def watch() -> Iterator[Watch]:
     """Take the hooks of a watch off afterwards: they are on all of torch's optimizers."""
-    made = Watch(Markers())
+    watched = Watched()
+    made = Watch(Markers(), watched, ByHand(watched))
     try:
         yield made
     finally:

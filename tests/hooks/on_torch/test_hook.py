@@ -157,6 +157,22 @@ def assert_well_formed(window: Window) -> None:
             live.add(int(row["address"]))
 
 
+def test_where_a_script_calls_forward_itself_that_phase_begins_with_the_first_operator(attached: TorchHook) -> None:
+    model = nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    attached.watch([model], [optimizer])
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model.forward(torch.ones(2, 8)).sum().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    window = record(attached, step)
+    assert window.span_names(SpanKind.PHASE, Phase.FORWARD) == ["forward"] * 2
+    outputs, loss, its_gradient = 2 * 4, 1, 1  # backward() makes the last one before the engine runs
+    assert window.bytes_by_phase()[Phase.FORWARD] == 2 * 4 * (outputs + loss + its_gradient)
+
+
 def test_every_event_of_a_convnet_adds_up_to_torchs_total(attached: TorchHook) -> None:
     model = small_convnet()
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)

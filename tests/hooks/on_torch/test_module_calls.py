@@ -159,7 +159,7 @@ def test_gradients_of_gradients_are_backward_and_of_a_layer(train: Callable[[nn.
     assert set(layers_of(kernels, Phase.BACKWARD)) == {"0", "2"}
 
 
-def test_an_update_by_hand_after_the_last_backward_run_is_not_forward() -> None:
+def test_what_changes_weights_after_the_last_backward_run_is_the_update_where_there_is_no_optimizer() -> None:
     model = perceptron()
 
     def step() -> None:
@@ -169,7 +169,7 @@ def test_an_update_by_hand_after_the_last_backward_run_is_not_forward() -> None:
                 weight.sub_(slope)
 
     kernels = kernels_of(model, step, steps=2)
-    assert phases_of(kernels, "aten::sub_") == {Phase.OUTSIDE}
+    assert phases_of(kernels, "aten::sub_") == {Phase.UPDATE}
     assert phases_of(kernels, "aten::addmm") == {Phase.FORWARD}
 
 
