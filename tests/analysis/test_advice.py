@@ -223,6 +223,17 @@ def test_json_holds_all_trials_with_intervals_kernels_and_losses():
     assert (last["result"], last["reason"], last["throughput"]) == ("failed", "no such unit", None)
     assert report["advice"][0]["trials"] == ["hybridize static", "compile"]
     assert report["again"]["result"] == "no difference"
+    assert report["runs"] == ["plain", "threads 1", "channels last", "compile", "hybridize static", "plain, again"]
+    assert report["remarks"] == {}
+
+
+def test_what_makes_a_run_less_sure_goes_by_its_name():
+    choice = Choice({"compile": "on"})
+    moving = Measured(choice, End.FINISHED, None, trained(0.5, settled=False), LOSSES)
+    found = advised(trained(), LOSSES, [moving])
+
+    assert json.loads(as_json.render(found))["remarks"] == {"compile": ["never settled before it was measured"]}
+    assert "'compile' never settled before it was measured" in reports.render(found)
 
 
 def test_at_100_columns_every_column_is_whole():

@@ -1,6 +1,6 @@
 """The report of what was tried: a table ranked by measured gain, what changed, and how the advice fared."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -11,7 +11,7 @@ from tbdprof.report.plain import plain
 from tbdprof.report.terminal_parts.change_tables import change_text, longest
 from tbdprof.report.terminal_parts.tables import Column, filled, printed, sheet
 from tbdprof.results.advice import Advised, JudgedAdvice, Losses, Plain, Result, Trial
-from tbdprof.results.compare import Change
+from tbdprof.results.compare import Change, Side
 from tbdprof.results.time import WIDE
 
 ROWS = 3  # kernels of each trial
@@ -138,9 +138,9 @@ def _loss_change(losses: Losses, of_plain: Losses) -> str:
 def _sentences(advised: Advised) -> Iterator[RenderableType]:
     yield Text()
     yield Text(_conclusion(advised), style="bold")
+    if unsure := [trial.name for trial in advised.trials if _is_unsure(trial)]:
+        yield Text(f"{', '.join(unsure)}: {UNSURE}")
     for trial in advised.trials:
-        if _is_unsure(trial):
-            yield Text(f"{trial.name}: {UNSURE}")
         if trial.reason:
             yield Text(f"{trial.name}: {trial.result.value}: {trial.reason}")
         if trial.pair is not None and trial.losses.reason:
@@ -152,9 +152,18 @@ def _sentences(advised: Advised) -> Iterator[RenderableType]:
             "and changes of this size are no gain",
             style="yellow",
         )
-    for side in () if advised.comparison is None else advised.comparison.sides:
+    for remark in _remarks(() if advised.comparison is None else advised.comparison.sides):
+        yield Text(remark, style="yellow")
+
+
+def _remarks(sides: Sequence[Side]) -> Iterator[str]:
+    """Yield what makes runs less sure, and which."""
+    found: dict[str, list[str]] = {}
+    for side in sides:
         for remark in side.remarks:
-            yield Text(remark.replace(side.label, side.names[0], 1), style="yellow")
+            found.setdefault(remark.removeprefix(side.label), []).append(f"'{side.names[0]}'")
+    for remark, names in found.items():
+        yield f"{', '.join(names)}{remark}"
 
 
 def _conclusion(advised: Advised) -> str:
