@@ -1,4 +1,4 @@
-# make run | test | test-long | test-libraries | test-pages | pictures | lint | bench | fuzz | suite | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
+# make run | test | test-long | test-libraries | test-pages | pictures | lint | bench | fuzz | suite | switches | train-check | gpu-check | clean.   Options: make run RUN_ARGS="--batch-size 2"
 PYTHON ?= python3
 RUN_ARGS ?=
 SUITE_ARGS ?=
@@ -32,7 +32,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(B
 LIBRARIES := libgomp.so.1 libquadmath.so.0
 
 .DEFAULT_GOAL := run
-.PHONY: run test test-long test-libraries test-pages pictures lint bench fuzz suite train-check gpu-check clean
+.PHONY: run test test-long test-libraries test-pages pictures lint bench fuzz suite switches train-check gpu-check clean
 
 # Question mode prints nothing and makes make itself stop with 1; a failing recipe would make it 2.
 ifneq ($(MAKECMDGOALS),clean)
@@ -105,6 +105,10 @@ suite: .venv/test.stamp
 	@$(call EVERY_CELL,$(BIN)/tbdprof run $$model --framework $$framework --output $$model-$$framework.tbd --force \
 		$(SUITE_ARGS))
 	@$(BIN)/python tests/benchmarks/suite.py
+
+# Every switch of every model, at the default sizes: does it train, and from the same loss?
+switches: .venv/test.stamp
+	@for framework in torch mxnet tensorflow; do $(BIN)/python tests/benchmarks/switches.py $$framework || exit 1; done
 
 # On small generated data: does it learn?
 train-check: .venv/test.stamp

@@ -1,6 +1,7 @@
 """Advice that was tried, on made-up summaries: what is chosen, how it is ranked and judged, what the report says."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -173,8 +174,8 @@ def test_the_report_has_a_row_for_each_trial_and_judges_the_verdict():
     assert f"{ADVICE['memory'][0]} - measured: hybridize static: it helped (2.000 [" in text
     assert "compile: it helped (1.429 [" in text
     assert row("hybridize static").split()[2:5] == ["yes", "faster", "2.000"]
+    assert row("hybridize static").rstrip().endswith(" 6 (same)  12 s")
     assert "+10.00 %" in row("channels last")  # of the loss
-    assert "same" in row("threads 1")
     assert "batch size 16: out of memory: out of memory (asked 3 GiB)" in lines
     assert "precision bf16: failed: no such unit" in lines
     assert "the best is hybridize static: 2.000 times [" in text
@@ -195,7 +196,7 @@ def test_advice_that_no_switch_tries_is_said_to_be_untried():
 def test_nothing_is_advised_where_nothing_gained():
     found = advised(trained(), LOSSES, [tried(Choice({"compile": "on"}), 1.0), tried(Choice({"eager": "on"}), 1.5)])
 
-    assert "nothing that was tried made it faster" in reports.render(found)
+    assert "nothing that was tried is seen to make it faster" in reports.render(found).splitlines()
 
 
 def test_a_loss_of_another_number_of_steps_is_not_set_beside_the_plain_one():
@@ -222,3 +223,39 @@ def test_json_holds_all_trials_with_intervals_kernels_and_losses():
     assert (last["result"], last["reason"], last["throughput"]) == ("failed", "no such unit", None)
     assert report["advice"][0]["trials"] == ["hybridize static", "compile"]
     assert report["again"]["result"] == "no difference"
+    assert report["runs"] == ["plain", "threads 1", "channels last", "compile", "hybridize static", "plain, again"]
+    assert report["remarks"] == {}
+
+
+def test_what_makes_a_run_less_sure_goes_by_its_name():
+    choice = Choice({"compile": "on"})
+    moving = Measured(choice, End.FINISHED, None, trained(0.5, settled=False), LOSSES)
+    found = advised(trained(), LOSSES, [moving])
+
+    assert json.loads(as_json.render(found))["remarks"] == {"compile": ["never settled before it was measured"]}
+    assert "'compile' never settled before it was measured" in reports.render(found)
+
+
+def test_at_100_columns_every_column_is_whole():
+    lines = reports.render(of_all_kinds(), width=100).splitlines()
+
+    assert any(re.fullmatch(r"tried +pointed at +result +throughput +loss +took", line) for line in lines)
+    assert any(line.startswith("hybridize static  ") and "[" in line and "]" in line for line in lines)
+    assert max(map(len, lines)) <= 100
+
+
+def test_an_interval_too_wide_to_rule_out_a_gain_is_said_to_be_so():
+    noisy = replace(trained(), recording=trained().recording)
+    choice = Choice({"compile": "on"})
+    wild = summarize(
+        Recording(
+            run(complete=True, batch_size=8),
+            [timed_window(at, "clean", steps) for at, steps in enumerate(([0.02, 0.03], [0.3, 0.2], [0.05, 0.1]))],
+        )
+    )
+    found = advised(noisy, LOSSES, [Measured(choice, End.FINISHED, None, wild, LOSSES)])
+    text = reports.render(found, width=200)
+
+    assert found.trials[0].result is Result.NO_DIFFERENCE
+    assert "compile: no difference shows, but the interval is too wide to say that there is none" in text
+    assert "this noise could hide a gain" in text

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from tbdprof.cli import advising
 from tbdprof.cli.main import cli
 from tbdprof.errors import TbdprofError, UsageError
+from tbdprof.launch.first_losses import finite
 from tbdprof.results.sweep import End
 from tbdprof.sweep.folder import Folder, load
 from tbdprof.sweep.outcome import Outcome
@@ -108,3 +109,12 @@ def test_a_plan_with_chosen_points_has_these_and_no_others() -> None:
     programs = [plan.program_at(settings) for settings in plan.combinations()]
 
     assert programs == [request, advising.replace(request, options={"compile": "on"}), request]
+
+
+def test_a_loss_that_is_not_finite_ends_the_trial_with_a_reason() -> None:
+    after = iter([2.0, 1.0, float("nan"), 3.0])
+
+    with pytest.raises(TbdprofError, match="the loss after 2 steps is nan"):
+        finite(after)
+    assert next(after) == 3.0
+    assert finite([2.0, 1.0]) == (2.0, 1.0)

@@ -14,6 +14,7 @@ SCHEMA = 1
 def render(advised: Advised) -> str:
     """Return the report as one JSON object; docs/advise.md describes it."""
     comparison = advised.comparison
+    sides = () if comparison is None else comparison.sides
     return json_text(
         {
             "schema": SCHEMA,
@@ -24,8 +25,13 @@ def render(advised: Advised) -> str:
                 for each in advised.advice
             ],
             "trials": [_trial_json(trial) for trial in advised.trials],
+            "runs": [side.names[0] for side in sides],
             "differences": {} if comparison is None else comparison.differences,
-            "remarks": [] if comparison is None else [text for side in comparison.sides for text in side.remarks],
+            "remarks": {
+                side.names[0]: [text.removeprefix(side.label).lstrip(": ") for text in side.remarks]
+                for side in sides
+                if side.remarks
+            },
         }
     )
 

@@ -1,35 +1,36 @@
 """The report of what was tried: a table ranked by measured gain, what changed, and how the advice fared."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tbdprof.facts.units import bytes_text, percent_text, seconds_text
+from tbdprof.facts.units import bytes_text, percent_text
 from tbdprof.report.advice.memory import trial_memory
 from tbdprof.report.plain import plain
 from tbdprof.report.terminal_parts.change_tables import change_text, longest
 from tbdprof.report.terminal_parts.tables import Column, filled, printed, sheet
 from tbdprof.results.advice import Advised, JudgedAdvice, Losses, Plain, Result, Trial
-from tbdprof.results.compare import Change
+from tbdprof.results.compare import Change, Side
+from tbdprof.results.time import WIDE
 
 ROWS = 3  # kernels of each trial
 LEAST_LOSS = 5e-5  # a smaller share of the loss is printed as 0.00 %
 COLUMNS = (
-    Column("tried", "name"),
-    Column("verdict points", "word"),
+    Column("tried", "word"),
+    Column("pointed at", "word"),
     Column("result", "word"),
     Column("throughput"),
-    Column("95 % interval"),
-    Column("peak memory"),
-    Column("loss after"),
-    Column("of plain"),
+    Column("memory"),
+    Column("loss"),
     Column("took"),
 )
 BELOW = (
-    "throughput: times the plain run's, one run of each; an interval that contains 1 is no difference",
-    "peak memory: counted, so it has no interval",
+    "pointed at: by the verdict; throughput: times the plain run's, with its 95 % interval, one run of each",
+    "memory: change of the peak, a count, so without an interval; loss: after {steps} steps, and its change",
 )
+NO_GAIN = "nothing that was tried is seen to make it faster"
+UNSURE = "no difference shows, but the interval is too wide to say that there is none"
 NO_SWITCH = "no switch of this model tries it"
 MEASURED_WORDS = {
     Result.FASTER: "it helped",
@@ -97,7 +98,8 @@ def _times(trial: Trial) -> str:
 def _table(advised: Advised) -> RenderableType:
     trials = [*advised.trials, *([] if advised.again is None else [advised.again])]
     rows = [_row(trial, advised.plain.losses) for trial in trials]
-    return filled("Tried, by measured gain", COLUMNS, rows, below=BELOW)
+    below = [line.format(steps=advised.plain.losses.steps) for line in BELOW]
+    return filled("Tried, by measured gain", COLUMNS, rows, below=below)
 
 
 def _row(trial: Trial, losses: Losses) -> list[str]:
@@ -107,12 +109,10 @@ def _row(trial: Trial, losses: Losses) -> list[str]:
         trial.name,
         "yes" if trial.choice.advice else "no",
         trial.result.value,
-        "" if change is None or change.ratio is None else _ratio(change),
-        "" if change is None else _interval(change),
+        "" if change is None else f"{_ratio(change)} {_interval(change)}".strip(),
         "" if memory is None else change_text(memory),
-        "" if trial.losses.last is None else f"{trial.losses.last:.5g}",
-        _loss_change(trial.losses, losses),
-        "" if trial.seconds is None else seconds_text(trial.seconds * 1e9),
+        "" if trial.losses.last is None else f"{trial.losses.last:.4g} {_loss_change(trial.losses, losses)}".strip(),
+        "" if trial.seconds is None else f"{trial.seconds:.0f} s",
     ]
 
 
@@ -130,14 +130,16 @@ def _loss_change(losses: Losses, of_plain: Losses) -> str:
     if one is None or other is None or not one or losses.steps != of_plain.steps:
         return ""
     if one == other:
-        return "same"
+        return "(same)"
     share = (other - one) / abs(one)
-    return f"{100 * share:+.2f} %" if abs(share) >= LEAST_LOSS else "< 0.01 %"
+    return f"({100 * share:+.2f} %)" if abs(share) >= LEAST_LOSS else "(< 0.01 %)"
 
 
 def _sentences(advised: Advised) -> Iterator[RenderableType]:
     yield Text()
     yield Text(_conclusion(advised), style="bold")
+    if unsure := [trial.name for trial in advised.trials if _is_unsure(trial)]:
+        yield Text(f"{', '.join(unsure)}: {UNSURE}")
     for trial in advised.trials:
         if trial.reason:
             yield Text(f"{trial.name}: {trial.result.value}: {trial.reason}")
@@ -150,9 +152,18 @@ def _sentences(advised: Advised) -> Iterator[RenderableType]:
             "and changes of this size are no gain",
             style="yellow",
         )
-    for side in () if advised.comparison is None else advised.comparison.sides:
+    for remark in _remarks(() if advised.comparison is None else advised.comparison.sides):
+        yield Text(remark, style="yellow")
+
+
+def _remarks(sides: Sequence[Side]) -> Iterator[str]:
+    """Yield what makes runs less sure, and which."""
+    found: dict[str, list[str]] = {}
+    for side in sides:
         for remark in side.remarks:
-            yield Text(remark.replace(side.label, side.names[0], 1), style="yellow")
+            found.setdefault(remark.removeprefix(side.label), []).append(f"'{side.names[0]}'")
+    for remark, names in found.items():
+        yield f"{', '.join(names)}{remark}"
 
 
 def _conclusion(advised: Advised) -> str:
@@ -160,10 +171,16 @@ def _conclusion(advised: Advised) -> str:
     if not advised.trials:
         return "nothing was tried: the model has no switch for this framework"
     if not faster:
-        return "nothing that was tried made it faster"
+        return NO_GAIN if not any(map(_is_unsure, advised.trials)) else f"{NO_GAIN}, but this noise could hide a gain"
     best = faster[0]
     pointed = "the verdict points at it" if best.choice.advice else "the verdict does not point at it"
     return f"the best is {best.name}: {_ratio_text(best)} the plain run's throughput; {pointed}"
+
+
+def _is_unsure(trial: Trial) -> bool:
+    """Return whether no difference shows, but a large one could be there."""
+    ends = None if trial.pair is None else trial.pair.throughput.interval
+    return trial.result is Result.NO_DIFFERENCE and ends is not None and ends[1] > WIDE * ends[0]
 
 
 def _ratio_text(trial: Trial) -> str:
