@@ -33,7 +33,7 @@ SPEC = Spec(
     switches={
         "torch": ("compile", "channels_last", "fused_optimizer", "checkpointing"),
         "mxnet": ("hybridize",),
-        "tensorflow": ("eager", "jit"),
+        "tensorflow": ("eager",),
     },
 )
 
