@@ -158,7 +158,10 @@ class _Sweep:
             self._keep(handed.point, Outcome(End.FAILED, f"its machine was lost {MOST_LOSSES} times: {why}"))
 
     def _keep(self, point: Point, outcome: Outcome) -> None:
-        self._folder.keep(point, outcome)
+        try:
+            self._folder.keep(point, outcome)
+        except OSError as error:
+            raise UnavailableError(f"cannot write {self._folder.points}: {error.strerror}") from error
         self._known[point.name] = outcome
         _tell(ENDS, point)
 
