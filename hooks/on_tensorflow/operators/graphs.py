@@ -281,6 +281,7 @@ def _graph(name: str) -> Any:
     """Return the graph of a traced function, or None if the function no longer exists."""
     if name not in _known:
         for each in gc.get_objects():
-            if isinstance(each, AtomicFunction) and each._cached_graph is not None:  # noqa: SLF001
+            # Check only the type of an unknown object: reading more of it may run the user's code.
+            if issubclass(type(each), AtomicFunction) and each._cached_graph is not None:  # noqa: SLF001
                 _known[each.name.decode()] = each._cached_graph  # noqa: SLF001
     return _known.get(name)
