@@ -106,7 +106,7 @@ def disturb(step: int, model: nn.Module, optimizer: torch.optim.Optimizer, prof:
 
 def in_child(model: nn.Module, optimizer: torch.optim.Optimizer, prof: tbdprof.Profiler) -> None:
     """Train on in a forked child, past the ends of the windows."""
-    signal.alarm(10)  # rather than hang
+    signal.alarm(120)  # rather than hang; long, for the machine may be busy
     for _ in range(STEPS):
         train(model, optimizer)
         if HOW == "forks_and_steps":
