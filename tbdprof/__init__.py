@@ -64,7 +64,7 @@ def __getattr__(name: str) -> object:
 
     if name == "__version__":
         return import_module("tbdprof.loop.version").version()
-    if name == "keras":  # which is imported with Keras, and so only where it is asked for
+    if name in ("integrations", "keras"):  # which import what they are named after, and so only where asked for
         return import_module(f"tbdprof.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'tbdprof' has no attribute {name!r}")

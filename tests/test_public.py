@@ -31,6 +31,11 @@ def test_help_and_inspection_need_no_framework():
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
     assert not hasattr(tbdprof, "nonsense")
+    assert not hasattr(tbdprof.integrations, "nonsense")
+
+
+def test_the_callback_of_a_library_needs_no_further_import():
+    assert tbdprof.integrations.gluon.TbdprofHandler.__module__ == "tbdprof.integrations.gluon"
 
 
 def test_every_framework_has_a_hook_of_its_name():
