@@ -208,7 +208,7 @@ def test_a_finished_file_is_shown_and_the_code_is_0(typed: Typed) -> None:
 def test_a_damaged_file_a_folder_and_a_missing_folder_are_one_line(typed: Typed, tmp_path: Path) -> None:
     (tmp_path / "a.tbd").write_bytes(b"SQLite format 3\0" + bytes(200))
 
-    for name, expected, code in (("a.tbd", "damaged", 1), (".", "not a plain file", 1), ("x/a.tbd", "no folder", 2)):
+    for name, expected, code in (("a.tbd", "damaged", 1), (".", "is a folder", 1), ("x/a.tbd", "no folder", 2)):
         found, out, err = typed("watch", str(tmp_path / name))
         assert (found, out) == (code, "")
         assert expected in err

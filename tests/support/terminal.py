@@ -31,7 +31,13 @@ class Terminal:
                 for number, stream in enumerate(("stdin", "stdout", "stderr")):
                     setattr(sys, stream, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
                 os.environ["TERM"] = "xterm-256color"
-                time.sleep(0.05)  # until the terminal has its size
+                for name in (
+                    "COLUMNS",
+                    "LINES",
+                ):  # pytest's workers set them; they would count for more than the terminal
+                    os.environ.pop(name, None)
+                while os.get_terminal_size(0) != (columns, lines):
+                    time.sleep(0.001)
                 code = act()
                 sys.stdout.flush()
             finally:

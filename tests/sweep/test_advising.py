@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from tbdprof.cli import advising
 from tbdprof.cli.main import cli
 from tbdprof.errors import TbdprofError, UsageError
-from tbdprof.launch.first_losses import finite
 from tbdprof.results.sweep import End
+from tbdprof.sweep.first_losses import finite
 from tbdprof.sweep.folder import Folder, load
 from tbdprof.sweep.outcome import Outcome
 from tbdprof.sweep.plan import Plan, Point

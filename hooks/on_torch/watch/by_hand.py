@@ -35,7 +35,7 @@ class ByHand:
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
         self._process = os.getpid()
-        self._has_optimizer: bool | None = None  # None: it is looked for where it matters
+        self.has_optimizer: bool | None = None  # a step of one makes it true; None: it is looked for where it matters
         self._callback: Callable[[object], None] | None = None
         self._here = _Thread()
 
@@ -43,15 +43,11 @@ class ByHand:
         """Call `callback` at the end of each step, with an object that stands for the thread that took it."""
         self._callback = callback
 
-    def has_stepped(self) -> None:
-        """Note that an optimizer has taken a step: no step is by hand."""
-        self._has_optimizer = True
-
     def is_so(self) -> bool:
         """Return whether weights are updated by hand: there is no optimizer."""
-        if self._has_optimizer is None:
-            self._has_optimizer = _is_any_optimizer()
-        return not self._has_optimizer
+        if self.has_optimizer is None:
+            self.has_optimizer = _is_any_optimizer()
+        return not self.has_optimizer
 
     @uncompiled
     def forward_begins(self, *_: object) -> None:
@@ -70,7 +66,7 @@ class ByHand:
     @waits
     def backward_ended(self) -> None:
         """Note what the weights are before they are updated."""
-        if self._callback is not None and not self._has_optimizer and os.getpid() == self._process:
+        if self._callback is not None and not self.has_optimizer and os.getpid() == self._process:
             trained = [each for _, each in self._watched.parameters() if each.requires_grad]
             self._here.looks = [_look(each) for each in trained[:_COMPARED]]
 
@@ -143,5 +139,6 @@ def _leaves(roots: object) -> Iterator[torch.Tensor]:
 
 
 def _is_any_optimizer() -> bool:
+    of_keras = getattr(getattr(sys.modules.get("keras"), "optimizers", None), "Optimizer", torch.optim.Optimizer)
     # Check only the type of an unknown object: reading more of it may run the user's code.
-    return "keras" in sys.modules or any(issubclass(type(each), torch.optim.Optimizer) for each in gc.get_objects())
+    return any(issubclass(type(each), (torch.optim.Optimizer, of_keras)) for each in gc.get_objects())

@@ -76,9 +76,10 @@ def register_first(before: Before) -> Handle:
 
 
 def remove(handles: list[Handle]) -> None:
-    """Remove hooks, the last one first."""
-    while handles:
-        handles.pop().remove()
+    """Remove hooks, the last one first; another thread may remove them, too."""
+    with suppress(IndexError):
+        while True:
+            handles.pop().remove()
 
 
 @contextmanager

@@ -115,7 +115,8 @@ class Watch:
             if os.getpid() != pid:  # a forked process is not followed, but the caller may say so
                 callback(optimizer)
                 return
-            self._has_stepped()
+            if self._passes:
+                self._stop_looking()
             if in_backward():  # a profiler that begins here ends with the backward pass
                 late.add(lambda: callback(optimizer))
             else:
@@ -127,9 +128,9 @@ class Watch:
         self._backward.need("engine", _BY_HAND)
         self._passes.append(register_first(self._by_hand.forward_begins))
 
-    def _has_stepped(self) -> None:
-        """Look no longer for steps by hand."""
-        self._by_hand.has_stepped()
+    def _stop_looking(self) -> None:
+        """Look no longer for steps by hand: an optimizer has taken one."""
+        self._by_hand.has_optimizer = True
         self._backward.release(_BY_HAND)
         remove(self._passes)
 
@@ -282,7 +283,7 @@ class Watch:
     def _step_ends(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         if torch.compiler.is_compiling():
             return
-        self._by_hand.has_stepped()
+        self._by_hand.has_optimizer = True
         if self._reads_owners:
             self._read_state(optimizer)
 
@@ -303,7 +304,8 @@ class Watch:
 
     def _keras_ends(self, optimizer: Any) -> None:
         self._step_ends(optimizer)
-        self._has_stepped()
+        if self._passes:
+            self._stop_looking()
         for callback in list(self._callbacks) if os.getpid() == self._process else ():
             callback(optimizer)
 

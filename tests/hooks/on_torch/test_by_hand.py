@@ -1,5 +1,6 @@
 """Loops without an optimizer: a step is a backward pass and the update after it."""
 
+import gc
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +15,7 @@ STEPS = 4
 
 @pytest.fixture
 def attached() -> Iterator[TorchHook]:
+    gc.collect()  # optimizers of other tests
     torch_hook = hook()
     torch_hook.attach()
     torch_hook.watch([], [])

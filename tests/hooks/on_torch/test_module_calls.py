@@ -1,6 +1,7 @@
 """How modules' calls are seen: whatever is called, copied or saved, the user's loop and what it keeps stay its own."""
 
 import copy
+import gc
 import io
 import threading
 import warnings
@@ -160,6 +161,7 @@ def test_gradients_of_gradients_are_backward_and_of_a_layer(train: Callable[[nn.
 
 
 def test_what_changes_weights_after_the_last_backward_run_is_the_update_where_there_is_no_optimizer() -> None:
+    gc.collect()  # optimizers of other tests
     model = perceptron()
 
     def step() -> None:
