@@ -22,7 +22,7 @@ from tbdprof.facts.file.writing import Writer
 from tbdprof.facts.recording import Recording
 
 ELSEWHERE = "choose another place with -o"
-LOOKS, LOOK_S = 5, 0.02  # a reader takes much less to look at a lock
+LOOKS, LOOK_S = 50, 0.02  # a reader takes microseconds to look at a lock, and longer on a busy machine
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of some network file systems
 
 
