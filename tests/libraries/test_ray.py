@@ -19,6 +19,7 @@ ROOT = HERE.parents[1]
 RECORDING = ROOT / "tests/fixtures/format-5-torch.tbd"
 SIZES = ("1", "2", "4", "8", "16", "32")
 SCRIPT = ["--", "fake", "--batch", "{batch}"]
+HAND_OVER_S = 2.0  # then the machine that ended a point has another one
 LIMIT_S = 180  # on a machine that others use, too
 
 
@@ -97,9 +98,14 @@ def ended_on(sweep: Path) -> list[str]:
 def test_a_sweep_ends_with_all_points_though_a_machine_is_lost(tmp_path: Path, machines: Machines) -> None:
     on = f"ray:{machines.cluster.address}"
     process = begun(tmp_path, "-o", "s", "--set", f"batch={','.join(SIZES)}", "--on", on, "--json", *SCRIPT)
-    until(lambda: "one" in ended_on(tmp_path / "s") and machines.ran[-1][0] == "begins")
+    until(lambda: "one" in ended_on(tmp_path / "s"))
+    held = Path(f"{machines.log}.held")
+    held.touch()
+    until(lambda: machines.ran[-1][0] == "begins")
+    time.sleep(HAND_OVER_S)
 
     machines.cluster.remove_node(machines.nodes[0], allow_graceful=False)
+    held.unlink()
     out, complaints = process.communicate(timeout=LIMIT_S)
 
     assert process.returncode == 0, complaints

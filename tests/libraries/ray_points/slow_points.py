@@ -1,6 +1,6 @@
 """A point that leaves a copy of a recording after some time, and says when it began and ended.
 
-SLOW_POINTS has the recording and the file to say it in.
+SLOW_POINTS has the recording and the file to say it in. No point ends while there is that file's name with ".held".
 """
 
 import json
@@ -24,6 +24,8 @@ def main(text: str) -> None:
     def slowly(given: dict[str, Any], path: Path) -> Outcome:
         _say(log, "begins", given["name"])
         time.sleep(SECONDS)
+        while Path(f"{log}.held").exists():
+            time.sleep(0.02)
         shutil.copy(recording, path)
         _say(log, "ends", given["name"])
         return Outcome(End.FINISHED)
