@@ -7,7 +7,7 @@ TEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
 GPU_ARGS ?=
-LIBRARIES_ARGS ?=
+LIBRARIES_ARGS ?= --numprocesses 2 --dist loadfile
 PAGES_ARGS ?=
 PICTURES_OF ?= resnet50-mxnet.tbd
 

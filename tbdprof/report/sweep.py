@@ -85,6 +85,10 @@ def sentences(sweep: Sweep) -> Iterator[str]:
     for point in sweep.points:
         if point.end is not End.FINISHED:
             yield f"{point.name}: {point.end.value}{'' if point.reason is None else f' ({point.reason})'}"
+    crowded = [point.name for point in sweep.points if point.figures is not None and point.figures.disturbed]
+    if crowded:
+        others = f" and {len(crowded) - 1} more" if len(crowded) > 1 else ""
+        yield f"other processes took cores during {crowded[0]}{others}: speed and times may differ without them"
     if sweep.to_come:
         yield f"{sweep.to_come} {'point has' if sweep.to_come == 1 else 'points have'} not ended"
 

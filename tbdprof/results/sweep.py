@@ -43,6 +43,7 @@ class PointFigures:
     low_utilization: LowUtilization | None
     cpu: float | None  # utilization of the cores by the process
     exposed: float | None  # share of a step in which communication runs alone; None: none was seen
+    disturbed: bool | None = None  # whether other processes took a notable part of the cores; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,7 @@ class SweepRow:
     cpu: float | None = None
     exposed: float | None = None
     drifted: bool | None = None
+    disturbed: bool | None = None
     complete: bool | None = None
     model: str | None = None
     framework: str | None = None  # and its version
@@ -178,7 +180,8 @@ def _row(point: SweepPoint) -> SweepRow:
 
 
 _SAME = (
-    *("unit", "step_seconds", "peak_bytes", "category_bytes", "busy", "fp32", "cpu", "exposed", "drifted", "complete"),
+    *("unit", "step_seconds", "peak_bytes", "category_bytes", "busy", "fp32", "cpu", "exposed", "drifted"),
+    *("disturbed", "complete"),
     *("model", "framework", "device", "precision", "threads"),
 )
 

@@ -141,6 +141,16 @@ def test_a_caption_says_what_was_measured_where_and_how() -> None:
     assert "×" not in captions.caption(4, [of_cpu])
 
 
+def test_a_caption_and_the_report_say_where_other_processes_took_cores() -> None:
+    crowded = replace(FIGURES, disturbed=True)
+    found = sweep(point("torch", 1, figures=crowded), point("torch", 2), point("torch", 4, figures=crowded))
+
+    assert "Other processes took cores while 2 of 3 points were measured." in captions.caption(5, [found])
+    assert "took cores" not in captions.caption(8, [found]) + captions.caption(5, [BOTH])
+    assert f"took cores during {found.points[0].name} and 1 more" in " ".join(reports.render(found).split())
+    assert "took cores" not in reports.render(BOTH)
+
+
 def test_the_kernel_tables_are_of_the_largest_batch_that_finished() -> None:
     chosen = kernel_tables.chosen(BOTH)
 

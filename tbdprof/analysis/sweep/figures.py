@@ -35,6 +35,7 @@ def figures(summary: Summary, batch: int | None = None) -> PointFigures:
         low_utilization=summary.low_utilization,
         cpu=None if summary.cpu is None else summary.cpu.process,
         exposed=_exposed(summary),
+        disturbed=None if summary.cpu is None else summary.cpu.disturbed,
     )
 
 

@@ -28,9 +28,16 @@ def caption(number: int, sweeps: Sequence[Sweep]) -> str:
         f"Framework: {_joined(each.framework for each in figures)}; {_setting(figures)}.",
         OF_CPU if number in (5, 6, 7) and not all(each.on_gpu for each in figures) else "",
         FULL if full and number != 7 else "",
+        _crowd(figures) if number != 8 else "",
         AFTER.format(number),
     ]
     return " ".join(filter(None, parts))
+
+
+def _crowd(figures: Sequence[PointFigures]) -> str:
+    """Return how many points other processes disturbed: their times are not those of the training alone."""
+    crowded = sum(each.disturbed is True for each in figures)
+    return f"Other processes took cores while {crowded} of {len(figures)} points were measured." if crowded else ""
 
 
 def _setting(figures: Sequence[PointFigures]) -> str:
