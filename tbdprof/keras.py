@@ -1,12 +1,12 @@
 """Profile Keras's own loop: a callback for `fit`."""
 
-import gc
 import sys
 import weakref
 from typing import Any
 
 import keras
 
+from tbdprof.hooks.instances import instances_of
 from tbdprof.launch.arguments import optional_number
 from tbdprof.launch.library_loop import LibraryLoop, leave
 from tbdprof.launch.own_loop import Profiler
@@ -81,5 +81,5 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc]
 
 def _runs_of(callback: keras.callbacks.Callback) -> list[Any]:
     """Return Keras's lists of callbacks that hold this one; each `fit` makes such a list and drops it when it ends."""
-    lists = [each for each in gc.get_objects() if issubclass(type(each), keras.callbacks.CallbackList)]
+    lists = instances_of(keras.callbacks.CallbackList)
     return [each for each in lists if any(known is callback for known in each.callbacks)]

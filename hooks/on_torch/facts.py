@@ -1,6 +1,5 @@
 """The facts that a recording keeps of torch's devices, models and optimizers."""
 
-import gc
 import platform
 import re
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from tbdprof.collect import host
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.batches import LEAST_WITH_A_REST
 from tbdprof.facts.records import Optimizer, Parameter
+from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.keras_objects import OF_FIT, batch_size_of_fit
 from tbdprof.hooks.on_torch.devices import device_text
 from tbdprof.hooks.on_torch.watch.keras_optimizers import KerasOptimizer
@@ -84,7 +84,7 @@ def batch_size(watched: Watched) -> tuple[int | None, str]:
     of_fit = batch_size_of_fit(watched.models(), LEAST_WITH_A_REST)
     if of_fit is not None:
         return of_fit, OF_FIT
-    sizes = {_batch_size(each) for each in gc.get_objects() if issubclass(type(each), _BaseDataLoaderIter)}
+    sizes = set(map(_batch_size, instances_of(_BaseDataLoaderIter)))
     return (sizes.pop() if len(sizes) == 1 else None), "the loader's batch size"
 
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import mxnet as mx
 
+from tbdprof.collect.clock import wall_offset_ns
 from tbdprof.errors import UnavailableError
-from tbdprof.hooks.clock import wall_offset_ns
 from tbdprof.hooks.on_mxnet.session import layout, profiler
 from tbdprof.hooks.on_mxnet.session.engine import SEPARATOR
 

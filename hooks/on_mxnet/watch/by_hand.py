@@ -1,12 +1,12 @@
 """Loops that update their weights by hand, without a trainer: a step is a backward pass and the update after it."""
 
 import ctypes
-import gc
 from collections.abc import Iterable
 
 from mxnet.gluon import Trainer
 from mxnet.module.base_module import BaseModule
 
+from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.watch import owners
 from tbdprof.hooks.waiting import waits
@@ -24,11 +24,9 @@ class ByHand:
     def has_trainer(self) -> bool:
         """Return whether the script has a trainer, or a module with an optimizer; it is looked for once."""
         if self._has_trainer is None:
-            # Check only the type of an unknown object: reading more of it may run the user's code.
             self._has_trainer = any(
-                issubclass(type(each), Trainer)
-                or (issubclass(type(each), BaseModule) and getattr(each, "optimizer_initialized", False))
-                for each in gc.get_objects()
+                isinstance(each, Trainer) or getattr(each, "optimizer_initialized", False)
+                for each in instances_of(Trainer, BaseModule)
             )
         return self._has_trainer
 

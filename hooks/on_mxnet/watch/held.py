@@ -1,6 +1,5 @@
 """Weights and buffers with their arrays, whichever of MXNet's two APIs they belong to: Gluon or Module."""
 
-import gc
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -31,14 +30,11 @@ def of_parameter(parameter: Parameter) -> Held:
     )
 
 
-def loose() -> list[Held]:
-    """Return the arrays that have a gradient (`attach_grad`), or none if Gluon's parameters hold some."""
-    # Check only the type of an unknown object: reading more of it may run the user's code.
-    every = gc.get_objects()
-    if any(issubclass(type(each), Parameter) for each in every):
+def loose(everything: Sequence[Parameter | mx.nd.NDArray]) -> list[Held]:
+    """Return the arrays that have a gradient (`attach_grad`), or none if Gluon's parameters may hold some."""
+    if any(isinstance(each, Parameter) for each in everything):
         return []
-    found = [each for each in every if issubclass(type(each), mx.nd.NDArray)]
-    trained = {each.handle.value: (each, each.grad) for each in found if each.handle and each.grad is not None}
+    trained = {each.handle.value: (each, each.grad) for each in everything if each.handle and each.grad is not None}
     return [
         Held(handle, f"parameter{number}", [array], [gradient], is_trained=True, is_buffer=False)
         for number, (handle, (array, gradient)) in enumerate(trained.items())

@@ -1,7 +1,6 @@
 """The storages that MXNet's models and trainers own, and the arrays that exist."""
 
 import functools
-import gc
 import json
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -9,10 +8,11 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 import mxnet as mx
-from mxnet.gluon import Block
+from mxnet.gluon import Block, Parameter
 from mxnet.module.base_module import BaseModule
 
 from tbdprof.facts.records import Role
+from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.naming import prefixes
 from tbdprof.hooks.on_mxnet.memory import blocks
 from tbdprof.hooks.on_mxnet.memory.blocks import Stored
@@ -100,7 +100,7 @@ class Watched:
     def parameters(self) -> list[tuple[str, Held]]:
         """Return the models' parameters, each once, and those that only a trainer holds, or only the script."""
         if not self._models and not self._trainers:
-            return [(each.name, each) for each in held.loose()]
+            return [(each.name, each) for each in held.loose(instances_of(Parameter, mx.nd.NDArray))]
         named = [
             (prefix + name, held.of_parameter(parameter))
             for prefix, model in self.prefixes()
@@ -270,8 +270,7 @@ def arrays(arguments: object) -> list[mx.nd.NDArray]:
 
 def visible() -> dict[int, layout.Storage]:
     """Return the storages of all arrays that Python can see, by address."""
-    # Check only the type of an unknown object: reading more of it may run the user's code.
-    found = (layout.storages(thing) for thing in gc.get_objects() if issubclass(type(thing), mx.nd.NDArray))
+    found = map(layout.storages, instances_of(mx.nd.NDArray))
     return {storage[1]: storage for storages in found for storage in storages}
 
 

@@ -11,7 +11,6 @@ is computed from gradients on the way to the variables that it changes (clipping
 computes no gradients is FORWARD if it calls layers, else OUTSIDE.
 """
 
-import gc
 import weakref
 from collections.abc import Iterator, Set
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from tensorflow.python.eager.polymorphic_function.atomic_function import AtomicFunction
 
 from tbdprof.facts.records import Operation, Phase
+from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.on_tensorflow.operators import grappler
 from tbdprof.hooks.on_tensorflow.operators.functions import CALLS, TAPE, Reading, leading_to, origin, summands
 from tbdprof.hooks.on_tensorflow.operators.fusion import first_of, plain, ran_as
@@ -280,8 +280,7 @@ _known: "weakref.WeakValueDictionary[str, Any]" = weakref.WeakValueDictionary()
 def _graph(name: str) -> Any:
     """Return the graph of a traced function, or None if the function no longer exists."""
     if name not in _known:
-        for each in gc.get_objects():
-            # Check only the type of an unknown object: reading more of it may run the user's code.
-            if issubclass(type(each), AtomicFunction) and each._cached_graph is not None:  # noqa: SLF001
+        for each in instances_of(AtomicFunction):
+            if each._cached_graph is not None:  # noqa: SLF001
                 _known[each.name.decode()] = each._cached_graph  # noqa: SLF001
     return _known.get(name)

@@ -16,8 +16,8 @@ from pathlib import Path
 import tensorflow as tf
 from tensorflow.python.profiler.internal import _pywrap_traceme
 
+from tbdprof.collect.clock import wall_offset_ns
 from tbdprof.errors import UnavailableError
-from tbdprof.hooks.clock import wall_offset_ns
 from tbdprof.hooks.on_tensorflow.session import xplane
 from tbdprof.hooks.on_tensorflow.session.events import MARK, Trace
 from tbdprof.hooks.waiting import waits

@@ -4,7 +4,6 @@ An assignment may give a variable another buffer, so an address is valid only un
 """
 
 import ctypes
-import gc
 import json
 import weakref
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -23,6 +22,7 @@ from tensorflow.python.ops.gen_resource_variable_ops import (
 )
 
 from tbdprof.facts.records import Role
+from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.keras_objects import slots, trained_by
 from tbdprof.hooks.on_tensorflow.watch.layers import replica_ending
 from tbdprof.hooks.on_tensorflow.watch.variables import (
@@ -234,11 +234,10 @@ def visible(device: str | None = None) -> dict[int, Owned]:
     Variables have a name, tensors have none.
     """
     found: dict[int, Owned] = {}
-    for thing in gc.get_objects():
-        kind = type(thing)
-        if kind is EagerTensor:
+    for thing in instances_of(EagerTensor, tf.Variable):
+        if type(thing) is EagerTensor:
             row = of_tensor(Role.UNKNOWN, "", thing)
-        elif issubclass(kind, tf.Variable) and hasattr(thing, "_handle"):
+        elif issubclass(type(thing), tf.Variable) and hasattr(thing, "_handle"):
             row = of_variable(Role.UNKNOWN, thing.name, thing)
         else:
             continue
@@ -250,7 +249,7 @@ def visible(device: str | None = None) -> dict[int, Owned]:
 def found_models(optimizers: Sequence[Any]) -> list[Any]:
     """Return the outermost Keras models and modules with a variable that the optimizers update."""
     trained = {id(plain(each)) for optimizer in optimizers for each in trained_by(optimizer)}
-    having = [each for each in _of_kind((keras.Layer, tf.Module)) if trained & _ids(each)]
+    having = [each for each in instances_of(keras.Layer, tf.Module) if trained & _ids(each)]
     parts = {id(part) for each in having for part in _parts(each)}
     return [each for each in having if id(each) not in parts]
 
@@ -258,7 +257,7 @@ def found_models(optimizers: Sequence[Any]) -> list[Any]:
 def found_optimizers(models: Sequence[Any]) -> list[Any]:
     """Return the Keras optimizers that update a variable of the models, or any variable if there is no model."""
     wanted = {each for model in models for each in _ids(model)}
-    every = [each for each in _of_kind((keras.optimizers.Optimizer,)) if trained_by(each)]
+    every = [each for each in instances_of(keras.optimizers.Optimizer) if trained_by(each)]
     return [each for each in every if not models or wanted & {id(plain(variable)) for variable in trained_by(each)}]
 
 
@@ -271,10 +270,6 @@ def device_text(device: str) -> str:
 def role_of(named: Named) -> Role:
     """Return the role of a model's variable."""
     return Role.BUFFER if named.is_buffer else Role.WEIGHT
-
-
-def _of_kind(kinds: tuple[type, ...]) -> list[Any]:
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
 
 
 def _ids(model: Any) -> set[int]:

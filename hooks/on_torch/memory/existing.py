@@ -1,6 +1,5 @@
 """Storages that exist when a memory window begins and ends, with or without an owner."""
 
-import gc
 import weakref
 from collections.abc import Callable, Iterator
 
@@ -9,6 +8,7 @@ from torch._C import DisableTorchFunctionSubclass
 
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Role
+from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.on_torch.memory import cuda_allocator
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Point, SeenTensor
 from tbdprof.hooks.on_torch.session.markers import Markers
@@ -96,10 +96,7 @@ def _seen(watched: Watched) -> Iterator[torch.Tensor]:
     parameters = watched.parameters()
     yield from (tensor for _, tensor in [*parameters, *watched.buffers()])
     yield from (gradient for _, gradient in existing_gradients(parameters))
-    for found in gc.get_objects():
-        # Check only the type of an unknown object: reading more of it may run the user's code.
-        if not issubclass(type(found), torch.Tensor):
-            continue
+    for found in instances_of(torch.Tensor):
         yield found
         gradient = _gradient(found)
         if gradient is not None:

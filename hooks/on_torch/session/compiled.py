@@ -10,7 +10,6 @@ and the nodes of the graph. A kernel in C++ has no comment, but its name is made
 alphabetical order. No setting of the compiler is changed: to track more (`INDUCTOR_PROVENANCE`) it takes longer.
 """
 
-import gc
 import re
 import sys
 from collections import defaultdict
@@ -20,6 +19,7 @@ from typing import Any
 
 import torch
 
+from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.on_torch.session.events import Fused, Region, Scope, Weight, surroundings
 
 _GRAPH = re.compile(r"## Call CompiledFxGraph (\w+) ##")
@@ -58,11 +58,10 @@ def _of_graphs() -> dict[str, tuple[Fused, ...]]:
     """Return the kernels of each graph that inductor compiled, by the graph's key."""
     kind = getattr(sys.modules.get("torch._inductor.output_code"), "CompiledFxGraph", None)
     found: dict[str, tuple[Fused, ...]] = {}
-    for each in gc.get_objects() if kind is not None else ():
-        if type(each) is kind:
-            key, source = getattr(each, "_fx_graph_cache_key", None), getattr(each, "source_code", None)
-            if isinstance(key, str) and isinstance(source, str):
-                found[key] = tuple(kernels(source))
+    for each in instances_of(kind) if kind is not None else ():
+        key, source = getattr(each, "_fx_graph_cache_key", None), getattr(each, "source_code", None)
+        if isinstance(key, str) and isinstance(source, str):
+            found[key] = tuple(kernels(source))
     return found
 
 

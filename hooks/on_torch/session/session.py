@@ -1,6 +1,5 @@
 """One session of torch's profiler."""
 
-import gc
 import threading
 import time
 from collections.abc import Callable
@@ -19,8 +18,9 @@ from torch.autograd.profiler import profile
 from torch.profiler import ProfilerAction
 from torch.profiler import profile as scheduled_profile
 
+from tbdprof.collect.clock import wall_offset_ns
 from tbdprof.errors import UnavailableError
-from tbdprof.hooks.clock import wall_offset_ns
+from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.on_torch import devices
 from tbdprof.hooks.on_torch.session import libraries
 from tbdprof.hooks.on_torch.session.malloc_headroom import Room
@@ -44,11 +44,8 @@ def is_profiler_active() -> bool:
 
 def _is_another_scheduled() -> bool:
     """Return whether a profiler of the script's own, which follows a schedule, is to begin within the next steps."""
-    return any(
-        _records_soon(each)
-        for each in gc.get_objects()
-        if issubclass(type(each), scheduled_profile) and each.step_rec_fn is not None  # it was started, and not stopped
-    )
+    started = [each for each in instances_of(scheduled_profile) if each.step_rec_fn is not None]  # and not stopped
+    return any(map(_records_soon, started))
 
 
 def _records_soon(each: scheduled_profile) -> bool:

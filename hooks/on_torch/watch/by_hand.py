@@ -1,7 +1,6 @@
 """Loops that update their weights by hand, without an optimizer: a step is a backward pass and the update after it."""
 
 import ctypes
-import gc
 import os
 import sys
 import threading
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.on_torch.session.events import ACCUMULATE_GRAD
 from tbdprof.hooks.on_torch.watch.module_calls import in_backward, in_transform, uncompiled
 from tbdprof.hooks.on_torch.watch.owners import local_part, storage_of
@@ -140,5 +140,4 @@ def _leaves(roots: object) -> Iterator[torch.Tensor]:
 
 def _is_any_optimizer() -> bool:
     of_keras = getattr(getattr(sys.modules.get("keras"), "optimizers", None), "Optimizer", torch.optim.Optimizer)
-    # Check only the type of an unknown object: reading more of it may run the user's code.
-    return any(issubclass(type(each), (torch.optim.Optimizer, of_keras)) for each in gc.get_objects())
+    return bool(instances_of(torch.optim.Optimizer, of_keras))

@@ -1,6 +1,5 @@
 """The models and optimizers that are watched."""
 
-import gc
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -8,6 +7,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from tbdprof.facts.records import Role
+from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.keras_objects import named_layers, named_variables
 from tbdprof.hooks.naming import prefixes
 from tbdprof.hooks.on_torch.devices import device_text
@@ -154,7 +154,7 @@ def _modules_of(model: torch.nn.Module) -> list[torch.nn.Module]:
 def _holder_of(models: Sequence[torch.nn.Module]) -> torch.nn.Module | None:
     """Return the smallest module that holds several models, or None."""
     wanted = {id(model) for model in models}
-    every = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module) and "_modules" in vars(each)]
+    every = [each for each in instances_of(torch.nn.Module) if "_modules" in vars(each)]
     holders: dict[int, torch.nn.Module] = {id(models[0]): models[0]}
     while holders:
         holders = {id(each): each for each in every if any(id(part) in holders for part in each.children())}
