@@ -6,7 +6,7 @@ gradient of its source's result, and writes gradients of what its source read. I
 named.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
@@ -22,9 +22,10 @@ _OWN = frozenset({"add_n", "_grad_add", "ElementWiseSum", "_zeros_without_dtype"
 _DEVICES = ("CPU", "GPU")
 # oneDNN changes the order of an array's numbers in place, and changes it back: the values stay the same.
 _REORDERINGS = frozenset({"Reorder", "Reorder2Default"})
+_DELETED = "DeleteVariable"
 _HEAD = "SetValueOp"  # writes the ones that a backward pass begins with: the gradient of a result that no operator read
 LIBRARY = frozenset(
-    {"DeleteVariable", "SetValueOp", "WaitForVar"} | {f"Copy{one}2{other}" for one in _DEVICES for other in _DEVICES}
+    {_DELETED, "SetValueOp", "WaitForVar"} | {f"Copy{one}2{other}" for one in _DEVICES for other in _DEVICES}
 )
 
 
@@ -38,13 +39,11 @@ def sources(
 
     `same` returns whether it makes no difference which of two candidates is the source.
     """
-    # An operator's workspace is written repeatedly, but never only read.
-    read = {variable for push in pushes for variable in push.reads}
-    flow, found, used = _Flow(), dict[int, int](), set[int]()
+    flow, found, used, workspaces = _Flow(), dict[int, int](), set[int](), _workspaces(pushes)
     for asked in pushes:
         if asked.name in _REORDERINGS:
             continue
-        push = asked._replace(writes=tuple(variable for variable in asked.writes if variable in read))
+        push = asked._replace(writes=tuple(variable for variable in asked.writes if variable not in workspaces))
         if is_backward(push):
             source = _choose(push, flow, same, used)
             if source is not None:
@@ -54,6 +53,17 @@ def sources(
         else:
             flow.forward(push, is_source=may_be_source(push))
     return found
+
+
+def _workspaces(pushes: Sequence[Push]) -> set[int]:
+    """Return the variables of workspaces: operators write them in turn, none only reads them, and they are not deleted.
+
+    The variable of a result that nothing reads, such as a loss, is deleted with it, or is written once.
+    """
+    written = Counter(variable for push in pushes if push.name != _DELETED for variable in push.writes)
+    read = {variable for push in pushes for variable in push.reads}
+    deleted = {variable for push in pushes if push.name == _DELETED for variable in push.writes}
+    return {variable for variable, times in written.items() if times > 1} - read - deleted
 
 
 class _Flow:

@@ -70,6 +70,22 @@ def test_a_map_whose_place_was_used_again_is_not_mistaken_for_the_later_one() ->
     assert followed(asked) == {3: 2}
 
 
+@pytest.mark.parametrize("end", [[], [("DeleteVariable", (), (MAP2,)), ("ones", (), (MAP2,))]], ids=["kept", "deleted"])
+def test_a_loss_that_nothing_reads_is_no_workspace(end: list[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> None:
+    """Only the ones that the backward pass begins with lead from the gradient to the operator that made the loss."""
+    asked = pushes(
+        ("exp", (IMAGE,), (MAP1, SPACE)),
+        ("mean", (MAP1,), (MAP2, SPACE)),
+        ("SetValueOp", (), (GRADIENT1,)),
+        ("_backward_mean", (GRADIENT1,), (OWN1,)),
+        *end,
+    )
+
+    found = sources(asked, lambda push: push.number in (2, 3), lambda push: True, lambda one, other: one is other)
+
+    assert found == {3: 1}
+
+
 def test_the_gradient_of_a_part_of_a_fused_operator_is_the_fused_ones() -> None:
     asked = pushes(
         (FUSED, (MAP1, IMAGE), (MAP2,)),
