@@ -26,6 +26,7 @@ from torch.utils.checkpoint import checkpoint
 
 BATCH, CLASSES, WIDE, WORDS, LENGTH = 4, 10, 48, 64, 6
 COMPILING = 4  # steps until everything is compiled
+OF_PYTHON_3_13_0 = "Guards may run slower"  # torch itself warns on that version
 
 
 class Layers(nn.Module):
@@ -187,6 +188,7 @@ def watched(loop: Loop, recording: Path) -> Json:
     compiled = counters["frames"]["total"]
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", OF_PYTHON_3_13_0, RuntimeWarning)
         with tbdprof.profile(loop.model, loop.optimizer, warmup=1, steps=2) as profiler:
             while profiler.active:
                 loop.step()
@@ -205,6 +207,7 @@ def watched(loop: Loop, recording: Path) -> Json:
 
 def main(folder: str, *names: str) -> None:
     """Train each setup both ways and print what came of it."""
+    warnings.filterwarnings("ignore", OF_PYTHON_3_13_0, RuntimeWarning)
     import known_peaks
 
     import tbdprof
