@@ -10,6 +10,7 @@ from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Role
 from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.on_torch.memory import cuda_allocator
+from tbdprof.hooks.on_torch.memory.origin import is_allocated_by_torch
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Point, SeenTensor
 from tbdprof.hooks.on_torch.session.markers import Markers
 from tbdprof.hooks.on_torch.watch.module_calls import uncompiled
@@ -116,4 +117,4 @@ def _is_foreign(tensor: torch.Tensor) -> bool:
     if local.device.type != "cpu" or storage_of(local) is None:
         return False
     storage = local.untyped_storage()
-    return not storage.resizable() or storage.is_shared()
+    return storage.is_shared() or not (storage.resizable() or is_allocated_by_torch(storage))
