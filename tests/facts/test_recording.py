@@ -65,7 +65,7 @@ def test_parts_appended_to_a_window_are_read_in_order(tmp_path: Path):
 
 def test_an_open_window_is_named_as_lost(tmp_path: Path):
     recording = Recording(run(), [Window(0, "clean", "complete"), Window(1, "memory")])
-    Writer(tmp_path / "a.tbd", recording)  # never closed, as when killed
+    Writer(tmp_path / "a.tbd", recording).abandon()  # as when killed
 
     again = load(str(tmp_path / "a.tbd"))
 
@@ -242,7 +242,7 @@ def test_a_file_from_before_some_facts_were_recorded_reads_as_without_them(tmp_p
 
 
 def test_a_run_that_was_going_on_when_its_process_died_was_killed(tmp_path: Path):
-    Writer(tmp_path / "a.tbd", Recording(run(ended_by=STILL_RUNNING)))
+    Writer(tmp_path / "a.tbd", Recording(run(ended_by=STILL_RUNNING))).abandon()
 
     assert load(tmp_path / "a.tbd").run.ended_by == "the process was killed"
 
