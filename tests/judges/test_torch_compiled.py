@@ -13,8 +13,9 @@ HAS_COMPILER = bool(shutil.which("g++") or shutil.which("clang++"))
 NAMES = ("inductor", "half", "dynamic", "checkpointed", "step")  # in one process, in this order
 # What torch saves of a setup, and what is no feature map to tbdprof: autocast's copies of weights.
 CASTS = {"half": [24 * 32 * 2, 10 * 24 * 2]}
-# Torch checks for hooks on optimizers, and `profile` sets some: an optimizer's step is compiled once more.
-AGAIN = {"checkpointed": 1, "step": 1}
+# Torch checks for hooks on optimizers, and `profile` sets some: an optimizer's step, and what torch puts around it, are
+# compiled once more.
+AGAIN = {"checkpointed": {"step", "wrapper"}, "step": {"step", "wrapper"}}
 NEEDS_A_COMPILER = pytest.mark.skipif(not HAS_COMPILER, reason="needs a C++ compiler, which inductor uses on a CPU")
 COMPILING_S = 900  # at most, on a busy machine
 
@@ -41,7 +42,8 @@ SETUPS = [pytest.param("inductor", marks=NEEDS_A_COMPILER), *NAMES[1:]]
 def test_watching_changes_nothing(name: str, found: Json) -> None:
     facts = found[name]
     assert facts["same"]
-    assert facts["compiled"] == AGAIN.get(name, 0)
+    assert set(facts["compiled"]) <= AGAIN.get(name, set())
+    assert len(facts["compiled"]) == len(set(facts["compiled"]))
     assert facts["warned"] == []
 
 

@@ -19,7 +19,7 @@ import torch
 import torch._inductor.config
 from judges.process import Json
 from torch import Tensor, nn
-from torch._dynamo.utils import counters
+from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metrics
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -185,7 +185,8 @@ def watched(loop: Loop, recording: Path) -> Json:
     loop.begin()
     for _ in range(COMPILING):
         loop.step()
-    compiled = counters["frames"]["total"]
+    assert get_compilation_metrics()  # of the steps so far: torch does keep them
+    clear_compilation_metrics()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         warnings.filterwarnings("ignore", OF_PYTHON_3_13_0, RuntimeWarning)
@@ -197,7 +198,7 @@ def watched(loop: Loop, recording: Path) -> Json:
     (window,) = profiler.recording.named("memory")
     return {
         "last": COMPILING + int(window.table("step")["index"][-1]),
-        "compiled": counters["frames"]["total"] - compiled,
+        "compiled": [each.co_name for each in get_compilation_metrics()],
         "warned": [str(each.message) for each in warned],
         "report": document(profiler.summary),
         "trained": sum(each.nbytes for each in loop.model.parameters()),
