@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any
 
-import keras
 import mxnet as mx
 import numpy as np
 import tensorflow as tf
@@ -135,5 +134,5 @@ def to_torch(variable: Any, value: Any) -> tuple[str, Array]:
     """Return the name and the value of a Keras variable as torch has them."""
     _, *path = variable.path.split("/")
     name = torch_name(".".join(path).replace("encoder_", "encoder.").replace("decoder_", "decoder."))
-    array: Array = np.array(keras.ops.convert_to_numpy(value))  # numpy 2 warns of a variable itself
+    array: Array = tf.convert_to_tensor(value).numpy()  # numpy 2 warns of Keras' variables
     return name, array.T if variable.path.endswith("/kernel") else array
