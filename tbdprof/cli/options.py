@@ -69,6 +69,8 @@ class NewPath(NamedPath):
 FILE = NamedPath(path_type=Path)
 NEW = NewPath(path_type=Path)
 VERBOSE = click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Print the traceback of an error.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+SALVAGE = click.option("--salvage", is_flag=True, help="Leave out the damaged windows of a file, and show the others.")
 MOST = 10**9  # steps, samples and repetitions: more is a slip of the hand
 MOST_THREADS = 1024
 
@@ -90,6 +92,7 @@ _SCHEDULE = (
     ),
     click.option("--max-warmup", type=click.IntRange(1, MOST), help="Steps after which warming up gives up."),
 )
+_SEED = click.option("--seed", type=int, default=0, show_default=True)
 _DATA = (
     click.option(
         "--data",
@@ -98,7 +101,7 @@ _DATA = (
         show_default=True,
         help="The folder of the model's data set, or one batch made from the seed.",
     ),
-    click.option("--seed", type=int, default=0, show_default=True),
+    _SEED,
 )
 _PRINTED = (
     click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else on stdout."),
@@ -182,6 +185,16 @@ _OF_ADVISE = (
     *_PRINTED,
 )
 
+_OF_TRAIN_CHECK = (
+    click.argument("model"),
+    click.option("--framework", help="One of those the model is written for."),
+    click.option("--steps", type=click.IntRange(1, MOST), help="Training steps; by default as many as it needs."),
+    _DEVICE,
+    _SEED,
+    _THREADS,
+    *_PRINTED,
+)
+
 
 def of_run(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of `tbdprof run`."""
@@ -196,6 +209,11 @@ def of_sweep(function: Callable[..., Any]) -> Callable[..., Any]:
 def of_advise(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of `tbdprof advise`."""
     return _with(_OF_ADVISE, function)
+
+
+def of_train_check(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of `tbdprof train-check`."""
+    return _with(_OF_TRAIN_CHECK, function)
 
 
 def _with(options: Sequence[Callable[..., Any]], function: Callable[..., Any]) -> Callable[..., Any]:
