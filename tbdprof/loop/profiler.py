@@ -130,10 +130,10 @@ class LoopProfiler:
         """Report the end of a training step, and how many samples (or other units of work) it consumed.
 
         Without a count, the unit is steps. A `Consumed` also counts other units, padding and lengths. A count is any
-        number from 0 to 2^53; of arrays and tensors, only those without dimensions in the CPU's memory count. After
-        the last window this does nothing. Raise UsageError for anything else, before `start`, if one step has a count
-        and another has none, and in a second thread while the thread of the steps before lives: what a window changes
-        in a framework is undone in the same thread.
+        number from 0 to 2^53; of arrays and tensors, only those without dimensions in the CPU's memory count. After the
+        last window this does nothing. Raise UsageError for anything else, before `start`, and if one step has a count
+        and another has none. Raise it also in a second thread while the thread of the steps before lives: what a window
+        changes in a framework is undone in the same thread.
         """
         if self._is_forked():
             return

@@ -1,7 +1,7 @@
 """What each figure shows, as plain data: a panel for each program, a series for each of its variants.
 
 The figures have the numbers and the arrangement of the TBD paper's: 4 is throughput, 5 how busy the device is, 6 FP32
-utilization, each by batch; 7 compares two devices, 8 shows memory by category.
+utilization, each by batch. Figure 7 compares two devices, and 8 shows memory by category.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
