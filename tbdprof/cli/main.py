@@ -17,6 +17,7 @@ from tbdprof.cli.options import (
     ModelCommand,
     RunCommand,
     of_advise,
+    of_part,
     of_run,
     of_sweep,
     of_train_check,
@@ -46,7 +47,10 @@ def main() -> None:
 @click.version_option(package_name="tbdprof")
 @click.pass_context
 def cli(ctx: click.Context, /) -> None:
-    """Profile the memory and the use of the device by deep-learning training."""
+    """Profile deep-learning training: where memory and time go, and how well the device is used.
+
+    Begin with `tbdprof doctor`, which says what works here, then `tbdprof list` and `tbdprof run`.
+    """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -55,7 +59,10 @@ def cli(ctx: click.Context, /) -> None:
 @of_run
 @click.pass_context
 def run(ctx: click.Context, /, **typed: Any) -> int:
-    """Train a model of the suite, or run a script unchanged (after --), and report on it."""
+    """Profile a model of the suite or a script, and report on it.
+
+    A script stays unchanged: its command follows --.
+    """
     from tbdprof.cli import commands, pages
 
     return commands.run_typed(commands.Typed(script=ctx.obj, **typed), pages.planned if typed["html"] else None)
@@ -65,7 +72,9 @@ def run(ctx: click.Context, /, **typed: Any) -> int:
 @click.argument("file", type=FILE)
 @VERBOSE
 def watch(file: Path) -> int:
-    """Show a run that records into a file while it goes on, from another terminal; the run notices nothing.
+    """Show a run while it goes on, from another terminal.
+
+    FILE is the recording that the run writes. Watching changes nothing in the run.
 
     Exit code: 0 the recording has its end, 1 its process is gone without one.
     """
@@ -79,9 +88,10 @@ def watch(file: Path) -> int:
 @of_sweep
 @click.pass_context
 def sweep(ctx: click.Context, /, **typed: Any) -> int:
-    """Run models of the suite, or a script (after --), at many settings, and report on all points.
+    """Run models or a script at many settings, and report on all.
 
-    A sweep that was interrupted goes on with: tbdprof sweep -o DIR
+    A script's command follows --, with {NAME} in the place of a setting. A sweep that was interrupted goes on with:
+    tbdprof sweep -o DIR
     """
     from tbdprof.cli import sweeps
     from tbdprof.sweep.gathering import load_sweep
@@ -94,10 +104,10 @@ def sweep(ctx: click.Context, /, **typed: Any) -> int:
 @cli.command(cls=ModelCommand, context_settings={"ignore_unknown_options": True})
 @of_advise
 def advise(**typed: Any) -> int:
-    """Try the switches that a model of the suite has, and rank them by what each gained.
+    """Try a model's switches, and rank them by what each gained.
 
-    Tried are those that the verdict on the plain run points at, and a few that it does not. The same command goes on
-    with what was interrupted.
+    The model first runs without them. Then the switches are tried that the verdict on this run points at, and a few
+    others. The same command goes on with what was interrupted.
     """
     from tbdprof.cli import advising
 
@@ -111,7 +121,10 @@ def advise(**typed: Any) -> int:
 @click.option("--html", is_flag=True, help="Write them as one page for a browser instead; -o names the page.")
 @VERBOSE
 def figures(folders: tuple[Path, ...], output: Path, form: str, html: bool) -> None:
-    """Draw the TBD paper's figures 4 to 8, and its tables V and VI, from a sweep; of two, the devices side by side."""
+    """Draw the TBD paper's figures and tables from a sweep.
+
+    From one sweep: figures 4 to 6 and 8, and tables V and VI. From two: also figure 7, which compares their devices.
+    """
     from tbdprof.cli.figures import draw, draw_page
     from tbdprof.sweep.gathering import load_sweep
 
@@ -127,7 +140,7 @@ def figures(folders: tuple[Path, ...], output: Path, form: str, html: bool) -> N
 @AS_JSON
 @VERBOSE
 def observations(paths: tuple[Path, ...], as_json: bool) -> None:
-    """Say which of the TBD paper's observations these sweeps and recordings bear out."""
+    """Test the TBD paper's observations on sweeps and recordings."""
     from tbdprof.analysis.observations.cases import of_recording, of_sweep
     from tbdprof.analysis.observations.judging import observe
     from tbdprof.analysis.summary import summarize
@@ -140,7 +153,7 @@ def observations(paths: tuple[Path, ...], as_json: bool) -> None:
     for path in paths:
         cases += of_sweep(load_sweep(path)) if is_folder(path) else of_recording(summarize(opened(path)))
     found = observe(cases)
-    streams.emit(reports.render_json(found) if as_json else reports.render(found, color=_color()))
+    streams.emit(reports.render_json(found) if as_json else reports.render(found, color=sys.stdout.isatty()))
 
 
 @cli.command()
@@ -152,7 +165,10 @@ def observations(paths: tuple[Path, ...], as_json: bool) -> None:
 @click.option("-o", "--output", type=NEW, metavar="PAGE", help="Name of the page; by default the file's, with .html.")
 @VERBOSE
 def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool, html: bool, output: Path | None) -> None:
-    """Report on a recording, on several (the ranks of one run, which their common name stands for), or on a sweep."""
+    """Report on a recording, on several, or on a sweep.
+
+    Several recordings are compared as ranks of one run; the name that their files share stands for all of them.
+    """
     from tbdprof.cli import pages, reporting
     from tbdprof.sweep import is_folder
 
@@ -166,13 +182,13 @@ def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool, ht
 
         sweeps.report(load_sweep(files[0]), as_json=as_json)
         return
-    reporting.report(files, full=full, salvage=salvage, as_json=as_json, color=_color())
+    reporting.report(files, full=full, salvage=salvage, as_json=as_json, color=sys.stdout.isatty())
 
 
 @cli.command(cls=CompareCommand)
 @click.argument("sides", nargs=-1, required=True, metavar="A B [C]...")
 @click.option("--fail-if", multiple=True, metavar="LIMIT", help="Exit with 1 if this holds: 'throughput < -5%'.")
-@click.option("--anyway", is_flag=True, help="Compare different models, pool unlike repeats, and judge all the same.")
+@click.option("--anyway", is_flag=True, help="Compare different models and unlike repeats, too.")
 @AS_JSON
 @click.option("--html", is_flag=True, help="Write a page for a browser instead; it needs no network.")
 @click.option("-o", "--output", type=NEW, metavar="PAGE", help="Name of the page; by default comparison.html.")
@@ -180,59 +196,50 @@ def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool, ht
 def compare(
     sides: tuple[str, ...], fail_if: tuple[str, ...], anyway: bool, as_json: bool, html: bool, output: Path | None
 ) -> int:
-    """Compare recordings with the first one; repeats of one thing are joined with commas: a1.tbd,a2.tbd,a3.tbd."""
+    """Compare recordings, or sweeps, with the first one.
+
+    Repeats of one thing are joined with commas: tbdprof compare a1.tbd,a2.tbd,a3.tbd b1.tbd,b2.tbd,b3.tbd
+    """
     from tbdprof.cli import comparing
 
     _refuse_page(output, html=html, as_json=as_json)
     page = output or Path("comparison.html") if html else None
-    return comparing.compare(sides, fail_if, anyway=anyway, color=_color(), as_json=as_json, output=page)
+    return comparing.compare(sides, fail_if, anyway=anyway, color=sys.stdout.isatty(), as_json=as_json, output=page)
 
 
 @cli.command()
-@click.argument("file", type=FILE)
-@SALVAGE
-@AS_JSON
-@VERBOSE
-def kernels(file: Path, salvage: bool, as_json: bool) -> None:
+@of_part
+def kernels(**typed: Any) -> None:
     """Print each kernel's time, utilization and place under the roofline."""
-    _print_part(file, "kernels", salvage=salvage, as_json=as_json)
+    _print_part("kernels", **typed)
 
 
 @cli.command()
-@click.argument("file", type=FILE)
-@SALVAGE
-@AS_JSON
-@VERBOSE
-def layers(file: Path, salvage: bool, as_json: bool) -> None:
+@of_part
+def layers(**typed: Any) -> None:
     """Print each layer's time, forward and backward."""
-    _print_part(file, "layers", salvage=salvage, as_json=as_json)
+    _print_part("layers", **typed)
 
 
 @cli.command()
-@click.argument("file", type=FILE)
-@SALVAGE
-@AS_JSON
-@VERBOSE
-def memory(file: Path, salvage: bool, as_json: bool) -> None:
+@of_part
+def memory(**typed: Any) -> None:
     """Print where memory went, and what held it at the peak."""
-    _print_part(file, "memory", salvage=salvage, as_json=as_json)
+    _print_part("memory", **typed)
 
 
 @cli.command()
 @click.argument("file", type=FILE)
-@click.option(
-    "-o",
-    "--output",
-    type=NEW,
-    required=True,
-    help="SQLite file, folder for CSV and Parquet, trace (.json.gz), or text file (.prom).",
-)
-@click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True)
-@click.option("--force", is_flag=True, help="Of openmetrics: overwrite that file, at once.")
+@click.option("-o", "--output", type=NEW, required=True, metavar="TARGET", help="A file; of csv and parquet, a folder.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="Of TARGET.")
+@click.option("--force", is_flag=True, help="With openmetrics: overwrite TARGET.")
 @SALVAGE
 @VERBOSE
 def export(file: Path, output: Path, form: str, force: bool, salvage: bool) -> None:
-    """Write a recording as plain tables anyone can query, as a trace for Perfetto, or its figures for Prometheus."""
+    """Write a recording in another format.
+
+    sqlite, csv and parquet are plain tables, perfetto is a trace, and openmetrics has the figures for Prometheus.
+    """
     from tbdprof.cli import reporting
 
     reporting.export(file, output, form, force=force, salvage=salvage)
@@ -241,7 +248,10 @@ def export(file: Path, output: Path, form: str, force: bool, salvage: bool) -> N
 @cli.command(name="train-check")
 @of_train_check
 def train_check(**typed: Any) -> int:
-    """Show that a model learns: train it on small generated data, and judge it on held-out data."""
+    """Check that a model learns.
+
+    It is trained on small generated data, and judged on other data that was held out.
+    """
     from tbdprof.cli import commands
 
     return commands.train_check(**typed)
@@ -266,7 +276,7 @@ def list_models(table: bool, as_json: bool) -> None:
 @AS_JSON
 @VERBOSE
 def doctor(device: str, as_json: bool) -> None:
-    """Say what works here, what is missing, and how to get it."""
+    """Show what works here, what is missing, and how to get it."""
     from tbdprof.doctor.checks import examine
     from tbdprof.report import doctor_report
 
@@ -274,10 +284,10 @@ def doctor(device: str, as_json: bool) -> None:
     streams.emit(doctor_report.as_json(examination) if as_json else doctor_report.as_text(examination))
 
 
-def _print_part(file: Path, part: str, *, salvage: bool, as_json: bool) -> None:
+def _print_part(part: str, **typed: Any) -> None:
     from tbdprof.cli.reporting import print_part
 
-    print_part(file, part, salvage=salvage, as_json=as_json, color=_color())
+    print_part(part, **typed, color=sys.stdout.isatty())
 
 
 def _refuse_page(output: Path | None, *, html: bool, as_json: bool) -> None:
@@ -286,7 +296,3 @@ def _refuse_page(output: Path | None, *, html: bool, as_json: bool) -> None:
         raise UsageError("-o names the page: add --html")
     if html and as_json:
         raise UsageError("--html writes a page and --json prints JSON: give one of them")
-
-
-def _color() -> bool:
-    return sys.stdout.isatty()

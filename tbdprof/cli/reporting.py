@@ -26,7 +26,7 @@ def report(files: Sequence[Path], *, full: bool, salvage: bool, as_json: bool, c
     emit(json_report.render(summary) if as_json else terminal.render(summary, color=color, full=full))
 
 
-def print_part(file: Path, part: str, *, salvage: bool, as_json: bool, color: bool) -> None:
+def print_part(part: str, file: Path, *, salvage: bool, as_json: bool, color: bool) -> None:
     """Print one part of the report of a recording: "kernels", "layers" or "memory"."""
     summary = summarize(opened(file, salvage=salvage))
     emit(json_report.render(summary, part) if as_json else terminal.render_part(summary, part, color=color))

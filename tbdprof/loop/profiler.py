@@ -92,10 +92,7 @@ class LoopProfiler:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Keep the records and detach."""
         self.stop("" if kind is None else ending.reason(error or kind), error)
@@ -111,8 +108,7 @@ class LoopProfiler:
         itself fails, nothing is recorded, and the recording says why.
         """
         with self._calls:
-            if self.recording.run.ended_by != NEVER_STARTED:
-                raise UsageError("this profiler was used already: make a new one for another loop")
+            self._refuse_another_start()
             _records.claim(self)
             try:
                 self._begin()
@@ -218,6 +214,10 @@ class LoopProfiler:
         if self.recording.run.unit == STEPS:
             raise refusal(units)
         return checked
+
+    def _refuse_another_start(self) -> None:
+        if self.recording.run.ended_by != NEVER_STARTED:
+            raise UsageError("this profiler was used already: make a new one for another loop")
 
     def _refuse_another_thread(self) -> None:
         here = threading.current_thread()
