@@ -20,7 +20,7 @@ class FailureText:
 
     asked: re.Pattern[str] | None = None  # a size
     asked_tensor: re.Pattern[str] | None = None  # lengths of the dimensions, with commas between them; data type
-    device: re.Pattern[str] | None = None  # two sizes: the device's memory, and what of it is free
+    device: re.Pattern[str] | None = None  # two sizes: the device's memory, and the part that is free
     allocated: re.Pattern[str] | None = None  # a size: the sum of all live blocks
     of_host: re.Pattern[str] | None = None  # what only a message about the host's memory has
 

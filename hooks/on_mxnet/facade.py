@@ -20,6 +20,7 @@ from tbdprof.hooks.on_mxnet.importing import import_mxnet
 
 if TYPE_CHECKING:
     from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
+    from tbdprof.hooks.on_mxnet.watch.makers import Makers
     from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
 _LATE = "counting began after MXNet had allocated: run it with `tbdprof run` to count from the first allocation"
@@ -32,6 +33,7 @@ class _Joined(Joined):
     """What a hook keeps about the process from `prepare` or `attach` until `close`."""
 
     allocator: "Allocator"
+    makers: "Makers"
     watch: "Watch"
     late: bool
     independent_total: str | None
@@ -182,6 +184,7 @@ class MxnetHook(Facade[_Joined]):
         from tbdprof.hooks.on_mxnet.memory import counter
         from tbdprof.hooks.on_mxnet.memory.choice import new_allocator
         from tbdprof.hooks.on_mxnet.session import layout, profiler
+        from tbdprof.hooks.on_mxnet.watch.makers import Makers
         from tbdprof.hooks.on_mxnet.watch.watch import Watch
 
         allocator = new_allocator()
@@ -196,10 +199,13 @@ class MxnetHook(Facade[_Joined]):
             self.close()
             raise
         reason = _LATE if late else counter.arm(allocator)
-        self._joined = _Joined(allocator=allocator, watch=Watch(allocator), late=late, independent_total=reason)
+        self._joined = _Joined(
+            allocator=allocator, makers=Makers(allocator), watch=Watch(allocator), late=late, independent_total=reason
+        )
 
     def _put_back(self, joined: _Joined) -> None:
         joined.watch.close()
+        joined.makers.close()
         if joined.allocator.counters:
             from tbdprof.hooks.on_mxnet.memory import counter
 

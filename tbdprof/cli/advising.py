@@ -10,13 +10,11 @@ from tbdprof.analysis.advice.choosing import choices
 from tbdprof.analysis.advice.judging import Measured, advised
 from tbdprof.analysis.summary import summarize
 from tbdprof.cli import words
-from tbdprof.cli.interrupted import say_interrupted
 from tbdprof.cli.progress import of_sweep
-from tbdprof.cli.streams import emit, tell
+from tbdprof.cli.streams import emit, say_interrupted, tell
 from tbdprof.errors import RecordingFormatError, TbdprofError
 from tbdprof.facts.file.reading import load
 from tbdprof.launch.request import RunRequest
-from tbdprof.loop.plan import Schedule
 from tbdprof.report.advice import as_json, text
 from tbdprof.results.advice import Advised, Choice, Losses
 from tbdprof.results.summary import Summary
@@ -32,30 +30,18 @@ PRECISIONS = {"cpu": ("bf16",), "cuda": ("tf32", "bf16")}  # to try, by the kind
 IN_BF16 = ("torch", "tensorflow")
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed(words.Typed):
     """What was typed after `tbdprof advise`."""
 
-    words: Sequence[str]
-    framework: str | None
-    device: str
     batch_size: int | None
-    precision: str
-    threads: int | None
-    steps: int | None
-    warmup: int | None
-    max_warmup: int | None
-    data: str
-    seed: int
     tries_all: bool
     output: Path | None
-    as_json: bool
-    quiet: bool
 
 
 def run_typed(typed: Typed) -> int:
     """Try what was typed, print the report, and return the exit code; a trial that failed is a result."""
-    request = _request(typed)
+    request = replace(typed.request(), batch_size=typed.batch_size)
     path = typed.output or Path(f"advice-{request.model}-{request.framework}")
     plan = Plan(request, {}, chosen=({},), loss_steps=LOSS_STEPS)
     check(plan)
@@ -96,24 +82,6 @@ def _run(folder: Folder, *, quiet: bool) -> None:
     """Run what has not ended of the plan."""
     with of_sweep(seconds(folder), quiet=quiet) as watcher:
         run(folder, watcher)
-
-
-def _request(typed: Typed) -> RunRequest:
-    """Return the plain run; raise UsageError if it cannot be run."""
-    model, options = words.model_and_options(typed.words)
-    words.check_options(suite.find(model), options)
-    return RunRequest(
-        model=model,
-        framework=words.chosen_framework(model, typed.framework),
-        device=typed.device,
-        batch_size=typed.batch_size,
-        precision=typed.precision,
-        threads=typed.threads,
-        schedule=Schedule(steps=typed.steps, warmup=typed.warmup, max_warmup=typed.max_warmup),
-        seed=typed.seed,
-        options=options,
-        data=words.folder_of(typed.data),
-    )
 
 
 def _plain(folder: Folder) -> tuple[Summary, Losses]:

@@ -5,23 +5,15 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tbdprof.analysis.summary import summarize
-from tbdprof.cli.interrupted import say_interrupted
+from tbdprof.cli import words
 from tbdprof.cli.progress import LiveProgress, PlainProgress
-from tbdprof.cli.streams import emit, fail, tell, wants_tracebacks
-from tbdprof.cli.words import (
-    check_options,
-    chosen_framework,
-    folder_of,
-    model_and_options,
-    refuse_for_models,
-    refuse_unheeded,
-    said_of_script,
-)
+from tbdprof.cli.streams import emit, fail, say_interrupted, tell, wants_tracebacks
+from tbdprof.cli.words import chosen_framework, refuse_for_models, refuse_unheeded, said_of_script
 from tbdprof.errors import RecordingFormatError, TbdprofError, UsageError
 from tbdprof.facts.file.places import mark
 from tbdprof.facts.keys import RemarkOn
@@ -44,39 +36,21 @@ if TYPE_CHECKING:
 MOST_NAMED = 8  # files in one line
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed(words.Typed):
     """What was typed after `tbdprof run`."""
 
     script: Sequence[str] | None  # what stands after --
-    words: Sequence[str]
-    framework: str | None
-    device: str
     batch_size: int | None
-    precision: str
     samples_per_step: int | None
     unit: str | None
-    threads: int | None
-    steps: int | None
-    warmup: int | None
-    max_warmup: int | None
-    repeat: int
-    data: str
-    seed: int
     power_period: int
     exact: bool
     output: Path | None
     force: bool
     require_recording: bool
-    as_json: bool
     html: bool
     live: bool
-    quiet: bool
-
-    @property
-    def schedule(self) -> Schedule:
-        """Return how long the parts of the run last."""
-        return Schedule(steps=self.steps, warmup=self.warmup, max_warmup=self.max_warmup, repeat=self.repeat)
 
 
 def run_typed(typed: Typed, paged: "Paged | None") -> int:
@@ -97,39 +71,22 @@ def run_typed(typed: Typed, paged: "Paged | None") -> int:
             paged=paged,
         )
     refuse_for_models(require_recording=typed.require_recording, said=said)
-    return run_model(
-        _request(typed), exact=typed.exact, as_json=typed.as_json, quiet=typed.quiet, live=typed.live, paged=paged
-    )
-
-
-def _request(typed: Typed) -> RunRequest:
-    """Return what to run of the suite; raise UsageError if it cannot be run."""
-    model, options = model_and_options(typed.words)
-    return RunRequest(
-        model=model,
-        framework=chosen_framework(model, typed.framework),
-        device=typed.device,
+    request = replace(
+        typed.request(),
         batch_size=typed.batch_size,
-        precision=typed.precision,
-        threads=typed.threads,
-        schedule=typed.schedule,
-        seed=typed.seed,
-        options=options,
-        data=folder_of(typed.data),
         output=typed.output,
         force=typed.force,
         power_period_ms=typed.power_period,
     )
+    return run_model(request, exact=typed.exact, as_json=typed.as_json, quiet=typed.quiet, live=typed.live, paged=paged)
 
 
 def run_model(
     request: RunRequest, *, exact: bool, as_json: bool, quiet: bool, live: bool, paged: "Paged | None" = None
 ) -> int:
     """Run a model of the suite, print its report, and return the exit code; `live` shows the run meanwhile."""
-    from tbdprof import suite
     from tbdprof.launch import counted_step, suite_run
 
-    check_options(suite.find(request.model), request.options)
     if exact:
         counted_step.refuse(request.device)
     path = request.path()
@@ -154,11 +111,23 @@ def run_model(
     return _finish(recording, path, as_json=as_json, page=page)
 
 
-def train_check(request: RunRequest, *, as_json: bool, quiet: bool) -> int:
+def train_check(
+    model: str,
+    framework: str | None,
+    steps: int | None,
+    device: str,
+    seed: int,
+    threads: int | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> int:
     """Train a model on small generated data, print what it learned, and return 0 if it passes."""
     from tbdprof.launch import train_check as checks
     from tbdprof.report import learning
 
+    chosen = chosen_framework(model, framework)
+    request = RunRequest(model, chosen, device, threads=threads, schedule=Schedule(steps=steps), seed=seed)
     try:
         with nullcontext(silent) if quiet else _progress(live=False) as progress:
             checked = checks.run(request, progress)

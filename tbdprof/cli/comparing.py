@@ -9,7 +9,8 @@ from tbdprof.analysis.comparison.gate import judge
 from tbdprof.analysis.comparison.limits import parse
 from tbdprof.analysis.comparison.sides import compare_runs
 from tbdprof.analysis.summary import summarize
-from tbdprof.cli import common_name, page_file
+from tbdprof.cli import page_file
+from tbdprof.cli.opening import refuse_common_name
 from tbdprof.cli.streams import emit
 from tbdprof.errors import RecordingFormatError, UsageError
 from tbdprof.facts.file.reading import load
@@ -98,7 +99,7 @@ def _files(path: Path) -> list[Path]:
     """Return the recordings that a name stands for."""
     if os.path.isdir(path):  # noqa: PTH112 - a Path raises OSError for a name that is too long
         raise UsageError(f"{path} is a folder, and has no repeats: give folders of sweeps, or recordings")
-    common_name.refuse(path)
+    refuse_common_name(path)
     return [path]
 
 

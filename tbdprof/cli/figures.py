@@ -28,7 +28,7 @@ def draw(sweeps: Sequence[Sweep], folders: Sequence[Path], output: Path, endings
     with new(output) as part:
         part.mkdir()
         said = []
-        for number, figure, text in _figures(shown):
+        for number, figure, text in _figures(shown, [plain(str(folder)) for folder in folders]):
             names += [f"figure-{number}.{ending}" for ending in endings]
             for ending in endings:
                 drawing.save(figure, part / f"figure-{number}.{ending}")
@@ -45,7 +45,7 @@ def draw_page(sweeps: Sequence[Sweep], folders: Sequence[Path], output: Path) ->
     from tbdprof.report.page import sweep as pages  # its libraries are optional
 
     _refuse(sweeps, folders)
-    page.save(pages.render(sweeps, [document(sweep) for sweep in sweeps]))
+    page.save(pages.render(sweeps, [document(sweep) for sweep in sweeps], [*map(str, folders)]))
 
 
 def _refuse(sweeps: Sequence[Sweep], folders: Sequence[Path]) -> None:
@@ -64,7 +64,7 @@ def _check(sweep: Sweep, folder: Path) -> None:
         raise UsageError(f"no point of {folder} has a recording: run it first, with tbdprof sweep -o {folder}")
 
 
-def _figures(sweeps: Sequence[Sweep]) -> Iterator[tuple[int, "Figure", str]]:
+def _figures(sweeps: Sequence[Sweep], names: Sequence[str]) -> Iterator[tuple[int, "Figure", str]]:
     """Yield each figure with its number and its caption."""
     one = sweeps[0]
     for number, found in ((4, panels.throughput(one)), (5, panels.busy(one)), (6, panels.fp32(one))):
@@ -72,7 +72,7 @@ def _figures(sweeps: Sequence[Sweep]) -> Iterator[tuple[int, "Figure", str]]:
         yield number, drawing.lines(found, text), text
     if len(sweeps) == MOST:
         text = captions.caption(7, sweeps)
-        yield 7, drawing.groups(panels.devices(*sweeps), text), text
+        yield 7, drawing.groups(panels.devices(one, sweeps[1], (names[0], names[1])), text), text
     text = captions.caption(8, [one])
     yield 8, drawing.stacks(panels.memory(one), text), text
 

@@ -1,34 +1,29 @@
 """The command line: one small function per command; results go to stdout, everything else to stderr."""
 
-import errno
 import sys
-import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from tbdprof.cli import streams
 from tbdprof.cli.options import (
+    AS_JSON,
     FILE,
-    MOST,
-    MOST_THREADS,
     NEW,
+    SALVAGE,
     VERBOSE,
     CompareCommand,
     ModelCommand,
     RunCommand,
     of_advise,
+    of_part,
     of_run,
     of_sweep,
+    of_train_check,
 )
-from tbdprof.errors import TbdprofError, UsageError
+from tbdprof.errors import UsageError
 
-if TYPE_CHECKING:
-    from tbdprof.facts.recording import Recording
-    from tbdprof.results.summary import Summary
-
-INTERRUPTED = 130
 FORMATS = ("sqlite", "csv", "parquet", "perfetto", "openmetrics")  # of `tbdprof export`
 
 
@@ -44,35 +39,18 @@ def main() -> None:
         streams.discard_output()
         code = 1  # the reader of stdout has ended and reports that itself
     except Exception as error:  # noqa: BLE001 - what reaches this is reported in one line
-        code = _failed(error)
+        code = streams.failed(error)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _failed(error: Exception) -> int:
-    """Report an error, and return the exit code."""
-    if streams.wants_tracebacks():
-        traceback.print_exception(error)
-    if isinstance(error, click.exceptions.Abort):
-        return streams.fail("interrupted", INTERRUPTED)
-    if isinstance(error, click.ClickException):
-        return streams.fail(error.format_message(), error.exit_code)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF):  # click could not print the help
-        error = streams.output_error(error)
-    if isinstance(error, streams.OutputError):
-        streams.tell(str(error))
-        return error.exit_code
-    if isinstance(error, TbdprofError):
-        return streams.fail(str(error), error.exit_code)
-    from tbdprof.loop.defect import defect_line
-
-    return streams.fail(defect_line(f"in `{' '.join(['tbdprof', *sys.argv[1:2]])}`", error), 1)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="tbdprof")
 @click.pass_context
 def cli(ctx: click.Context, /) -> None:
-    """Profile the memory and the use of the device by deep-learning training."""
+    """Profile deep-learning training: where memory and time go, and how well the device is used.
+
+    Begin with `tbdprof doctor`, which says what works here, then `tbdprof list` and `tbdprof run`.
+    """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -81,17 +59,22 @@ def cli(ctx: click.Context, /) -> None:
 @of_run
 @click.pass_context
 def run(ctx: click.Context, /, **typed: Any) -> int:
-    """Train a model of the suite, or run a script unchanged (after --), and report on it."""
-    from tbdprof.cli import commands
+    """Profile a model of the suite or a script, and report on it.
 
-    return commands.run_typed(commands.Typed(script=ctx.obj, **typed), _paged(html=typed["html"]))
+    A script stays unchanged: its command follows --.
+    """
+    from tbdprof.cli import commands, pages
+
+    return commands.run_typed(commands.Typed(script=ctx.obj, **typed), pages.planned if typed["html"] else None)
 
 
 @cli.command()
 @click.argument("file", type=FILE)
 @VERBOSE
 def watch(file: Path) -> int:
-    """Show a run that records into a file while it goes on, from another terminal; the run notices nothing.
+    """Show a run while it goes on, from another terminal.
+
+    FILE is the recording that the run writes. Watching changes nothing in the run.
 
     Exit code: 0 the recording has its end, 1 its process is gone without one.
     """
@@ -105,9 +88,10 @@ def watch(file: Path) -> int:
 @of_sweep
 @click.pass_context
 def sweep(ctx: click.Context, /, **typed: Any) -> int:
-    """Run models of the suite, or a script (after --), at many settings, and report on all points.
+    """Run models or a script at many settings, and report on all.
 
-    A sweep that was interrupted goes on with: tbdprof sweep -o DIR
+    A script's command follows --, with {NAME} in the place of a setting. A sweep that was interrupted goes on with:
+    tbdprof sweep -o DIR
     """
     from tbdprof.cli import sweeps
     from tbdprof.sweep.gathering import load_sweep
@@ -120,10 +104,10 @@ def sweep(ctx: click.Context, /, **typed: Any) -> int:
 @cli.command(cls=ModelCommand, context_settings={"ignore_unknown_options": True})
 @of_advise
 def advise(**typed: Any) -> int:
-    """Try the switches that a model of the suite has, and rank them by what each gained.
+    """Try a model's switches, and rank them by what each gained.
 
-    Tried are those that the verdict on the plain run points at, and a few that it does not. The same command goes on
-    with what was interrupted.
+    The model first runs without them. Then the switches are tried that the verdict on this run points at, and a few
+    others. The same command goes on with what was interrupted.
     """
     from tbdprof.cli import advising
 
@@ -137,7 +121,10 @@ def advise(**typed: Any) -> int:
 @click.option("--html", is_flag=True, help="Write them as one page for a browser instead; -o names the page.")
 @VERBOSE
 def figures(folders: tuple[Path, ...], output: Path, form: str, html: bool) -> None:
-    """Draw the TBD paper's figures 4 to 8, and its tables V and VI, from a sweep; of two, the devices side by side."""
+    """Draw the TBD paper's figures and tables from a sweep.
+
+    From one sweep: figures 4 to 6 and 8, and tables V and VI. From two: also figure 7, which compares their devices.
+    """
     from tbdprof.cli.figures import draw, draw_page
     from tbdprof.sweep.gathering import load_sweep
 
@@ -150,39 +137,44 @@ def figures(folders: tuple[Path, ...], output: Path, form: str, html: bool) -> N
 
 @cli.command()
 @click.argument("paths", type=FILE, nargs=-1, required=True, metavar="DIR|FILE...")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 @VERBOSE
 def observations(paths: tuple[Path, ...], as_json: bool) -> None:
-    """Say which of the TBD paper's observations these sweeps and recordings bear out."""
+    """Test the TBD paper's observations on sweeps and recordings."""
     from tbdprof.analysis.observations.cases import of_recording, of_sweep
     from tbdprof.analysis.observations.judging import observe
+    from tbdprof.analysis.summary import summarize
+    from tbdprof.cli.opening import opened
     from tbdprof.report import observations as reports
     from tbdprof.sweep import is_folder
     from tbdprof.sweep.gathering import load_sweep
 
     cases = []
     for path in paths:
-        cases += of_sweep(load_sweep(path)) if is_folder(path) else of_recording(_summarize(path))
+        cases += of_sweep(load_sweep(path)) if is_folder(path) else of_recording(summarize(opened(path)))
     found = observe(cases)
-    streams.emit(reports.render_json(found) if as_json else reports.render(found, color=_color()))
+    streams.emit(reports.render_json(found) if as_json else reports.render(found, color=sys.stdout.isatty()))
 
 
 @cli.command()
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @click.option("--full", is_flag=True, help="Print every kernel, layer and tensor, and the roofline.")
-@click.option("--salvage", is_flag=True, help="Leave out the damaged windows of a file, and report on the others.")
+@SALVAGE
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which is always in full.")
 @click.option("--html", is_flag=True, help="Write a page for a browser instead; it needs no network.")
 @click.option("-o", "--output", type=NEW, metavar="PAGE", help="Name of the page; by default the file's, with .html.")
 @VERBOSE
 def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool, html: bool, output: Path | None) -> None:
-    """Report on a recording, on several (the ranks of one run, which their common name stands for), or on a sweep."""
-    from tbdprof.cli import several
-    from tbdprof.report import json_report, terminal
+    """Report on a recording, on several, or on a sweep.
+
+    Several recordings are compared as ranks of one run; the name that their files share stands for all of them.
+    """
+    from tbdprof.cli import pages, reporting
     from tbdprof.sweep import is_folder
 
     if html or output is not None:
-        _page(files, output, salvage=salvage, as_json=as_json, html=html)
+        _refuse_page(output, html=html, as_json=as_json)
+        pages.write(files, output, salvage=salvage)
         return
     if len(files) == 1 and is_folder(files[0]):
         from tbdprof.cli import sweeps
@@ -190,128 +182,84 @@ def report(files: tuple[Path, ...], full: bool, salvage: bool, as_json: bool, ht
 
         sweeps.report(load_sweep(files[0]), as_json=as_json)
         return
-    paths = several.recordings(files)
-    summaries = [_summarize(path, salvage=salvage) for path in paths]
-    if len(paths) > 1:
-        several.refuse_full(full=full)
-        streams.emit(several.report(dict(zip(paths, summaries, strict=True)), color=_color(), as_json=as_json))
-        return
-    summary = summaries[0]
-    streams.emit(json_report.render(summary) if as_json else terminal.render(summary, color=_color(), full=full))
+    reporting.report(files, full=full, salvage=salvage, as_json=as_json, color=sys.stdout.isatty())
 
 
 @cli.command(cls=CompareCommand)
 @click.argument("sides", nargs=-1, required=True, metavar="A B [C]...")
 @click.option("--fail-if", multiple=True, metavar="LIMIT", help="Exit with 1 if this holds: 'throughput < -5%'.")
-@click.option("--anyway", is_flag=True, help="Compare different models, pool unlike repeats, and judge all the same.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--anyway", is_flag=True, help="Compare different models and unlike repeats, too.")
+@AS_JSON
 @click.option("--html", is_flag=True, help="Write a page for a browser instead; it needs no network.")
 @click.option("-o", "--output", type=NEW, metavar="PAGE", help="Name of the page; by default comparison.html.")
 @VERBOSE
 def compare(
     sides: tuple[str, ...], fail_if: tuple[str, ...], anyway: bool, as_json: bool, html: bool, output: Path | None
 ) -> int:
-    """Compare recordings with the first one; repeats of one thing are joined with commas: a1.tbd,a2.tbd,a3.tbd."""
+    """Compare recordings, or sweeps, with the first one.
+
+    Repeats of one thing are joined with commas: tbdprof compare a1.tbd,a2.tbd,a3.tbd b1.tbd,b2.tbd,b3.tbd
+    """
     from tbdprof.cli import comparing
 
-    _check_page(output, html=html, as_json=as_json)
+    _refuse_page(output, html=html, as_json=as_json)
     page = output or Path("comparison.html") if html else None
-    return comparing.compare(sides, fail_if, anyway=anyway, color=_color(), as_json=as_json, output=page)
+    return comparing.compare(sides, fail_if, anyway=anyway, color=sys.stdout.isatty(), as_json=as_json, output=page)
 
 
 @cli.command()
-@click.argument("file", type=FILE)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@VERBOSE
-def kernels(file: Path, as_json: bool) -> None:
+@of_part
+def kernels(**typed: Any) -> None:
     """Print each kernel's time, utilization and place under the roofline."""
-    _print_part(file, "kernels", as_json=as_json)
+    _print_part("kernels", **typed)
 
 
 @cli.command()
-@click.argument("file", type=FILE)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@VERBOSE
-def layers(file: Path, as_json: bool) -> None:
+@of_part
+def layers(**typed: Any) -> None:
     """Print each layer's time, forward and backward."""
-    _print_part(file, "layers", as_json=as_json)
+    _print_part("layers", **typed)
 
 
 @cli.command()
-@click.argument("file", type=FILE)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@VERBOSE
-def memory(file: Path, as_json: bool) -> None:
+@of_part
+def memory(**typed: Any) -> None:
     """Print where memory went, and what held it at the peak."""
-    _print_part(file, "memory", as_json=as_json)
+    _print_part("memory", **typed)
 
 
 @cli.command()
 @click.argument("file", type=FILE)
-@click.option(
-    "-o",
-    "--output",
-    type=NEW,
-    required=True,
-    help="SQLite file, folder for CSV and Parquet, trace (.json.gz), or text file (.prom).",
-)
-@click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True)
-@click.option("--force", is_flag=True, help="Of openmetrics: overwrite that file, at once.")
+@click.option("-o", "--output", type=NEW, required=True, metavar="TARGET", help="A file; of csv and parquet, a folder.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="Of TARGET.")
+@click.option("--force", is_flag=True, help="With openmetrics: overwrite TARGET.")
+@SALVAGE
 @VERBOSE
-def export(file: Path, output: Path, form: str, force: bool) -> None:
-    """Write a recording as plain tables anyone can query, as a trace for Perfetto, or its figures for Prometheus."""
-    from tbdprof.report import export as exports
-    from tbdprof.report.metrics import openmetrics
+def export(file: Path, output: Path, form: str, force: bool, salvage: bool) -> None:
+    """Write a recording in another format.
 
-    if form == "openmetrics":
-        openmetrics.write(_summarize(file), output, force=force)
-        return
-    if force:
-        raise UsageError(f"--force is for openmetrics, and not for {form}: choose another name with -o")
-    recording = _load(file)
-    if form == "perfetto":
-        from tbdprof.analysis.memory.breakdown import measure
+    sqlite, csv and parquet are plain tables, perfetto is a trace, and openmetrics has the figures for Prometheus.
+    """
+    from tbdprof.cli import reporting
 
-        memory = measure(recording).value
-        exports.write_trace(recording, None if memory is None else memory.timeline, output)
-    else:
-        exports.write(recording, output, form)
+    reporting.export(file, output, form, force=force, salvage=salvage)
 
 
 @cli.command(name="train-check")
-@click.argument("model")
-@click.option("--framework", help="One of those the model is written for.")
-@click.option("--steps", type=click.IntRange(1, MOST), help="Training steps; by default as many as the model needs.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--threads", type=click.IntRange(1, MOST_THREADS), help="CPU threads; by default all cores it may use.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else on stdout.")
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
-@VERBOSE
-def train_check(
-    model: str,
-    framework: str | None,
-    steps: int | None,
-    device: str,
-    seed: int,
-    threads: int | None,
-    as_json: bool,
-    quiet: bool,
-) -> int:
-    """Show that a model learns: train it on small generated data, and judge it on held-out data."""
-    from tbdprof.cli import commands
-    from tbdprof.cli import words as typed
-    from tbdprof.launch.request import RunRequest
-    from tbdprof.loop.plan import Schedule
+@of_train_check
+def train_check(**typed: Any) -> int:
+    """Check that a model learns.
 
-    chosen = typed.chosen_framework(model, framework)
-    request = RunRequest(model, chosen, device, threads=threads, schedule=Schedule(steps=steps), seed=seed)
-    return commands.train_check(request, as_json=as_json, quiet=quiet)
+    It is trained on small generated data, and judged on other data that was held out.
+    """
+    from tbdprof.cli import commands
+
+    return commands.train_check(**typed)
 
 
 @cli.command(name="list")
 @click.option("--table", is_flag=True, help="Print the models and data sets as tables II and III of the TBD paper.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 @VERBOSE
 def list_models(table: bool, as_json: bool) -> None:
     """List the models, and where each can run here."""
@@ -325,10 +273,10 @@ def list_models(table: bool, as_json: bool) -> None:
 
 @cli.command()
 @click.option("--device", default="cuda:0", metavar="cuda:N", show_default=True, help="The GPU to examine in detail.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 @VERBOSE
 def doctor(device: str, as_json: bool) -> None:
-    """Say what works here, what is missing, and how to get it."""
+    """Show what works here, what is missing, and how to get it."""
     from tbdprof.doctor.checks import examine
     from tbdprof.report import doctor_report
 
@@ -336,66 +284,15 @@ def doctor(device: str, as_json: bool) -> None:
     streams.emit(doctor_report.as_json(examination) if as_json else doctor_report.as_text(examination))
 
 
-def _load(file: Path, *, salvage: bool = False) -> "Recording":
-    from tbdprof.cli import common_name
-    from tbdprof.facts.file.reading import load
-    from tbdprof.facts.keys import RemarkOn
+def _print_part(part: str, **typed: Any) -> None:
+    from tbdprof.cli.reporting import print_part
 
-    common_name.refuse(file)
-    recording = load(file, salvage=salvage)
-    if RemarkOn.DAMAGE in recording.missing:
-        streams.tell(f"{file}: {recording.missing[RemarkOn.DAMAGE]}")
-    return recording
+    print_part(part, **typed, color=sys.stdout.isatty())
 
 
-def _summarize(file: Path, *, salvage: bool = False) -> "Summary":
-    from tbdprof.analysis.summary import summarize
-
-    return summarize(_load(file, salvage=salvage))
-
-
-def _page(files: tuple[Path, ...], output: Path | None, *, salvage: bool, as_json: bool, html: bool) -> None:
-    from tbdprof.errors import UsageError
-    from tbdprof.sweep import is_folder
-
-    _check_page(output, html=html, as_json=as_json)
-    if is_folder(files[0]):
-        raise UsageError(f"{files[0]} is a sweep: for its page, type tbdprof figures {files[0]} --html -o PAGE")
-    if len(files) > 1:
-        raise UsageError("--html makes the page of one recording: give one file")
-    page = _paged(html=html)(files[0], output)
-    page.write(_summarize(files[0], salvage=salvage))
-
-
-def _check_page(output: Path | None, *, html: bool, as_json: bool) -> None:
+def _refuse_page(output: Path | None, *, html: bool, as_json: bool) -> None:
     """Raise UsageError where the name of a page is given for none, or a page and JSON are asked for at once."""
-    from tbdprof.errors import UsageError
-
     if output is not None and not html:
         raise UsageError("-o names the page: add --html")
     if html and as_json:
         raise UsageError("--html writes a page and --json prints JSON: give one of them")
-
-
-def _paged(*, html: bool) -> Any:
-    """Return what plans the page of a run, or None where none is asked for; its libraries are optional."""
-    if not html:
-        return None
-    from tbdprof.report.page.render import refuse_without_libraries
-
-    refuse_without_libraries()
-    from tbdprof.cli import pages
-
-    return pages.planned
-
-
-def _print_part(file: Path, part: str, *, as_json: bool) -> None:
-    from tbdprof.report import json_report, terminal
-
-    summary = _summarize(file)
-    text = json_report.render(summary, part) if as_json else terminal.render_part(summary, part, color=_color())
-    streams.emit(text)
-
-
-def _color() -> bool:
-    return sys.stdout.isatty()

@@ -69,6 +69,8 @@ class NewPath(NamedPath):
 FILE = NamedPath(path_type=Path)
 NEW = NewPath(path_type=Path)
 VERBOSE = click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Print the traceback of an error.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+SALVAGE = click.option("--salvage", is_flag=True, help="Leave out the damaged windows of a file, and use the others.")
 MOST = 10**9  # steps, samples and repetitions: more is a slip of the hand
 MOST_THREADS = 1024
 
@@ -78,7 +80,7 @@ _PRECISION = click.option(
     type=click.Choice(PRECISIONS),
     default="fp32",
     show_default=True,
-    help="Of matrix products and convolutions; that of a script is seen.",
+    help="Of matrix products and convolutions; a script's own is detected.",
 )
 _THREADS = click.option(
     "--threads", type=click.IntRange(1, MOST_THREADS), help="CPU threads; by default all cores it may use."
@@ -86,19 +88,22 @@ _THREADS = click.option(
 _SCHEDULE = (
     click.option("--steps", type=click.IntRange(1, MOST), help="Steps of each clean window: 10 on a CPU, 50 on a GPU."),
     click.option(
-        "--warmup", type=click.IntRange(0, MOST), help="Steps before the first window; by default until settled."
+        "--warmup",
+        type=click.IntRange(0, MOST),
+        help="Steps before the first window; by default until settled.",
     ),
-    click.option("--max-warmup", type=click.IntRange(1, MOST), help="Steps after which warming up gives up."),
+    click.option("--max-warmup", type=click.IntRange(1, MOST), help="Most steps of the warm-up, settled or not."),
 )
+_SEED = click.option("--seed", type=int, default=0, show_default=True, help="Of the data and the initial weights.")
 _DATA = (
     click.option(
         "--data",
         default="synthetic",
         metavar="synthetic|DIR",
         show_default=True,
-        help="The folder of the model's data set, or one batch made from the seed.",
+        help="Folder of the model's data set; synthetic: one batch made from the seed.",
     ),
-    click.option("--seed", type=int, default=0, show_default=True),
+    _SEED,
 )
 _PRINTED = (
     click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else on stdout."),
@@ -116,7 +121,7 @@ _OF_RUN = (
     _DEVICE,
     _BATCH_SIZE,
     _PRECISION,
-    click.option("--samples-per-step", type=click.IntRange(1, MOST), help="Of a script; by default as seen."),
+    click.option("--samples-per-step", type=click.IntRange(1, MOST), help="Of a script; by default detected."),
     click.option("--unit", help="What --samples-per-step counts, or what a sample is called: tokens, images."),
     _THREADS,
     *_SCHEDULE,
@@ -125,7 +130,7 @@ _OF_RUN = (
         type=click.IntRange(1, MOST),
         default=1,
         show_default=True,
-        help="How many times to record the windows.",
+        help="How many times to record all windows.",
     ),
     *_DATA,
     click.option(
@@ -136,7 +141,7 @@ _OF_RUN = (
         metavar="MS",
         help="Milliseconds between two samples of a GPU's power and clocks.",
     ),
-    click.option("--exact", is_flag=True, help="On a GPU, count one more step exactly, under Nsight Compute."),
+    click.option("--exact", is_flag=True, help="On a GPU, count one more step exactly, with Nsight Compute."),
     click.option("-o", "--output", type=NEW, help="File to record into."),
     click.option("--force", is_flag=True, help="Overwrite that file."),
     click.option("--require-recording", is_flag=True, help="Exit with 1 if nothing was recorded of a script."),
@@ -182,6 +187,18 @@ _OF_ADVISE = (
     *_PRINTED,
 )
 
+_OF_TRAIN_CHECK = (
+    click.argument("model"),
+    click.option("--framework", help="One of those the model is written for."),
+    click.option("--steps", type=click.IntRange(1, MOST), help="Training steps; by default as many as it needs."),
+    _DEVICE,
+    _SEED,
+    _THREADS,
+    *_PRINTED,
+)
+
+_OF_PART = (click.argument("file", type=FILE), SALVAGE, AS_JSON, VERBOSE)
+
 
 def of_run(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of `tbdprof run`."""
@@ -196,6 +213,16 @@ def of_sweep(function: Callable[..., Any]) -> Callable[..., Any]:
 def of_advise(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of `tbdprof advise`."""
     return _with(_OF_ADVISE, function)
+
+
+def of_part(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of those that print a part of a report: `tbdprof kernels`, `layers`, `memory`."""
+    return _with(_OF_PART, function)
+
+
+def of_train_check(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of `tbdprof train-check`."""
+    return _with(_OF_TRAIN_CHECK, function)
 
 
 def _with(options: Sequence[Callable[..., Any]], function: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tbdprof.analysis.ranks import compare
-from tbdprof.cli.common_name import sharing
+from tbdprof.cli.opening import sharing
 from tbdprof.errors import UsageError
 from tbdprof.report import ranks
 from tbdprof.results.summary import Summary

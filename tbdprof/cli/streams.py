@@ -6,8 +6,12 @@ import json
 import os
 import re
 import sys
+import traceback
+
+import click
 
 from tbdprof.errors import TbdprofError, visible
+from tbdprof.loop import ending
 
 # What stands in for a character that the output's encoding lacks; any other is its escape.
 ALIKE = {
@@ -33,6 +37,7 @@ ALIKE = {
     "─": "-",
     "━": "-",
 }
+INTERRUPTED = 130
 _IN_ASCII = "tbdprof.ascii"
 _HINT = re.compile(
     r"[:;,] ((?:or )?(?:add|choose|close|convert|delete|end|fill|give|install|leave|make|mend|name|pass|pip install|"
@@ -105,6 +110,32 @@ def fail(message: str, code: int) -> int:
     except (BrokenPipeError, OutputError):
         tell(message)
     return code
+
+
+def failed(error: Exception) -> int:
+    """Report an error, and return the exit code; a traceback only where -v asks for it."""
+    if wants_tracebacks():
+        traceback.print_exception(error)
+    if isinstance(error, click.exceptions.Abort):
+        return fail("interrupted", INTERRUPTED)
+    if isinstance(error, click.ClickException):
+        return fail(error.format_message(), error.exit_code)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF):  # click could not print the help
+        error = output_error(error)
+    if isinstance(error, OutputError):
+        tell(str(error))
+        return error.exit_code
+    if isinstance(error, TbdprofError):
+        return fail(str(error), error.exit_code)
+    from tbdprof.loop.defect import defect_line
+
+    return fail(defect_line(f"in `{' '.join(['tbdprof', *sys.argv[1:2]])}`", error), 1)
+
+
+def say_interrupted(error: KeyboardInterrupt, kept: str) -> int:
+    """Say that a signal ended a command, and what is kept; return the exit code."""
+    said = str(error) if isinstance(error, ending.Terminated) else "interrupted"
+    return fail(f"{said}; {kept}", ending.OF_SIGNAL + ending.number(error))
 
 
 def wants_json() -> bool:

@@ -6,21 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tbdprof import suite
-from tbdprof.cli.interrupted import say_interrupted
+from tbdprof.cli import words
 from tbdprof.cli.progress import of_sweep
-from tbdprof.cli.streams import emit
-from tbdprof.cli.words import (
-    check_options,
-    chosen_framework,
-    folder_of,
-    models_and_options,
-    refuse_unheeded,
-    said_of_script,
-)
+from tbdprof.cli.streams import emit, say_interrupted
+from tbdprof.cli.words import chosen_framework, models_and_options, refuse_unheeded, said_of_script
 from tbdprof.errors import UsageError
 from tbdprof.launch.request import RunRequest
-from tbdprof.loop.plan import Schedule
 from tbdprof.report import sweep as reports
 from tbdprof.results.sweep import End, Sweep
 from tbdprof.sweep import folder as folders
@@ -36,34 +27,17 @@ OF_SCRIPTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed(words.Typed):
     """What was typed after `tbdprof sweep`."""
 
     script: Sequence[str] | None  # what stands after --
-    words: Sequence[str]
-    framework: str | None
     batch_size: str | None
     max_batch_size: int | None
     axes: Sequence[str]
-    device: str
-    precision: str
-    threads: int | None
-    steps: int | None
-    warmup: int | None
-    max_warmup: int | None
-    data: str
-    seed: int
     output: Path
     on: str | None
     gpus: int | None
-    as_json: bool
-    quiet: bool
-
-    @property
-    def schedule(self) -> Schedule:
-        """Return how long the parts of each point last."""
-        return Schedule(steps=self.steps, warmup=self.warmup, max_warmup=self.max_warmup)
 
 
 def run_typed(typed: Typed) -> int | None:
@@ -84,20 +58,8 @@ def run_typed(typed: Typed) -> int | None:
 def _plan_of_models(typed: Typed) -> Plan:
     """Return the plan of a sweep over models of the suite; raise UsageError if a point cannot be run."""
     models, options = models_and_options(typed.words)
-    for model in models:
-        check_options(suite.find(model), options)
     frameworks = values_of(chosen_framework(models[0], typed.framework))
-    request = RunRequest(
-        model=models[0],
-        framework=frameworks[0],
-        device=typed.device,
-        precision=typed.precision,
-        threads=typed.threads,
-        schedule=typed.schedule,
-        seed=typed.seed,
-        options=options,
-        data=folder_of(typed.data),
-    )
+    request = typed.request_of(models[0], frameworks[0], options)
     swept = {"model": models, "framework": frameworks, **_axes_of_models(typed)}
     values = {name: [value_of(name, each) for each in given if each != AUTO] for name, given in swept.items()}
     return _checked(request, swept, values, typed.max_batch_size)

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from click.core import ParameterSource
 from tbdprof.errors import UsageError
 from tbdprof.facts.consumed import STEPS
 from tbdprof.launch.order import Said
+from tbdprof.launch.request import RunRequest
+from tbdprof.loop.plan import Schedule
 from tbdprof.suite.workload import SWITCH
 
 if TYPE_CHECKING:
@@ -24,16 +27,56 @@ SCRIPT_OPTIONS = {
 }
 
 
-def model_and_options(words: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return the model that was typed, and its own options; raise UsageError if there is no such model, or several."""
-    models, options = models_and_options(words)
-    if len(models) > 1:
-        raise UsageError(f"one model at a time: {models[0]} or {models[1]}?")
-    return models[0], options
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """What was typed of a run: the part that `tbdprof run`, `sweep` and `advise` share."""
+
+    words: Sequence[str]
+    framework: str | None
+    device: str
+    precision: str
+    threads: int | None
+    steps: int | None
+    warmup: int | None
+    max_warmup: int | None
+    repeat: int = 1
+    data: str
+    seed: int
+    as_json: bool
+    quiet: bool
+
+    @property
+    def schedule(self) -> Schedule:
+        """Return how long the parts of the run last."""
+        return Schedule(steps=self.steps, warmup=self.warmup, max_warmup=self.max_warmup, repeat=self.repeat)
+
+    def request(self) -> RunRequest:
+        """Return the run of the one model that was typed; raise UsageError if it cannot be run."""
+        models, options = models_and_options(self.words)
+        if len(models) > 1:
+            raise UsageError(f"one model at a time: {models[0]} or {models[1]}?")
+        return self.request_of(models[0], chosen_framework(models[0], self.framework), options)
+
+    def request_of(self, model: str, framework: str, options: Mapping[str, str]) -> RunRequest:
+        """Return the run of a model with its own options."""
+        return RunRequest(
+            model,
+            framework,
+            self.device,
+            precision=self.precision,
+            threads=self.threads,
+            schedule=self.schedule,
+            seed=self.seed,
+            options=options,
+            data=folder_of(self.data),
+        )
 
 
 def models_and_options(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the models that were typed, and their own options; raise UsageError if a model is unknown, or none."""
+    """Return the models that were typed, and their own options; raise UsageError if one has no such option.
+
+    Raise it also if a model is unknown, or if none was typed.
+    """
     from tbdprof import suite
 
     _refuse_script(words)
@@ -41,7 +84,7 @@ def models_and_options(words: Sequence[str]) -> tuple[list[str], dict[str, str]]
     if not models:
         raise UsageError(f"no model given: choose one of {', '.join(suite.names())}, or a script after --")
     for model in models:
-        suite.find(model)
+        _check_options(suite.find(model), options)
     return models, options
 
 
@@ -124,7 +167,7 @@ def _split(words: Sequence[str], switches: Collection[str]) -> tuple[list[str], 
     return models, options
 
 
-def check_options(spec: "Spec", options: Mapping[str, object]) -> None:
+def _check_options(spec: "Spec", options: Mapping[str, object]) -> None:
     """Refuse an unknown option if a known one is similar, of the model or of this command, and name that one."""
     from tbdprof.suite.switches import ALL
 

@@ -2,15 +2,16 @@
 
 The sizes of each operation:
 
-    convolution  weight: elements of the weight, its channels already divided by the groups. positions: places of the
-                 output to which the kernel is applied, over the batch; of a transposed convolution, of the input
-    matmul       batch, rows, columns, inner
-    attention    batch (heads among it), queries, keys, width (of queries and keys), value_width
-    recurrent    weight: elements of all weight matrices, of all layers and directions, without biases;
-                 positions: batch × time steps
+    convolution  weight: elements of the weight, its channels already divided by the groups.
+                 positions: places of the output to which the kernel is applied, over the batch. Of a transposed
+                 convolution, places of the input.
+    matmul       batch, rows, columns, inner.
+    attention    batch (heads among it), queries, keys, width (of queries and keys), value_width.
+    recurrent    weight: elements of all weight matrices, of all layers and directions, without biases.
+                 positions: batch × time steps.
     all others   elements: of the larger of input and output. For pooling, those of the forward's output, and window:
                  the elements of its window. For nll_loss, samples. For an embedding, what is looked up. For an
-                 optimizer, those of the parameters. `analysis.kernels.flops` lists the names that have a count
+                 optimizer, those of the parameters. `analysis.kernels.flops` lists the names that have a count.
 
 Convolution, matmul and recurrent may have `bias`: the elements that a bias is added to, or backward is summed from.
 """

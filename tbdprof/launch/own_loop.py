@@ -194,9 +194,9 @@ def profile(
         repeat: how many times the windows are recorded.
         unit: what `step` counts, in the plural.
         samples_per_step: the count of a `step()` without one, in `unit`; by default, what the loop's models are given.
-        batch_size: samples per step, if `step` counts something else; by default as seen.
+        batch_size: samples per step, if `step` counts something else; by default detected.
         precision: what matrix products and convolutions are meant to compute in: fp32, tf32, fp64, bf16 or fp16. By
-            default, it is seen.
+            default, it is detected.
         name: what the report calls the run; by default the model's class.
         output: a file to record into while the loop runs; `Profiler.save` writes one afterwards. Each of several
             processes that train together gets a file of its own: `run.rank1.tbd` for `run.tbd`.

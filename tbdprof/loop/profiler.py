@@ -8,27 +8,25 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import SupportsFloat, SupportsIndex, TypeVar
 
-from tbdprof.errors import TbdprofError, UnavailableError, UsageError
+from tbdprof.errors import TbdprofError, UsageError
 from tbdprof.facts.consumed import STEPS, Consumed
-from tbdprof.facts.keys import ReasonFor, RemarkOn
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.recorder import Recorder
 from tbdprof.facts.recording import STILL_RUNNING, Recording
 from tbdprof.facts.records import Run
-from tbdprof.facts.windows import KERNELS
-from tbdprof.facts.work import precisions_of_products
 from tbdprof.hooks import FrameworkHook
-from tbdprof.loop import ending, post_mortem
+from tbdprof.loop import ending, peaks, post_mortem
 from tbdprof.loop.consumption import consumed, refusal
 from tbdprof.loop.defect import by_signal, defect_line, first_line
 from tbdprof.loop.instruments import Instruments
-from tbdprof.loop.plan import NO_STEPS, Plan, Progress, silent
-from tbdprof.loop.windows import Course, Stages, record_facts
+from tbdprof.loop.plan import Plan, Progress, silent
+from tbdprof.loop.run_facts import record_facts
+from tbdprof.loop.windows import Course, Stages
 
 Self = TypeVar("Self", bound="LoopProfiler")
 Units = SupportsFloat | SupportsIndex | Consumed | None
@@ -94,39 +92,14 @@ class LoopProfiler:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Keep the records and detach."""
         self.stop("" if kind is None else ending.reason(error or kind), error)
 
     def find_peaks(self) -> None:
         """Find the device's peak, if possible before the model exists; otherwise `start` calls this."""
-        run, missing = self.recording.run, self.recording.missing
-        if KERNELS not in self._plan.windows or run.peaks is not None or ReasonFor.PEAKS in missing:
-            return
-        self._progress("find the device's peak", 0, NO_STEPS)
-        try:
-            self._recorder.update(peaks=self._hook.peaks(self._precisions()))
-        except UnavailableError as error:
-            missing[ReasonFor.PEAKS] = str(error)
-        except Exception as error:  # noqa: BLE001 - no failure of tbdprof reaches the loop
-            missing[ReasonFor.PEAKS] = defect_line("to find the device's peak", error)
-
-    def _precisions(self) -> list[str]:
-        return list(dict.fromkeys([self.recording.run.precision or "fp32", "fp32"]))
-
-    def _find_peaks_again(self, failure: BaseException | None) -> None:
-        """Measure again after the windows what other processes disturbed before them; after a failure do nothing."""
-        peaks = self.recording.run.peaks
-        watched = any(len(window.table("step")) for window in self.recording.named(KERNELS))
-        if failure is not None or not watched or peaks is None or not peaks.is_disturbed:
-            return
-        self._progress("find the device's peak again", 0, NO_STEPS)
-        with suppress(UnavailableError):  # what was measured before holds
-            self._recorder.update(peaks=self._hook.peaks(self._precisions()))
+        peaks.find(self._hook, self._recorder, self._plan, self._progress)
 
     def start(self) -> None:
         """Start with the warm-up.
@@ -153,10 +126,10 @@ class LoopProfiler:
         """Report the end of a training step, and how many samples (or other units of work) it consumed.
 
         Without a count, the unit is steps. A `Consumed` also counts other units, padding and lengths. A count is any
-        number from 0 to 2^53; of arrays and tensors, only those without dimensions in the CPU's memory count. After
-        the last window this does nothing. Raise UsageError for anything else, before `start`, if one step has a count
-        and another has none, and in a second thread while the thread of the steps before lives: what a window changes
-        in a framework is undone in the same thread.
+        number from 0 to 2^53; of arrays and tensors, only those without dimensions in the CPU's memory count. After the
+        last window this does nothing. Raise UsageError for anything else, before `start`, and if one step has a count
+        and another has none. Raise it also in a second thread while the thread of the steps before lives: what a window
+        changes in a framework is undone in the same thread.
         """
         if self._is_forked():
             return
@@ -170,7 +143,7 @@ class LoopProfiler:
             if self._course is None or self._stages is None:
                 return
             self._refuse_another_thread()
-            checked = self._consumed(units, is_first=self._stages.steps == 0)
+            checked = self._consumed(units, is_first=self._stages.steps.taken == 0)
             self._send(self._course, self._stages, checked)
 
     def stop(self, ended_by: str = "", failure: BaseException | None = None) -> None:
@@ -268,32 +241,17 @@ class LoopProfiler:
         self._recorder.update(complete=complete, ended_by=ended_by)
         with ExitStack() as ends:  # the last one is done first
             ends.callback(self._leave)
-            ends.callback(self._bear, "to find the device's peak again", self._find_peaks_again, failure)
+            if failure is None:
+                again = "to find the device's peak again"
+                ends.callback(self._bear, again, peaks.find_again, self._hook, self._recorder, self._progress)
             ends.callback(self._bear, "to record the last facts", self._record_last_facts, failure)
 
     def _record_last_facts(self, failure: BaseException | None) -> None:
         post_mortem.record(failure, self._hook, self._recorder)
         if failure is None:
-            self._find_peaks_of_products()
+            peaks.find_of_products(self._hook, self._recorder)
         record_facts(self._hook, self._recorder)
         self._recorder.update(whole_run_peak_bytes=self._hook.whole_run_peak_bytes)
-
-    def _find_peaks_of_products(self) -> None:
-        """Find the peaks of the precisions that products were seen to have, which nobody had asked for."""
-        peaks, recording = self.recording.run.peaks, self.recording
-        if peaks is None or peaks.clock_hz is not None:  # a table has those of all precisions
-            return
-        works = {int(work) for window in recording.named(KERNELS) for work in window.table("span")["work"]}
-        seen = precisions_of_products(recording.strings[work] for work in works) - peaks.sources.keys()
-        if not seen:
-            return
-        try:
-            found = self._hook.peaks(sorted(seen))
-            rates, sources = found.flops_per_s, {name: found.sources[name] for name in seen & found.sources.keys()}
-        except UnavailableError as error:
-            rates, sources = {}, dict.fromkeys(seen, str(error))
-        rates, sources = {**rates, **peaks.flops_per_s}, {**sources, **peaks.sources}
-        self._recorder.update(peaks=replace(peaks, flops_per_s=rates, sources=sources))
 
     def _leave(self) -> None:
         """Detach from the framework, close everything, and let another profiler begin."""

@@ -16,19 +16,19 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 
 from tbdprof.errors import UnavailableError, visible
-from tbdprof.facts.batches import SAMPLES
-from tbdprof.facts.consumed import Consumed, StepCountKind
+from tbdprof.facts.consumed import Consumed
 from tbdprof.facts.keys import ReasonFor, RemarkOn, of_window
 from tbdprof.facts.recorder import Recorder
 from tbdprof.facts.recording import Window
-from tbdprof.facts.records import Run
-from tbdprof.facts.rows import StepCountRow, StepRow, Tables, table
+from tbdprof.facts.rows import StepRow
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED, WARMUP
-from tbdprof.hooks import Drained, Facts, FrameworkHook
+from tbdprof.hooks import Drained, FrameworkHook
 from tbdprof.loop import steady
 from tbdprof.loop.defect import by_signal, defect_line, first_line
 from tbdprof.loop.instruments import Instruments
 from tbdprof.loop.plan import EARLY, MINIMUM_WARMUP, NO_STEPS, Plan, Progress
+from tbdprof.loop.run_facts import record_facts
+from tbdprof.loop.steps import Steps
 
 Course = Generator[None, Consumed, None]
 
@@ -53,15 +53,11 @@ class Stages:
         self._early: Sequence[Window] = ()  # later ones replace them
         self._instruments = instruments
         self._recorder = recorder
-        self._progress = progress
         self._clock = clock
         self._pause = pause
-        self.steps = 0  # taken so far
+        self.steps = Steps(recorder, progress, clock)
         self.failure: Exception | None = None  # of the loop's own work, raised where this module waited for it
         self.loop_failed = False  # the loop ended by an exception of its own
-        self._ended = False  # the loop ended before the course
-        self._block = 0
-        self._counts: list[StepCountRow] = []  # of steps whose rows are not written yet
 
     def course(self) -> Course:
         """Go from the warm-up to the last window; each step sends what it consumed.
@@ -74,7 +70,7 @@ class Stages:
             yield from self._warm_up()
             yield from self._windows()
             self._plan, self._early = self._whole, tuple(self._recorder.recording.windows)
-        if not self._ended:
+        if not self.steps.ended:
             times = yield from self._warm_up()
             self._judge(times)
             self._fit(times)
@@ -93,7 +89,7 @@ class Stages:
                     if self.failure is not None or by_signal(error):
                         raise
                     self._give_up(name, before, error)
-                if self._ended:
+                if self.steps.ended:
                     return
 
     def _give_up(self, name: str, ordinal: int, error: Exception) -> None:
@@ -113,10 +109,10 @@ class Stages:
 
     def _warm_up(self) -> Generator[None, Consumed, list[float]]:
         """Take the steps of the warm-up, and return the time per step of its blocks."""
-        plan, first, begun = self._plan, self.steps, self._clock()
+        plan, first, begun = self._plan, self.steps.taken, self._clock()
         times: list[float] = []
         with self._recorder.window(WARMUP) as window:
-            while not self._warm(times, self.steps - first, (self._clock() - begun) / 1e9):
+            while not self._warm(times, self.steps.taken - first, (self._clock() - begun) / 1e9):
                 total = plan.warmup if plan.warmup is not None else plan.max_warmup
                 rows = yield from self._warmup_block(window, first, total)
                 times.append((rows[-1].end_ns - rows[0].start_ns) / len(rows))
@@ -161,25 +157,25 @@ class Stages:
         self._synchronize()
         begun = self._clock()
         while not rows or (
-            self.steps - first != total
+            self.steps.taken - first != total
             and (
                 len(rows) % plan.period
                 or (len(rows) < plan.warmup_block_steps and self._clock() - begun < plan.warmup_block_s * 1e9)
             )
         ):
-            rows.append((yield from self._take_step("warm-up", first, total)))
+            rows.append((yield from self.steps.take("warm-up", first, total)))
         self._end_block(window, rows)
         return rows
 
     def _clean(self) -> Course:
-        plan, begun, first = self._plan, self._clock(), self.steps
+        plan, begun, first = self._plan, self._clock(), self.steps.taken
         with self._recorder.window(CLEAN) as window, self._instruments.on(window, self._recorder):
-            while self.steps - first < plan.steps or self._clock() - begun < plan.clean_s * 1e9:
+            while self.steps.taken - first < plan.steps or self._clock() - begun < plan.clean_s * 1e9:
                 self._synchronize()
                 self._instruments.begin_block(CLEAN)
                 rows = list[StepRow]()
                 while len(rows) < plan.block_steps:
-                    rows.append((yield from self._take_step(CLEAN, first, plan.steps)))
+                    rows.append((yield from self.steps.take(CLEAN, first, plan.steps)))
                 self._end_block(window, rows)
 
     def _watched(self, name: str) -> Course:
@@ -192,33 +188,33 @@ class Stages:
         except UnavailableError as error:
             self._recorder.recording.missing[ReasonFor(name)] = str(error)
             return
-        first, rows, whole = self.steps, list[StepRow](), True
+        first, rows, whole = self.steps.taken, list[StepRow](), True
         with self._recorder.window(name) as window:
             try:
                 with self._instruments.on(window, self._recorder):
-                    while self.steps - first < steps:
-                        row = yield from self._take_step(name, first, steps)
-                        ends_block = (self.steps - first) % block_steps == 0
+                    while self.steps.taken - first < steps:
+                        row = yield from self.steps.take(name, first, steps)
+                        ends_block = (self.steps.taken - first) % block_steps == 0
                         if name == MEMORY:
                             self._let_pause()  # owners are read while no thread changes them
                         if ends_block:
                             self._synchronize()
                         self._hook.mark_step()
                         rows.append(row._replace(end_ns=self._clock()))
-                        self._block += ends_block
+                        self.steps.block += ends_block
             except Exception as error:
                 whole = self.failure is not None or by_signal(error)
                 raise
             finally:
-                self._block += bool(rows) and rows[-1].block == self._block
+                self.steps.block += bool(rows) and rows[-1].block == self.steps.block
                 with nullcontext() if whole else suppress(Exception):  # the first error is the one to report
                     drained = self._take_off()
                 if whole:
-                    self._keep(window, rows, drained, is_complete=self.steps - first == steps)
+                    self._keep(window, rows, drained, is_complete=self.steps.taken - first == steps)
 
     def _catch_up(self) -> Course:
         """Let a step pass that no window counts: in it this process waits for those whose window took longer to end."""
-        yield from self._take_step("catch up", self.steps, NO_STEPS)
+        yield from self.steps.take("catch up", self.steps.taken, NO_STEPS)
 
     def _start(self, window: str) -> None:
         """Begin the hook's window; a hook that fails halfway is taken off."""
@@ -241,12 +237,12 @@ class Stages:
 
     def _keep(self, window: Window, rows: Sequence[StepRow], drained: Drained, *, is_complete: bool) -> None:
         missing = _of_sampled(drained.missing) if window.name == SAMPLED else drained.missing
-        self._count_given(rows, drained.given)
+        self.steps.count_given(rows, drained.given)
         is_whole = is_complete and len(drained.tables) > 0
         if is_whole and self._early and window.name in EARLY:
             self._recorder.recording.missing.pop(ReasonFor(window.name), None)  # why the early one lacked it
         self._recorder.recording.missing.update({key: visible(reason) for key, reason in missing.items()})
-        tables = self._step_tables(rows)
+        tables = self.steps.tables(rows)
         steps = tables["step"]
         known = min(len(steps), len(drained.marks))  # 0 if another profiler took the window's events
         steps["last_sequence"][:known] = drained.marks[:known]
@@ -256,20 +252,6 @@ class Stages:
 
     def _replaced(self, later: Window) -> list[Window]:
         return [window for window in self._early if window.name == later.name != WARMUP and window.tables]
-
-    def _count_given(self, rows: Sequence[StepRow], given: Sequence[Mapping[str, float]]) -> None:
-        """Count what the models were given in each step, unless the loop counts it itself."""
-        run, text = self._recorder.recording.run, self._recorder.recording.strings.add
-        if run.batch_size is not None and not run.batch_size_from:
-            return
-        known = {run.unit, *(self._recorder.recording.strings[row.name] for row in self._counts)}
-        for row, counts in zip(rows, given, strict=False):
-            named = {run.sample_unit if unit == SAMPLES else unit: value for unit, value in counts.items()}
-            self._counts += (
-                StepCountRow(row.index, int(StepCountKind.UNITS), text(unit), value)
-                for unit, value in named.items()
-                if unit not in known
-            )
 
     def _let_pause(self) -> None:
         with self._loops_own():
@@ -289,65 +271,14 @@ class Stages:
                 self.failure = error
             raise
 
-    def _take_step(self, phase: str, first: int, total: int | None) -> Generator[None, Consumed, StepRow]:
-        self._progress(phase, self.steps - first, total)
-        begun = self._clock()
-        try:
-            consumed = yield
-        except GeneratorExit:
-            self._ended = True
-            raise
-        ended = self._clock()
-        text = self._recorder.recording.strings.add
-        self._counts += (
-            StepCountRow(self.steps, int(kind), text(name), value) for kind, name, value in consumed.counts()
-        )
-        self.steps += 1
-        return StepRow(self.steps - 1, self._block, begun, ended, consumed.units, -1)
-
     def _end_block(self, window: Window, rows: list[StepRow]) -> None:
         """Wait for the device to finish the block, and set the end of its last step to that time."""
         self._synchronize()
-        tables = self._step_tables(rows)
+        tables = self.steps.tables(rows)
         tables["step"]["end_ns"][-1] = self._clock()
         self._instruments.end_block(window.name)
-        self._block += 1
+        self.steps.block += 1
         self._recorder.append(window, tables, instead_of=self._replaced(window), may_wait=True)
-
-    def _step_tables(self, rows: Sequence[StepRow]) -> Tables:
-        """Return steps with their counts; the counts of dropped steps are dropped, too."""
-        kept = {row.index for row in rows}
-        counts = [row for row in self._counts if row.step in kept]
-        self._counts.clear()
-        steps = {"step": table("step", rows)}
-        return steps | ({"step_count": table("step_count", counts)} if counts else {})
-
-
-def record_facts(hook: FrameworkHook, recorder: Recorder) -> None:
-    """Record the framework's facts about the run so far."""
-    facts = hook.facts()
-    recorder.update(
-        framework_version=facts.framework_version,
-        device=facts.device,
-        devices=list(facts.devices),
-        device_name=facts.device_name,
-        threads=facts.threads,
-        parameters=tuple(facts.parameters),
-        optimizers=tuple(facts.optimizers),
-        precision_flags=dict(facts.precision_flags),
-        runs_ahead=facts.runs_ahead,
-        whole_parameters=facts.whole_parameters,
-        **_batch_size(facts, recorder.recording.run),
-        independent_total=hook.independent_total,
-        watched_since=hook.watched_since,
-    )
-
-
-def _batch_size(facts: Facts, run: Run) -> dict[str, object]:
-    """Return the batch size that the framework was seen to use, unless the user said one."""
-    if facts.batch_size is None or (run.batch_size is not None and not run.batch_size_from):
-        return {}
-    return {"batch_size": facts.batch_size, "batch_size_from": facts.batch_size_from}
 
 
 def _why_fixed(plan: Plan) -> str:

@@ -1,4 +1,4 @@
-"""Who is told how a sweep goes on."""
+"""What is notified as a sweep goes on."""
 
 from typing import Protocol
 

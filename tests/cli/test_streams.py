@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from fake_loop import WHOLE, profiler, train
 
-from tbdprof.analysis import summary as analysis
-from tbdprof.cli import streams
+from tbdprof.cli import reporting, streams
 from tbdprof.facts.file.placing import save
 from tbdprof.loop.version import version
 from tbdprof.report import export, json_report, terminal
@@ -85,7 +84,7 @@ def test_an_encoding_that_lacks_a_character_gets_one_that_is_alike(
 @pytest.mark.parametrize(
     ("place", "verb"),
     [
-        ((analysis, "summarize"), ["report"]),
+        ((reporting, "summarize"), ["report"]),
         ((terminal, "render"), ["report", "--full"]),
         ((terminal, "render_part"), ["kernels"]),
         ((terminal, "render_part"), ["layers"]),

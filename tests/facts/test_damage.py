@@ -1,6 +1,7 @@
 """A damaged recording is refused in one line that names the place; what is whole of it can be salvaged."""
 
 import json
+import os
 import shutil
 import sqlite3
 import zlib
@@ -139,6 +140,44 @@ def test_damage_in_one_window_leaves_the_others(tmp_path: Path):
     assert summary.memory is None
     assert summary.missing_now["memory"] == "the memory window is left out, because the file is damaged"
     assert summary.throughput is not None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["kernels"], ["layers"], ["memory"], ["report"]),
+        *(["export", "-o", "out", "--format", form] for form in ("sqlite", "csv", "perfetto", "openmetrics")),
+    ],
+)
+def test_each_command_that_shows_a_recording_salvages_it_in_the_same_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Callable[..., tuple[int, str, str]], words: list[str]
+):
+    monkeypatch.chdir(tmp_path)
+    changed(tmp_path / "a.tbd", values("span", "end_ns", 5), forged=False)
+
+    code, out, said = typed(words[0], "a.tbd", *words[1:])
+    assert (code, out, said.count("\n")) == (1, "", 1)
+    assert "with --salvage leaves this window out" in said
+    assert not Path("out").exists()
+
+    code, out, said = typed(words[0], "a.tbd", "--salvage", *words[1:])
+    assert (code, said.count("\n")) == (0, 1)
+    assert "memory (window 0)" in said
+    assert out or Path("out").exists()
+
+
+@pytest.mark.parametrize("words", [["kernels"], ["export", "-o", "out"]])
+def test_a_file_without_its_end_is_one_line_though_it_is_to_be_salvaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Callable[..., tuple[int, str, str]], words: list[str]
+):
+    monkeypatch.chdir(tmp_path)
+    save(recording(), Path("a.tbd"))
+    os.truncate("a.tbd", Path("a.tbd").stat().st_size // 2)
+
+    code, out, said = typed(words[0], "a.tbd", "--salvage", *words[1:])
+
+    assert (code, out, said.count("\n")) == (1, "", 1)
+    assert not Path("out").exists()
 
 
 @pytest.mark.parametrize("change", ["kind = 'colour'", "rows = -1", "rows = 1 << 40", "window = 99"])

@@ -121,12 +121,26 @@ def test_two_devices_are_compared_at_the_largest_batch_of_both() -> None:
     faster = replace(FIGURES, device="Two", busy=0.25)
     other = sweep(point("torch", 1, figures=faster), point("torch", 2, figures=faster), point("mxnet", 2))
 
-    throughput, busy, _ = panels.devices(sweep(point("torch", 1), point("torch", 4), point("tensorflow", 1)), other)
+    one = sweep(point("torch", 1), point("torch", 4), point("tensorflow", 1))
+    throughput, busy, _ = panels.devices(one, other, ("a", "b"))
 
     assert [bar.label for bar in throughput.bars] == ["resnet50 torch (1)"]
     assert throughput.bars[0].parts == {"One": 1.0, "Two": 1.0}
     assert busy.bars[0].parts == {"One": 50.0, "Two": 25.0}
     assert busy.names == ("One", "Two")
+
+
+@pytest.mark.parametrize(
+    ("names", "told_apart"),
+    [(("a", "b"), ("One (a)", "One (b)")), (("a", "a"), ("One (a, first)", "One (a, second)"))],
+)
+def test_two_devices_of_one_name_have_a_bar_each(names: tuple[str, str], told_apart: tuple[str, str]) -> None:
+    slower = sweep(point("torch", 1, figures=replace(FIGURES, busy=0.25)))
+
+    _, busy, _ = panels.devices(sweep(point("torch", 1)), slower, names)
+
+    assert busy.names == told_apart
+    assert busy.bars[0].parts == dict(zip(told_apart, (50.0, 25.0), strict=True))
 
 
 def test_a_caption_says_what_was_measured_where_and_how() -> None:

@@ -90,7 +90,7 @@ def sweep_of(name: str = "resnet50") -> Sweep:
 def swept(name: str = "resnet50") -> str:
     """Return the page of a sweep."""
     sweep = sweep_of(name)
-    return page_of_sweep.render([sweep], [document_of_sweep(sweep)])
+    return page_of_sweep.render([sweep], [document_of_sweep(sweep)], ["s"])
 
 
 def fixture(name: str) -> Summary:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 from tbdprof.cli import advising
 from tbdprof.cli.main import cli
 from tbdprof.errors import TbdprofError, UsageError
+from tbdprof.launch.request import RunRequest
 from tbdprof.results.sweep import End
 from tbdprof.sweep.first_losses import finite
 from tbdprof.sweep.folder import Folder, load
@@ -103,12 +105,12 @@ def test_without_a_plain_run_nothing_is_compared(advise: Callable[..., Result], 
 
 
 def test_a_plan_with_chosen_points_has_these_and_no_others() -> None:
-    request = advising.RunRequest("resnet50", "torch")
+    request = RunRequest("resnet50", "torch")
     plan = Plan(request, {}, chosen=({}, {"compile": "on"}, {"again": 1}), loss_steps=10)
 
     programs = [plan.program_at(settings) for settings in plan.combinations()]
 
-    assert programs == [request, advising.replace(request, options={"compile": "on"}), request]
+    assert programs == [request, replace(request, options={"compile": "on"}), request]
 
 
 def test_a_loss_that_is_not_finite_ends_the_trial_with_a_reason() -> None:

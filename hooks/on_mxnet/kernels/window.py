@@ -62,7 +62,7 @@ class KernelsWindow:
 
     def mark_step(self) -> None:
         """Mark the end of a step in the order of events."""
-        self._watch.step_ends()
+        self._watch.steps.end_update()
         self._marks.append(self._allocator.tick())
 
     def stop(self) -> None:

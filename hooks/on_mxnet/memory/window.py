@@ -34,7 +34,7 @@ class MemoryWindow:
         mx.nd.waitall()
         tensors = owners.visible()
         if late:
-            allocator.adopt([*tensors.values(), *(row[:3] for row in watch.everything())])
+            allocator.adopt([*tensors.values(), *(row[:3] for row in watch.steps.everything())])
         self._watch, self._allocator, self._device = watch, allocator, device
         self._levels: list[tuple[int, Levels]] = []
         self._recorded: Recorded | None = None  # set at the end of `stop`
@@ -53,7 +53,7 @@ class MemoryWindow:
 
     def mark_step(self) -> None:
         """Wait for all work of the step, then read all owners."""
-        self._watch.step_ends()
+        self._watch.steps.end_update()
         mx.nd.waitall()
         self._read_levels()
         self._read_owners()
@@ -69,7 +69,7 @@ class MemoryWindow:
         wrong = self._allocator.disagreements()
         if wrong:
             recorded.missing[RemarkOn.ALLOCATIONS] = wrong
-        recorded.owned = self._watch.owned
+        recorded.owned = self._watch.steps.owned
         recorded.intervals = self._phases.intervals
         recorded.missing[RemarkOn.LAYERS] = _LAYERS
         recorded.missing[of_window(RemarkOn.EVENTS, "memory")] = self._allocator.remark
@@ -105,7 +105,7 @@ class MemoryWindow:
 
         What an executor was bound with and has no owner, its results among it, is of its one plan, seen or not.
         """
-        rows = self._watch.everything()
+        rows = self._watch.steps.everything()
         held = {row.address for row in rows}
         free = {at: block for at, block in self._allocator.kept().items() if at not in held}
         pools = {(at, block.sequence) for at, block in free.items() if block.maker == EXECUTOR}
@@ -114,5 +114,5 @@ class MemoryWindow:
             seen = owners.visible()
             unseen = {at: block for at, block in unseen.items() if at not in seen}
         pools |= {(at, block.sequence) for at, block in unseen.items() if block.maker == PLANNER}
-        self._watch.read([*rows, *owners.exchanged(unseen)])
+        self._watch.steps.read([*rows, *owners.exchanged(unseen)])
         self._recording.pools |= pools

@@ -1,8 +1,9 @@
-"""Note what makes MXNet allocate memory that it keeps and Python cannot see: planners, executors, and stores.
+"""Note what makes MXNet allocate memory that it keeps and Python cannot see: executors and stores.
 
-The allocator gives the maker that is at work to each block. An executor's memory is allocated while it is bound, and
-where oneDNN keeps results in a layout of its own, while it first runs. Through a store, devices exchange gradients; it
-allocates when it is called with a key for the first time. MXNet is waited for around these calls alone.
+The module `watch` notes planners. The allocator gives the maker that is at work to each block. An executor's memory is
+allocated while it is bound, and where oneDNN keeps results in a layout of its own, while it first runs. Through a
+store, devices exchange gradients; it allocates when it is called with a key for the first time. MXNet is waited for
+around these calls alone.
 """
 
 import os
@@ -51,17 +52,6 @@ class Makers:
         """Note no more."""
         self._patches.release(_NEEDED)
         self._allocator.maker = None
-
-    def plan(self) -> None:
-        """Note that a hybridized block's planner fills its pools, until `planned`."""
-        mx.nd.waitall()
-        self._allocator.maker = PLANNER
-
-    def planned(self) -> None:
-        """Note that the planner is done, if it was at work."""
-        if self._allocator.maker is PLANNER:
-            mx.nd.waitall()
-            self._allocator.maker = None
 
     def _around_binding(self, original: Replaced) -> Replaced:
         def bind(*arguments: Any) -> Any:

@@ -16,12 +16,12 @@ from mxnet.module.base_module import BaseModule
 from tbdprof.facts.batches import Batches
 from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
-from tbdprof.hooks.on_mxnet.memory.blocks import stored
+from tbdprof.hooks.on_mxnet.memory.blocks import PLANNER
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.watch import owners, symbols
 from tbdprof.hooks.on_mxnet.watch.by_hand import ByHand
-from tbdprof.hooks.on_mxnet.watch.makers import Makers
-from tbdprof.hooks.on_mxnet.watch.phases import Interval, Phases, is_pythons_thread
+from tbdprof.hooks.on_mxnet.watch.phases import Phases
+from tbdprof.hooks.on_mxnet.watch.step_phases import StepPhases
 from tbdprof.hooks.on_mxnet.watch.trainers import AnyTrainer
 from tbdprof.hooks.patches import Patches, Replaced
 from tbdprof.hooks.waiting import waits
@@ -34,28 +34,22 @@ _MODULES = (Module, BucketingModule, SequentialModule)
 
 
 class _Thread(threading.local):
-    """A thread's position: how many calls, recording scopes, backward passes and steps surround it.
-
-    Also its open forward phase.
-    """
+    """A thread's position: how many calls, recording scopes, backward passes and steps surround it."""
 
     calls = 0
     scopes = 0
     passes = 0
     steps = 0
-    forward: Interval | None = None
-    update: Interval | None = None  # of weights by hand
 
 
 class Watch:
-    """Finds models and trainers, reports phases, and reads owners at the edges of phases while a window is open."""
+    """Finds models and trainers as they are used, and notes what begins and ends the phases of a step."""
 
     def __init__(self, allocator: Allocator) -> None:
         self.watched = owners.Watched()
         self.batches = Batches()  # of the open window
         self.batch_size: int | None = None  # as the last step of a trainer was given
-        self.owned: list[tuple[int, owners.Owned]] = []
-        self.phases: Phases | None = None  # None if no window is open
+        self.steps = StepPhases(allocator, self.watched)
         self._allocator = allocator
         self._callbacks: list[Callable[[object], None]] = []
         self._here = _Thread()
@@ -63,7 +57,6 @@ class Watch:
         self._by_hand = ByHand(self.watched)
         self._has_stepped = False  # a trainer has: no step is by hand from now on
         self._pid = os.getpid()
-        self._makers = Makers(allocator)
         self._patches = Patches(
             {
                 "blocks": [(Block, "__call__", self._around_call)],
@@ -115,53 +108,29 @@ class Watch:
 
     def open_window(self, *, waits: bool = True) -> Phases:
         """Begin to report phases; with `waits`, also read owners."""
-        self.phases, self.owned = Phases(self._allocator, waits), []
+        phases = self.steps.open_window(waits=waits)
         self.batches.take()
         self._here = _Thread()
         for group in ("blocks", "executors", "modules", "autograd", "trainers"):
             self._patches.need(group, _WINDOW)
         if not self._by_hand.has_trainer():
             self._patches.need("writes", _WINDOW)
-        return self.phases
+        return phases
 
     def close_window(self) -> None:
         """Restore MXNet's functions, end open phases, and report no more."""
         self._patches.release(_WINDOW)
-        if self.phases is not None:
-            self.phases.end_all()
-            self.phases = None
+        self.steps.close_window()
 
     def close(self) -> None:
         """Undo all changes."""
         self._callbacks.clear()
         for reason in (_WINDOW, _MODELS, _TRAINERS, _UPDATES, _BY_HAND, _POOLS):
             self._patches.release(reason)
-        self._makers.close()
-
-    def everything(self) -> list[owners.Owned]:
-        """Return all storages with an owner."""
-        return owners.everything(self.watched, stored(self._allocator.kept()))
-
-    def read(self, rows: list[owners.Owned]) -> int:
-        """Keep the owners with a new sequence number; return that number."""
-        sequence = self._allocator.tick()
-        self.owned += [(sequence, row) for row in rows]
-        return sequence
-
-    def step_ends(self) -> None:
-        """End the update of weights by hand, if one is going on."""
-        if self._here.update is not None:
-            self._end_update()
-
-    def _end_update(self) -> None:
-        update, self._here.update = self._here.update, None
-        if update is not None and self.phases is not None:
-            self.phases.end(update)
-            self._read_workspaces(self.phases)
 
     def _pass_begins(self) -> None:
         """Note that a forward pass begins; without a trainer, the step before it ends here."""
-        self.step_ends()
+        self.steps.end_update()
         if self._by_hand.step_ended() and os.getpid() == self._pid:
             for callback in self._callbacks:
                 callback(self._by_hand)
@@ -170,29 +139,14 @@ class Watch:
         """Begin an update by hand at the first operator after a backward pass that touches a weight or a gradient."""
 
         def invoke(creator: Any, count: Any, inputs: Any, made: Any, outputs: Any, *more: Any) -> Any:
-            phases = self._open_phases()
-            if phases is not None and self._here.update is None and self._by_hand.is_pending:
+            phases = self.steps.here()
+            if phases is not None and not self.steps.is_updating and self._by_hand.is_pending:
                 given = inputs[: count.value]
                 if self._by_hand.touches(given, outputs._obj[: made._obj.value] if outputs._obj else ()):  # noqa: SLF001
-                    self._begin_update(phases)
+                    self.steps.begin_update(phases)
             return original(creator, count, inputs, made, outputs, *more)
 
         return invoke
-
-    def _begin_update(self, phases: Phases) -> None:
-        if phases.waits:
-            mx.nd.waitall()
-            self._read_quietly(lambda: owners.gradients(self.watched.parameters()))
-        self._here.update = phases.begin(Phase.UPDATE)
-
-    def _open_phases(self) -> Phases | None:
-        """Return the phases to report to; None without a window, in a forked child, and on the engine's own threads.
-
-        The engine's threads run custom operators. Such a thread would wait for itself if it waited for all work there.
-        """
-        if self.phases is None or os.getpid() != self._pid:
-            return None
-        return self.phases if is_pythons_thread() else None
 
     def _around_call(self, original: Replaced) -> Replaced:
         def call(block: Block, /, *arguments: Any) -> Any:
@@ -200,7 +154,7 @@ class Watch:
                 self._found(block)
             self._here.calls += 1
             try:
-                if self._here.calls > 1 or (phases := self._open_phases()) is None:
+                if self._here.calls > 1 or (phases := self.steps.here()) is None:
                     return original(block, *arguments)
                 if autograd.is_recording() and any(block is model for model in self.watched.models()):
                     self._count(block, arguments)
@@ -213,7 +167,7 @@ class Watch:
     def _around_module(self, original: Replaced) -> Replaced:
         def forward(module: BaseModule, /, *arguments: Any, **named: Any) -> Any:
             given = _in_batches(arguments[0] if arguments else named.get("data_batch"))
-            if self._call_begins() and self.phases is not None:
+            if self._call_begins() and self.steps.phases is not None:
                 self._count(module, given)
             return self._call(given, lambda: original(module, *arguments, **named))
 
@@ -223,7 +177,7 @@ class Watch:
         def forward(executor: Executor, /, *arguments: Any, **named: Any) -> Any:
             if self._call_begins():
                 self._found_executor(executor)
-            if self._here.calls == 0 and self.phases is not None:
+            if self._here.calls == 0 and self.steps.phases is not None:
                 self._count(executor, named)
             return self._call(named, lambda: original(executor, *arguments, **named))
 
@@ -248,7 +202,7 @@ class Watch:
         """Call a module or an executor; the outermost call is a forward phase."""
         self._here.calls += 1
         try:
-            if self._here.calls > 1 or (phases := self._open_phases()) is None:
+            if self._here.calls > 1 or (phases := self.steps.here()) is None:
                 return original()
             return self._forward(phases, given, original)
         finally:
@@ -258,15 +212,15 @@ class Watch:
         def backward(model: Any, /, *arguments: Any, **named: Any) -> Any:
             self._here.passes += 1
             try:
-                phases = self._open_phases()
+                phases = self.steps.here()
                 if self._here.passes > 1:
                     return original(model, *arguments, **named)
                 if phases is None:
                     result = original(model, *arguments, **named)
                 else:
                     self.batches.passed()
-                    self._end_forward(phases)
-                    result = self._within(phases, Phase.BACKWARD, lambda: original(model, *arguments, **named))
+                    self.steps.end_forward(phases)
+                    result = self.steps.within(phases, Phase.BACKWARD, lambda: original(model, *arguments, **named))
                 self._by_hand.passed(watches=phases is not None)
                 return result
             finally:
@@ -276,33 +230,16 @@ class Watch:
 
     def _forward(self, phases: Phases, arguments: object, original: Callable[[], Any]) -> Any:
         """Call a model in a forward phase; the phase ends with the recording scope around the call, if any."""
-        if self._here.forward is None:
-            self._here.forward = phases.begin(Phase.FORWARD)
-        if phases.waits:
-            self._read_quietly(lambda: owners.inputs(arguments))
-        done = False
-        try:
-            result = original()
-            done = True
-            return result
-        finally:
-            if not self._here.scopes:
-                self._end_forward(phases, wait=done)
-
-    def _end_forward(self, phases: Phases, *, wait: bool = True) -> None:
-        forward, self._here.forward = self._here.forward, None
-        if forward is not None:
-            phases.end(forward, wait=wait)
-            self._read_workspaces(phases)
+        return self.steps.forward(phases, arguments, original, stays=self._here.scopes > 0)
 
     def _around_enter(self, original: Replaced) -> Replaced:
         def enter(scope: Any) -> Any:
             if scope._enter_is_record is True and not self._here.scopes:  # noqa: SLF001
                 self._pass_begins()
             self._here.scopes += scope._enter_is_record is True  # noqa: SLF001
-            phases = self._open_phases()
-            if phases is not None and not phases.waits and self._here.scopes and self._here.forward is None:
-                self._here.forward = phases.begin(Phase.FORWARD)
+            phases = self.steps.here()
+            if phases is not None and not phases.waits and self._here.scopes:
+                self.steps.begin_forward(phases)
             return original(scope)
 
         return enter
@@ -311,24 +248,24 @@ class Watch:
         def leave(scope: Any, *error: object) -> Any:
             result = original(scope, *error)
             self._here.scopes = max(0, self._here.scopes - (scope._enter_is_record is True))  # noqa: SLF001
-            phases = self._open_phases()
+            phases = self.steps.here()
             if phases is not None and not self._here.scopes:
-                self._end_forward(phases, wait=not any(error))
+                self.steps.end_forward(phases, wait=not any(error))
             return result
 
         return leave
 
     def _around_backward(self, original: Replaced) -> Replaced:
         def backward(*arguments: Any) -> Any:
-            phases = self._open_phases()
+            phases = self.steps.here()
             if phases is None:
                 result = original(*arguments)
             else:
                 self.batches.passed()
-                self.step_ends()
+                self.steps.end_update()
                 if not self._here.scopes:
-                    self._end_forward(phases)
-                result = self._within(phases, Phase.BACKWARD, lambda: original(*arguments))
+                    self.steps.end_forward(phases)
+                result = self.steps.within(phases, Phase.BACKWARD, lambda: original(*arguments))
             self._by_hand.passed(watches=phases is not None)
             return result
 
@@ -342,9 +279,9 @@ class Watch:
                     return original(trainer, *arguments, **named)
                 if isinstance(trainer, Trainer):
                     self.batch_size = _batch_size(*arguments, **named)
-                self._makers.planned()  # waits, and so may raise what the script's own work raised
+                self._planned()  # waits, and so may raise what the script's own work raised
                 self._step_begins(trainer)
-                result = self._step(lambda: original(trainer, *arguments, **named), trainer)
+                result = self.steps.update(trainer, lambda: original(trainer, *arguments, **named))
             finally:
                 self._here.steps -= 1
             if os.getpid() == self._pid:
@@ -374,44 +311,23 @@ class Watch:
         for group in ("blocks", "executors"):
             self._patches.need(group, _MODELS)
 
-    def _step(self, original: Callable[[], Any], trainer: AnyTrainer) -> Any:
-        phases = self._open_phases()
-        if phases is None:
-            return original()
-        self._end_forward(phases)
-        if not phases.waits:
-            return self._within(phases, Phase.UPDATE, original)
-        mx.nd.waitall()
-        named = self._parameters() or []
-        self._read_quietly(lambda: owners.gradients_of(trainer, named))
-        result = self._within(phases, Phase.UPDATE, original)
-        self._read_quietly(lambda: owners.state(trainer, named))
-        return result
-
-    @waits
-    def _parameters(self) -> owners.Named:
-        return self.watched.parameters()
-
-    def _within(self, phases: Phases, phase: Phase, original: Callable[[], Any]) -> Any:
-        interval, done = phases.begin(phase), False
-        try:
-            result = original()
-            done = True
-            return result
-        finally:
-            phases.end(interval, wait=done)
-            self._read_workspaces(phases)
-
     def _around_build(self, original: Replaced) -> Replaced:
         def build(block: HybridBlock, *arguments: Any) -> Any:
             result = original(block, *arguments)
             if ("static_alloc", True) in block._flags and os.getpid() == self._pid:  # noqa: SLF001
                 # Its first calls, which come next, fill its pools; the next step ends that.
-                self._makers.plan()
+                mx.nd.waitall()
+                self._allocator.maker = PLANNER
                 self._patches.need("trainers", _POOLS)
             return result
 
         return build
+
+    def _planned(self) -> None:
+        """Note that a planner has filled its pools, if one was at work."""
+        if self._allocator.maker is PLANNER:
+            mx.nd.waitall()
+            self._allocator.maker = None
 
     @waits
     def _found(self, block: Block) -> None:
@@ -422,19 +338,6 @@ class Watch:
     def _found_executor(self, executor: Executor) -> None:
         if self._finds_models and os.getpid() == self._pid and symbols.held(executor):
             self.watched.add_model(executor)
-
-    def _read_workspaces(self, phases: Phases) -> None:
-        if phases.waits:
-            self._read_quietly(self._workspaces)
-
-    def _workspaces(self) -> list[owners.Owned]:
-        devices = {device for device in list(self._allocator.levels) if layout.has_operators(device)}
-        return [row for device in sorted(devices) for row in owners.workspaces(device)]
-
-    @waits
-    def _read_quietly(self, read: Callable[[], list[owners.Owned]]) -> None:
-        """Read owners within the script's own call, which no failure of the reading reaches."""
-        self.read(read())
 
 
 @waits

@@ -70,7 +70,7 @@ class Ledger:
     nothing else reports.
 
     Memory shared with another process, such as a data loader's worker, is not an allocation of torch's. Its events
-    carry no total and are left out. `batches` gives what of it a data loader received.
+    carry no total and are left out. `batches` gives the part that a data loader received.
     """
 
     def __init__(self, order: Iterator[int], cpu_bytes_at_begin: int, counted_from_start: bool) -> None:

@@ -1,9 +1,9 @@
 """What a compiler merged: the layers of operators in compiled regions, and the kernels it fused.
 
 No module is called inside a compiled region, and the compiler keeps no names of layers. So an operator belongs to the
-layer whose weight it reads. In the backward pass, the product that makes a weight's gradient reads no weight: it reads
-the gradient that the layer's other product reads, and the activation that the layer read in the forward pass, and what
-it makes is as large as the weight. Where these leave more than one layer, or none, nothing is said.
+layer whose weight it reads. In the backward pass, the product that makes a weight's gradient reads no weight. It reads
+the gradient that the layer's other product reads, and the activation that the layer read in the forward pass. What it
+makes is as large as the weight. Where these leave more than one layer, or none, nothing is said.
 
 The code that inductor generated says what a kernel was made of. Above a Triton kernel, a comment names its operators
 and the nodes of the graph. A kernel in C++ has no comment, but its name is made of the names of its operators, in

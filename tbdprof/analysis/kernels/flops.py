@@ -6,17 +6,17 @@ row, channel or tensor counts 0.
 
 These names have a count; parentheses say what `elements` are if they are not the larger of input and output:
 
-    normalization  batch_norm, batch_norm_inference, layer_norm, group_norm, rms_norm
+    normalization  batch_norm, batch_norm_inference, layer_norm, group_norm, rms_norm.
     activation     relu, leaky_relu, elu, gelu, silu, tanh, sigmoid, hardtanh, hardsigmoid, hardswish, softplus,
-                   log_sigmoid, mish
-    softmax        softmax, log_softmax
-    loss           cross_entropy (logits), nll_loss (samples), mse, smooth_l1_loss, huber_loss, binary_cross_entropy
-    pooling        max_pool, avg_pool (elements of the forward's output; window: elements of its window)
-    element-wise   add (any arithmetic of one operation per element), multiply, scale, addcmul, addcdiv, lerp, dropout
-    reduction      sum, mean, norm (elements read)
-    embedding      embedding (elements looked up)
-    optimizer      sgd, sgd_momentum, adagrad, adam, adamw, rmsprop (elements of the parameters)
-    copy           copy, fill; every operator of the kind COPY or CAST, whatever its name
+                   log_sigmoid, mish.
+    softmax        softmax, log_softmax.
+    loss           cross_entropy (logits), nll_loss (samples), mse, smooth_l1_loss, huber_loss, binary_cross_entropy.
+    pooling        max_pool, avg_pool (elements of the forward's output; window: elements of its window).
+    element-wise   add (any arithmetic of one operation per element), multiply, scale, addcmul, addcdiv, lerp, dropout.
+    reduction      sum, mean, norm (elements read).
+    embedding      embedding (elements looked up).
+    optimizer      sgd, sgd_momentum, adagrad, adam, adamw, rmsprop (elements of the parameters).
+    copy           copy, fill; every operator of the kind COPY or CAST, whatever its name.
 
 `backward` means that the operator *is* the gradient of the named one. It does not mean that it runs in the backward
 pass: an addition there is a forward `add`. The count of a recurrent operator covers its matmuls and

@@ -2,13 +2,13 @@
 
 Every instant of a step has one share:
 
-- communication, copies (to or from a GPU): they run while nothing else does;
-- data: the framework's data loader, and all else that precedes the forward pass, whether or not a kernel runs;
-- launching: no kernel runs although forward, backward or update has begun; and kernels so short that their time is the
-  cost of launching them, bookkeeping of any length among them;
+- communication, copies (to or from a GPU): they run while nothing else does.
+- data: the framework's data loader, and all else that precedes the forward pass, whether or not a kernel runs.
+- launching: no kernel runs although forward, backward or update has begun. It is also the share of kernels so short
+  that their time is the cost of launching them, and of bookkeeping of any length.
 - compute, memory: kernels above and below the ridge of the roofline. If bytes or peaks are not known, the operation
-  decides: arithmetic limits matmuls and convolutions, memory limits element-wise operations;
-- uncounted: kernels for which none of this is known;
+  decides: arithmetic limits matmuls and convolutions, memory limits element-wise operations.
+- uncounted: kernels for which none of this is known.
 - other: what is outside of all these phases, and the time after a step's last kernel. If no forward pass was seen,
   kernels outside count as training.
 """

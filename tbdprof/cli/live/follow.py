@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 from tbdprof.analysis.live import READS, live
-from tbdprof.cli import common_name
+from tbdprof.cli.opening import refuse_common_name
 from tbdprof.errors import RecordingFormatError
 from tbdprof.facts.file.places import journal_of, mark
 from tbdprof.facts.file.reading import load
@@ -90,7 +90,7 @@ class _Looks:
         written = is_written(self._path)
         file = self._path if written is False else latest(self._path)
         if file is None or mark(file) in (None, self._older) or self._kept_nothing(written=written):
-            common_name.refuse(self._path)
+            refuse_common_name(self._path)
             self._seen = Seen(self._without_file(written=written))
         else:
             self._try(file, written=written)

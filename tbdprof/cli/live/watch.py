@@ -12,9 +12,8 @@ from rich.console import Console, RenderableType
 from rich.live import Live as Drawn
 from rich.text import Text
 
-from tbdprof.cli.interrupted import say_interrupted
 from tbdprof.cli.live.follow import Seen, Stage, Summarize, follow
-from tbdprof.cli.streams import emit, tell
+from tbdprof.cli.streams import emit, say_interrupted, tell
 from tbdprof.errors import UsageError, visible
 from tbdprof.loop import ending
 from tbdprof.report.terminal_parts import live as report

@@ -85,7 +85,7 @@ class _Reader:
     def _leave_out(self, window: Window, error: Exception) -> None:
         where = f"{window.name} (window {window.ordinal}): {error}"
         if not self._salvages:
-            raise DamagedError(f"{where}; tbdprof report --salvage leaves this window out") from error
+            raise DamagedError(f"{where}; tbdprof report or export with --salvage leaves this window out") from error
         window.state = DAMAGED
         self._damage.append(where)
 

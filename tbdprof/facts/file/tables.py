@@ -70,7 +70,7 @@ class Blocks:
                 raise
             if not salvages:  # otherwise each window that lacks blocks says so itself
                 raise DamagedError(
-                    f"{error}; tbdprof report --salvage leaves out the windows that lack blocks"
+                    f"{error}; tbdprof report or export with --salvage leaves out the windows that lack blocks"
                 ) from error
 
     def tables(

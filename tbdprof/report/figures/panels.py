@@ -1,7 +1,7 @@
 """What each figure shows, as plain data: a panel for each program, a series for each of its variants.
 
 The figures have the numbers and the arrangement of the TBD paper's: 4 is throughput, 5 how busy the device is, 6 FP32
-utilization, each by batch; 7 compares two devices, 8 shows memory by category.
+utilization, each by batch. Figure 7 compares two devices, and 8 shows memory by category.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -99,10 +99,11 @@ def memory(sweep: Sweep) -> tuple[Bars, ...]:
     return tuple(panels)
 
 
-def devices(one: Sweep, other: Sweep) -> tuple[Bars, ...]:
+def devices(one: Sweep, other: Sweep, names: tuple[str, str]) -> tuple[Bars, ...]:
     """Return figure 7: two devices side by side, at the largest batch that both ran.
 
-    Throughput is over that of the first device. Programs that only one of them ran are left out.
+    Throughput is over that of the first device. Programs that only one of them ran are left out. Where both sweeps ran
+    on devices of one name, the sweeps' own `names` are added to it.
     """
     first, second = _by_program(one), _by_program(other)
     pairs: dict[str, tuple[PointFigures, PointFigures]] = {}
@@ -111,21 +112,41 @@ def devices(one: Sweep, other: Sweep) -> tuple[Bars, ...]:
         if common:
             size = max(common)
             pairs[f"{label} ({size})"] = (points[size], second[label][size])
-    names = tuple(dict.fromkeys(figures.device for pair in pairs.values() for figures in pair))
-    return tuple(Bars(figure, _UNITS[figure], tuple(_device_bars(pairs, figure)), names) for figure in _UNITS)
+    shown = _told_apart([*pairs.values()], names)
+    order = tuple(
+        dict.fromkeys(shown[side, figures.device] for pair in pairs.values() for side, figures in enumerate(pair))
+    )
+    return tuple(Bars(figure, _UNITS[figure], tuple(_device_bars(pairs, shown, figure)), order) for figure in _UNITS)
 
 
 _UNITS = {"throughput": "throughput (×)", "busy": "busy (%)", "FP32 utilization": "FP32 utilization (%)"}
 
 
-def _device_bars(pairs: Mapping[str, tuple[PointFigures, PointFigures]], figure: str) -> Iterable[Bar]:
+def _told_apart(
+    pairs: Sequence[tuple[PointFigures, PointFigures]], names: tuple[str, str]
+) -> dict[tuple[int, str], str]:
+    """Return what stands for a device in a figure, by the number of its sweep and its name."""
+    if names[0] == names[1]:
+        names = (f"{names[0]}, first", f"{names[1]}, second")
+    first, second = ({pair[side].device for pair in pairs} for side in (0, 1))
+    return {
+        (side, device): f"{device} ({names[side]})" if device in first & second else device
+        for side, found in enumerate((first, second))
+        for device in found
+    }
+
+
+def _device_bars(
+    pairs: Mapping[str, tuple[PointFigures, PointFigures]], shown: Mapping[tuple[int, str], str], figure: str
+) -> Iterable[Bar]:
     for label, pair in pairs.items():
         values = [_value(each, figure) for each in pair]
         base = values[0] if figure == "throughput" else 0.01
         if base is None or None in values:
             yield Bar(label, {}, "not measured")
         else:
-            yield Bar(label, {each.device: (value or 0.0) / base for each, value in zip(pair, values, strict=True)})
+            parts = {shown[side, each.device]: (values[side] or 0.0) / base for side, each in enumerate(pair)}
+            yield Bar(label, parts)
 
 
 def _value(found: PointFigures, figure: str) -> float | None:

@@ -32,13 +32,13 @@ KERNEL_COLUMNS = (
 )
 
 
-def render(sweeps: Sequence[Sweep], documents: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page; `documents` are the sweeps' JSON reports.
+def render(sweeps: Sequence[Sweep], documents: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Return the page; `documents` are the sweeps' JSON reports, `names` tell the sweeps apart.
 
     Raise UnavailableError where Jinja2 or Plotly is not installed.
     """
     shown = [readable(sweep) for sweep in sweeps]
-    drawn = [*_drawn(shown)]
+    drawn = [*_drawn(shown, names)]
     charts = {name: spec for _, _, found in drawn for name, spec in found.items()}
     parts = [_part(sweep, Figures(readable(found))) for sweep, found in zip(shown, documents, strict=True)]
     return fill(
@@ -53,13 +53,13 @@ def render(sweeps: Sequence[Sweep], documents: Sequence[Mapping[str, Any]]) -> s
     )
 
 
-def _drawn(sweeps: Sequence[Sweep]) -> Iterator[tuple[int, str, dict[str, Spec]]]:
+def _drawn(sweeps: Sequence[Sweep], names: Sequence[str]) -> Iterator[tuple[int, str, dict[str, Spec]]]:
     """Yield each figure: its number, its caption, and its charts by name."""
     one = sweeps[0]
     for place, found in LINES:
         yield place, captions.caption(place, [one]), _charts(place, [_lines(panel) for panel in found(one)])
     if len(sweeps) > 1:
-        bars = [_bars(panel, stacked=False) for panel in panels.devices(*sweeps)]
+        bars = [_bars(panel, stacked=False) for panel in panels.devices(one, sweeps[1], (names[0], names[1]))]
         yield 7, captions.caption(7, sweeps), _charts(7, bars)
     yield 8, captions.caption(8, [one]), _charts(8, [_bars(panel, stacked=True) for panel in panels.memory(one)])
 

@@ -56,7 +56,7 @@ WATCHED = """
         finally:
             jump_slots.find = find
         files = [each.name for each in Path(tempfile.gettempdir()).glob("tbdprof-*")]
-        return [found, joined.watch.phases, joined.allocator.is_open, layout.profiler_state(), files]
+        return [found, joined.watch.steps.phases, joined.allocator.is_open, layout.profiler_state(), files]
 
     def window(kind):
         watched.start(kind)
