@@ -1,7 +1,10 @@
 """Storages that exist when a memory window begins and ends, with or without an owner."""
 
+import ctypes
 import weakref
 from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import pairwise
 
 import torch
 from torch._C import DisableTorchFunctionSubclass
@@ -10,12 +13,13 @@ from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Role
 from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.on_torch.memory import cuda_allocator
-from tbdprof.hooks.on_torch.memory.origin import is_allocated_by_torch
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Point, SeenTensor
 from tbdprof.hooks.on_torch.session.markers import Markers
 from tbdprof.hooks.on_torch.watch.module_calls import uncompiled
 from tbdprof.hooks.on_torch.watch.owners import dense_parts, existing_gradients, local_part, owned, storage_of
 from tbdprof.hooks.on_torch.watch.watched import Watched
+
+_WORDS = 6  # read of a `c10::StorageImpl`, which has more
 
 
 class Deaths:
@@ -118,3 +122,28 @@ def _is_foreign(tensor: torch.Tensor) -> bool:
         return False
     storage = local.untyped_storage()
     return storage.is_shared() or not (storage.resizable() or is_allocated_by_torch(storage))
+
+
+def is_allocated_by_torch(storage: torch.UntypedStorage) -> bool:
+    """Return whether torch's own allocator made a storage on the CPU; False, too, where that cannot be known.
+
+    Torch says of a storage only whether it can grow. One whose `.numpy()` was called cannot, nor can one that
+    `torch.load` read, though torch allocated both. They differ from memory of others in the function that frees them.
+    No call returns it, so it is read from the storage (`c10::DataPtr`: the address, this function, and its argument).
+    """
+    own = _own_freeing()
+    return own is not None and _freeing(storage) == own
+
+
+@cache
+def _own_freeing() -> int | None:
+    """Return the address of the function that frees what torch's allocator made, None where it was not found."""
+    one, other = (_freeing(torch.UntypedStorage(1, device="cpu")) for _ in range(2))  # type: ignore[no-untyped-call]
+    return one if one == other else None
+
+
+def _freeing(storage: torch.UntypedStorage) -> int | None:
+    """Return the address of the function that frees a storage: it stands after the storage's address."""
+    words = (ctypes.c_size_t * _WORDS).from_address(storage._cdata)  # noqa: SLF001 - where it lies is nowhere else
+    address = storage.data_ptr()
+    return next((after for word, after in pairwise(words) if word == address), None)

@@ -1,4 +1,4 @@
-"""Torch's own memory is told from memory that others gave it."""
+"""Which storages exist when a memory window begins: torch's own memory is told from memory that others gave it."""
 
 import io
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tbdprof  # noqa: E402
-from tbdprof.hooks.on_torch.memory.origin import is_allocated_by_torch  # noqa: E402
+from tbdprof.hooks.on_torch.memory.existing import is_allocated_by_torch  # noqa: E402
 from tbdprof.report.json_report import document  # noqa: E402
 
 
