@@ -241,7 +241,7 @@ class Stages:
 
     def _keep(self, window: Window, rows: Sequence[StepRow], drained: Drained, *, is_complete: bool) -> None:
         missing = _of_sampled(drained.missing) if window.name == SAMPLED else drained.missing
-        self._count_given(rows, drained.given)
+        self._count_given(rows, drained)
         is_whole = is_complete and len(drained.tables) > 0
         if is_whole and self._early and window.name in EARLY:
             self._recorder.recording.missing.pop(ReasonFor(window.name), None)  # why the early one lacked it
@@ -257,13 +257,15 @@ class Stages:
     def _replaced(self, later: Window) -> list[Window]:
         return [window for window in self._early if window.name == later.name != WARMUP and window.tables]
 
-    def _count_given(self, rows: Sequence[StepRow], given: Sequence[Mapping[str, float]]) -> None:
+    def _count_given(self, rows: Sequence[StepRow], drained: Drained) -> None:
         """Count what the models were given in each step, unless the loop counts it itself."""
         run, text = self._recorder.recording.run, self._recorder.recording.strings.add
         if run.batch_size is not None and not run.batch_size_from:
             return
+        seen = {"samples_seen_from": drained.given_from, "samples_unknown": drained.given_unknown}
+        self._recorder.update(**{name: text for name, text in seen.items() if text})
         known = {run.unit, *(self._recorder.recording.strings[row.name] for row in self._counts)}
-        for row, counts in zip(rows, given, strict=False):
+        for row, counts in zip(rows, drained.given, strict=False):
             named = {run.sample_unit if unit == SAMPLES else unit: value for unit, value in counts.items()}
             self._counts += (
                 StepCountRow(row.index, int(StepCountKind.UNITS), text(unit), value)

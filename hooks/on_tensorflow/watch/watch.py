@@ -227,10 +227,11 @@ class Watch:
         """Count the first input of a model, or of a function that may contain one."""
         if self._own_session() is None:
             return
-        first = next((each for each in tf.nest.flatten(given) if isinstance(each, EagerTensor) and each.ndim), None)
-        if first is not None:
-            is_tokens = first.dtype in (tf.int32, tf.int64)
-            self.batches.called(id(called), first.shape.as_list(), is_tokens=is_tokens, is_layer=is_layer)
+        tensors = [each for each in tf.nest.flatten(given) if isinstance(each, EagerTensor) and each.ndim]
+        if tensors:
+            is_tokens = tensors[0].dtype in (tf.int32, tf.int64)
+            shape, continues = tensors[0].shape.as_list(), len(tensors) > 1  # a state of an earlier call
+            self.batches.called(id(called), shape, is_tokens=is_tokens, is_layer=is_layer, continues=continues)
 
     def _around_gradient(self, original: Replaced) -> Replaced:
         def gradient(tape: Any, /, target: Any, sources: Any, *arguments: Any, **named: Any) -> Any:

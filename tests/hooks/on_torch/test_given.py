@@ -8,11 +8,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tbdprof  # noqa: E402
+from tbdprof.facts.batches import FIRST_SIZE, ONES  # noqa: E402
 from tbdprof.results.summary import Summary  # noqa: E402
 
 BATCH, TIME, WIDTH, WORDS = 4, 8, 16, 32
 SAMPLES = 50
-FIRST_SIZE = "the first size of the model's input"
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +58,70 @@ def test_a_language_model_in_bf16_has_samples_tokens_flops_of_each_and_a_utiliza
     assert use.flops_per_unit["tokens"] == use.flops_per_step / tokens
     assert use.flops_per_sample == use.flops_per_step / (3 * BATCH)
     assert (found.precision, use.flop and use.flop.precision) == ("bf16", "bf16")
+
+
+class Recurrent(torch.nn.Module):  # type: ignore[misc]
+    """A language model in the manner of PyTorch's examples."""
+
+    def __init__(self, *, batch_first: bool) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(WORDS, WIDTH)
+        self.rnn = torch.nn.GRU(WIDTH, WIDTH, batch_first=batch_first)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.rnn(self.embedding(words))[0]
+        return made
+
+
+@pytest.mark.parametrize(
+    ("shape", "batch_first", "samples"), [((TIME, BATCH), False, BATCH), ((BATCH, TIME), True, BATCH)]
+)
+def test_a_recurrent_layer_says_which_axis_is_the_batch(shape: tuple[int, int], batch_first: bool, samples: int):
+    model = Recurrent(batch_first=batch_first)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def step() -> None:
+        model(torch.zeros(shape, dtype=torch.long)).sum().backward()
+        optimizer.step()
+
+    expected = {"samples": samples, "tokens": BATCH * TIME}
+    assert told(profiled(model, optimizer, step)) == (expected, "the batch size of the model's GRU")
+
+
+def test_an_episode_has_a_sample_for_each_call_and_an_input_without_a_batch_is_one():
+    model = torch.nn.Linear(WIDTH, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def step() -> None:
+        states = (torch.zeros(1, WIDTH) if i % 2 else torch.zeros(WIDTH) for i in range(7))
+        sum(model(state).sum() for state in states).backward()
+        optimizer.step()
+
+    assert told(profiled(model, optimizer, step)) == ({"samples": 7}, ONES)
+
+
+def test_inner_gradients_are_no_backward_pass_and_a_closure_is_one():
+    model = torch.nn.Linear(WIDTH, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    given = torch.arange(BATCH * WIDTH, dtype=torch.float32).reshape(BATCH, WIDTH).cos()
+
+    def evaluated() -> torch.Tensor:
+        model.zero_grad()
+        loss = (model(given) - 1).square().sum()
+        loss.backward()
+        return loss
+
+    assert told(profiled(model, optimizer, lambda: optimizer.step(evaluated))) == ({"samples": BATCH}, FIRST_SIZE)
+
+    def adapted() -> None:
+        for _ in range(4):
+            torch.autograd.grad(model(given).sum(), list(model.parameters()))
+        evaluated()
+        torch.optim.SGD(model.parameters(), 0.1).step()
+
+    found = profiled(model, torch.optim.SGD(model.parameters(), 0.1), adapted)
+    assert told(found) == ({}, "")
+    assert "called 5 times before a backward pass" in found.missing["throughput.samples_per_s"]
 
 
 def test_a_loader_tells_its_batch_size_where_its_batches_are_of_one_size():
