@@ -69,12 +69,12 @@ class _Calls:
         return _Given(self.last.samples, self.last.tokens, _LAST.format(self.new, SAY))
 
 
-def _sizes(shape: Sequence[int], *, is_tokens: bool, layout: Layout | None) -> _Given:
+def _sizes(shape: Sequence[int], times: int, *, is_tokens: bool, layout: Layout | None) -> _Given:
     """Return the samples and tokens of an input: its first size, and of integers of shape (batch, time) all of them."""
-    tokens = int(shape[0] * shape[1]) if is_tokens and len(shape) == 2 and shape[1] > 1 else 0
+    tokens = times * int(shape[0] * shape[1]) if is_tokens and len(shape) == 2 and shape[1] > 1 else 0
     if layout is not None and layout.holds_for(shape):
-        return _Given(layout.samples, tokens, f"the batch size of the model's {layout.layer}")
-    return _Given(int(shape[0]), tokens, FIRST_SIZE)
+        return _Given(times * layout.samples, tokens, f"the batch size of the model's {layout.layer}")
+    return _Given(times * int(shape[0]), tokens, FIRST_SIZE)
 
 
 class Batches:
@@ -105,15 +105,16 @@ class Batches:
         part: Hashable = None,
         layout: Layout | None = None,
         continues: bool = False,
+        times: int = 1,
     ) -> None:
         """Note a call in training of a model, or of a model's layer by itself, which counts where no model is called.
 
         `part` is what has its own share of a batch: a device. A call `continues` those before it if its input was
-        computed from what they returned.
+        computed from what they returned. The input stands for `times` inputs of this shape.
         """
         if len(shape) and shape[0] > 0:
             calls = self._called.setdefault((is_layer, model), {}).setdefault(part, _Calls())
-            calls.add(_sizes(shape, is_tokens=is_tokens, layout=layout), continues=continues)
+            calls.add(_sizes(shape, times, is_tokens=is_tokens, layout=layout), continues=continues)
 
     def passed(self) -> None:
         """Note that a backward pass began that adds to the gradients.

@@ -151,6 +151,17 @@ def first_tensor(args: tuple[object, ...], named: object) -> torch.Tensor | None
     return next((leaf for leaf in leaves if isinstance(leaf, torch.Tensor)), None)
 
 
+def times_mapped(tensor: torch.Tensor) -> int:
+    """Return how many samples of its shape a tensor stands for within `torch.func.vmap`: 1 outside."""
+    inner, times = torch._C._functorch, 1  # noqa: SLF001
+    while inner.is_functorch_wrapped_tensor(tensor):
+        within = inner.get_unwrapped(tensor)
+        if inner.is_batchedtensor(tensor):
+            times *= int(within.shape[inner.maybe_get_bdim(tensor)])
+        tensor = within
+    return times
+
+
 def has_computed(args: tuple[object, ...], named: object) -> bool:
     """Return whether a call is given something that was computed in training: its gradient is to be known."""
     leaves = tree_leaves([*args, *(named.values() if isinstance(named, Mapping) else ())])

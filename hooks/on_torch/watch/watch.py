@@ -242,6 +242,7 @@ class Watch:
                 is_layer=not named.is_root,
                 layout=self._layout(),
                 continues=owners.has_computed(args, given_by_name),
+                times=owners.times_mapped(first) if in_transform() else 1,
             )
 
     def _layout(self) -> Layout | None:

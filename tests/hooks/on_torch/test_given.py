@@ -100,6 +100,28 @@ def test_an_episode_has_a_sample_for_each_call_and_an_input_without_a_batch_is_o
     assert told(profiled(model, optimizer, step)) == ({"samples": 7}, ONES)
 
 
+def test_samples_that_vmap_takes_apart_count_and_shared_ones_once():
+    model = torch.nn.Linear(WIDTH, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def loss(weights: dict[str, torch.Tensor], sample: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = torch.func.functional_call(model, weights, (sample,)).sum()
+        return made
+
+    def step_of(shape: tuple[int, ...], dims: int | None) -> Callable[[], None]:
+        def step() -> None:
+            weights = {name: weight.detach().expand(5, *weight.shape) for name, weight in model.named_parameters()}
+            found = torch.func.vmap(torch.func.grad(loss), (0, dims))(weights, torch.zeros(shape))
+            for name, weight in model.named_parameters():
+                weight.grad = found[name].mean(0)
+            optimizer.step()
+
+        return step
+
+    assert told(profiled(model, optimizer, step_of((5, WIDTH), 0)))[0] == {"samples": 5}  # one for each of five
+    assert told(profiled(model, optimizer, step_of((BATCH, WIDTH), None)))[0] == {"samples": BATCH}
+
+
 def test_inner_gradients_are_no_backward_pass_and_a_closure_is_one():
     model = torch.nn.Linear(WIDTH, 1)
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
