@@ -297,7 +297,8 @@ class Watch:
         # First what the compiler knows: it would compile a step again where what it looked at has changed.
         if torch.compiler.is_compiling():
             return
-        self.batches.update_begins()
+        if self.markers.on:
+            self.batches.update_begins()
         if self._reads_owners:
             self._read_gradients(optimizer)
 
@@ -306,7 +307,8 @@ class Watch:
         if torch.compiler.is_compiling():
             return
         self._by_hand.has_optimizer = True
-        self.batches.update_ends()
+        if self.markers.on:
+            self.batches.update_ends()
         if self._reads_owners:
             self._read_state(optimizer)
 
