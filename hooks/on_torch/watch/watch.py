@@ -211,7 +211,8 @@ class Watch:
         # A model may not be called itself: a method of its own may call its parts.
         if self._enter() == 0 and not in_backward():
             self.markers.place(Mark(Point.FORWARD, f"forward {named.name}".rstrip(), self._inputs(args)))
-            self._local.layout = None
+            if named.is_root:  # a window may begin within a model's call: then only its layers' calls are seen to begin
+                self._local.layout = None
         if named.tells and self._layout() is None:
             self._local.layout = owners.layout_of(module, args)
         self.markers.place_text(named.begins)

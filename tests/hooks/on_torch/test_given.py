@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch")
 
 import tbdprof  # noqa: E402
 from tbdprof.facts.batches import FIRST_SIZE, ONES  # noqa: E402
+from tbdprof.facts.records import Strings  # noqa: E402
+from tbdprof.hooks import load  # noqa: E402
 from tbdprof.results.summary import Summary  # noqa: E402
 
 BATCH, TIME, WIDTH, WORDS = 4, 8, 16, 32
@@ -67,9 +69,10 @@ class Recurrent(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         self.embedding = torch.nn.Embedding(WORDS, WIDTH)
         self.rnn = torch.nn.GRU(WIDTH, WIDTH, batch_first=batch_first)
+        self.decoder = torch.nn.Linear(WIDTH, WORDS)
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = self.rnn(self.embedding(words))[0]
+        made: torch.Tensor = self.decoder(self.rnn(self.embedding(words))[0])
         return made
 
 
@@ -86,6 +89,21 @@ def test_a_recurrent_layer_says_which_axis_is_the_batch(shape: tuple[int, int], 
 
     expected = {"samples": samples, "tokens": BATCH * TIME}
     assert told(profiled(model, optimizer, step)) == (expected, "the batch size of the model's GRU")
+
+
+def test_the_layout_is_known_in_a_window_that_begins_within_the_models_call():
+    model, torch_hook = Recurrent(batch_first=False), load("torch")
+    torch_hook.attach()
+    torch_hook.watch([model], [])
+    within = model.register_forward_pre_hook(lambda *_: torch_hook.start("memory"))  # as a loop by hand begins one
+    model(torch.zeros(TIME, BATCH, dtype=torch.long)).sum().backward()
+    within.remove()
+    torch_hook.mark_step()
+    torch_hook.stop()
+    given = torch_hook.drain(Strings()).given
+    torch_hook.close()
+
+    assert given == [{"samples": BATCH, "tokens": BATCH * TIME}]
 
 
 def test_an_episode_has_a_sample_for_each_call_and_an_input_without_a_batch_is_one():
