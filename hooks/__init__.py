@@ -153,12 +153,15 @@ class Drained:
     """What a window recorded: tables by kind, the sequence number at each `mark_step`, and why data is missing.
 
     `given` has what each step's models were given, by unit: samples, and tokens where the input is integer tokens.
+    `given_from` says where the samples are from, `given_unknown` why those of a step are not known.
     """
 
     tables: Tables
     marks: Sequence[int]
     missing: Mapping[str, str] = field(default_factory=dict)
     given: Sequence[Mapping[str, float]] = ()
+    given_from: str = ""
+    given_unknown: str = ""
 
 
 def disagreements(other_sizes: int, still_in_use: int) -> str:

@@ -61,8 +61,12 @@ class Facade(ABC, Generic[State]):
 
     def drain(self, strings: Strings) -> Drained:
         """Return what the last window recorded: its spans; of a memory window, also allocations and owners."""
-        given = [] if self._joined is None else self._joined.watch.batches.take()
-        return replace(self._windows.drain(strings), given=given)
+        drained = self._windows.drain(strings)
+        if self._joined is None:
+            return drained
+        batches = self._joined.watch.batches
+        source, unknown = batches.source, batches.unknown
+        return replace(drained, given=batches.take(), given_from=source, given_unknown=unknown)
 
     def close(self) -> None:
         """Restore everything to its state before `prepare` or `attach`, whatever is raised on the way."""

@@ -2,7 +2,7 @@
 
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -80,9 +80,28 @@ def _settings(root: Path, own: Path, controller: str, name: str) -> Iterator[str
 
 def process_cpu_seconds() -> float:
     """Return the CPU time spent so far by this process and all its children, including those that ended."""
-    spent = 0.0
     me = psutil.Process()
-    for process in (me, *me.children(recursive=True)):
+    return _spent((me, *me.children(recursive=True)))
+
+
+def siblings_cpu_seconds() -> float:
+    """Return the CPU time spent so far by the other children of this process's parent, and by theirs.
+
+    Of processes that train together these are the other ranks on this machine. It is 0 where the parent is the first
+    process, which takes over whatever has lost its own parent.
+    """
+    me = psutil.Process()
+    parent = me.parent()
+    if parent is None or parent.pid == 1:
+        return 0.0
+    own = {me.pid, *(process.pid for process in me.children(recursive=True))}
+    return _spent(process for process in parent.children(recursive=True) if process.pid not in own)
+
+
+def _spent(processes: Iterable[psutil.Process]) -> float:
+    """Return the CPU time of processes and of their ended children."""
+    spent = 0.0
+    for process in processes:
         try:
             spent += sum(process.cpu_times()[:4])  # its own user and system time, and that of its ended children
         except psutil.Error:  # it ended meanwhile

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from tbdprof.collect import Collected, host
 from tbdprof.collect.core_waits import CoreWaits
-from tbdprof.facts.counters import MACHINE_CPU, PROCESS_CPU, WAITED_FOR_CORE
+from tbdprof.facts.counters import MACHINE_CPU, PROCESS_CPU, RANKS_CPU, WAITED_FOR_CORE
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.records import Strings
 from tbdprof.facts.rows import SampleRow, table
@@ -20,6 +20,7 @@ OF_HOST: Counters = MappingProxyType(
         WAITED_FOR_CORE: CoreWaits(),
     }
 )
+OF_RANKS: Counters = MappingProxyType({RANKS_CPU: host.siblings_cpu_seconds})  # where processes train together
 
 
 class HostLoad:

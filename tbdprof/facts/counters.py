@@ -7,6 +7,7 @@ to 1; they are fractions of time unless the name says otherwise.
 # The host's, and the loop's own; they grow.
 PROCESS_CPU = "process_cpu_seconds"
 MACHINE_CPU = "machine_busy_cpu_seconds"
+RANKS_CPU = "ranks_cpu_seconds"  # of the other processes on this machine that train together with this one
 WAITED_FOR_CORE = "waited_for_core_seconds"  # within blocks: a thread on average, ready to run while others ran
 DATA_WAIT = "data_wait_seconds"
 

@@ -202,6 +202,8 @@ class Run:
     affinity_cores: float = 0.0  # cores it may run on, without the quota
     batch_size: int | None = None  # samples a step
     batch_size_from: str = ""  # where the framework's hook has it from; empty: from the user, or not known
+    samples_seen_from: str = ""  # what the samples are that models were seen to get
+    samples_unknown: str = ""  # why what they were seen to get does not tell the samples of a step
     precision: str | None = None
     precision_flags: Mapping[str, str] = field(default_factory=dict)
     whole_parameters: int | None = None  # trained values in all processes; None: this one has all of them

@@ -218,7 +218,7 @@ class Attachment:
         with _own_packages():
             run = new_run(name, self._framework, script=name, **said.facts, **facts_of(self._rank))
         device = self._hook.facts().device
-        found = instruments_for(device, self._framework)
+        found = instruments_for(device, self._framework, is_together=self._rank is not None)
         plan = plan_for(device, Schedule(**self._order["schedule"]), windows=found.windows, early_after=EARLY_AFTER)
         plan = plan if self._rank is None else together(plan)
         path, per_step = self._path(), said.samples_per_step

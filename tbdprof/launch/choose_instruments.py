@@ -4,7 +4,7 @@ from tbdprof.collect import Collector
 from tbdprof.collect.activity.collector import ActivityCollector
 from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.gpu.nvml import PERIOD_S, NvmlSampler
-from tbdprof.collect.host_load import OF_HOST, Counters, HostLoad
+from tbdprof.collect.host_load import OF_HOST, OF_RANKS, Counters, HostLoad
 from tbdprof.collect.pm.collector import CounterSampler, available
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
@@ -18,15 +18,17 @@ def instruments_for(
     framework: str,
     counters: Counters | None = None,
     *,
+    is_together: bool = False,
     power_period_s: float = PERIOD_S,
     progress: Progress = silent,
 ) -> Instruments:
     """Return the instruments for a device ("cpu", "cuda:0"); start none of them, and raise nothing.
 
-    `counters` are the loop's own; like the host's they grow, and are read at the edges of clean windows.
-    `power_period_s` is the time between two samples of a GPU's power. `progress` is called before slow operations.
+    `counters` are the loop's own; like the host's they grow, and are read at the edges of clean windows. `is_together`
+    says that other processes train together with this one. `power_period_s` is the time between two samples of a GPU's
+    power. `progress` is called before slow operations.
     """
-    host = HostLoad({**OF_HOST, **(counters or {})})
+    host = HostLoad({**OF_HOST, **(OF_RANKS if is_together else {}), **(counters or {})})
     if not device.startswith("cuda"):
         return Instruments({CLEAN: [host]})
     driver = NvmlSampler(cuda_driver.index_of(device), period_s=power_period_s)

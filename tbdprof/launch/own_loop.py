@@ -137,7 +137,7 @@ class Joining:
             hook.attach()
         hook.watch(self.models, self.optimizers)
         device = hook.facts().device
-        found = instruments_for(device, framework)
+        found = instruments_for(device, framework, is_together=self.is_together)
         plan = plan_for(device, self.schedule, windows=found.windows, early_after=EARLY_AFTER)
         return together(plan) if self.is_together else plan, found
 

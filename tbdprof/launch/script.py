@@ -102,7 +102,7 @@ def run(
             "schedule": asdict(schedule),
             "said": asdict(said),
         }
-        ended = _run(script, order, folder, sys.stderr if quiet_stdout else None)
+        ended = _run(script, order, folder, sys.stderr if quiet_stdout else None, claimed.handle)
         code = ended.status if ended.status >= 0 else OF_SIGNAL - ended.status
         is_its_own = (folder / str(ended.number)).exists()
         ranks = _ranks(folder)
@@ -195,12 +195,15 @@ def _token(folder: Path) -> Path:
     return token
 
 
-def _run(script: Sequence[str], order: Mapping[str, object], folder: Path, stdout: TextIO | None) -> Ended:
-    """Run a command to its end; raise UsageError if it cannot be started."""
+def _run(script: Sequence[str], order: Mapping[str, object], folder: Path, stdout: TextIO | None, lock: int) -> Ended:
+    """Run a command to its end; raise UsageError if it cannot be started.
+
+    It shares the lock of its file: if this process is killed, no other run writes there until the command has ended.
+    """
     roots = [str(STARTUP), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, VARIABLE: json.dumps(order), "PYTHONPATH": os.pathsep.join(roots)}
     try:
-        return relay.run(script, environment, folder, stdout)
+        return relay.run(script, environment, folder, stdout, kept=[lock])
     except OSError as error:
         if script[0].endswith(".py") and Path(script[0]).is_file():
             raise UsageError(f"cannot start {script[0]}: {AS_SCRIPT} python {shlex.join(script)}") from error

@@ -1,6 +1,6 @@
 """The steps of a loop: their numbers, times and blocks, and what each consumed until its row is written."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from tbdprof.facts.batches import SAMPLES
@@ -10,6 +10,7 @@ from tbdprof.loop.plan import Progress
 
 if TYPE_CHECKING:
     from tbdprof.facts.recorder import Recorder
+    from tbdprof.hooks import Drained
 
 
 class Steps:
@@ -41,13 +42,15 @@ class Steps:
         self.taken += 1
         return StepRow(self.taken - 1, self.block, begun, ended, consumed.units, -1)
 
-    def count_given(self, rows: Sequence[StepRow], given: Sequence[Mapping[str, float]]) -> None:
+    def count_given(self, rows: Sequence[StepRow], drained: "Drained") -> None:
         """Count what the models were given in each step, unless the loop counts it itself."""
         run, text = self._recorder.recording.run, self._recorder.recording.strings.add
         if run.batch_size is not None and not run.batch_size_from:
             return
+        seen = {"samples_seen_from": drained.given_from, "samples_unknown": drained.given_unknown}
+        self._recorder.update(**{name: text for name, text in seen.items() if text})
         known = {run.unit, *(self._recorder.recording.strings[row.name] for row in self._counts)}
-        for row, counts in zip(rows, given, strict=False):
+        for row, counts in zip(rows, drained.given, strict=False):
             named = {run.sample_unit if unit == SAMPLES else unit: value for unit, value in counts.items()}
             self._counts += (
                 StepCountRow(row.index, int(StepCountKind.UNITS), text(unit), value)

@@ -237,7 +237,7 @@ class Stages:
 
     def _keep(self, window: Window, rows: Sequence[StepRow], drained: Drained, *, is_complete: bool) -> None:
         missing = _of_sampled(drained.missing) if window.name == SAMPLED else drained.missing
-        self.steps.count_given(rows, drained.given)
+        self.steps.count_given(rows, drained)
         is_whole = is_complete and len(drained.tables) > 0
         if is_whole and self._early and window.name in EARLY:
             self._recorder.recording.missing.pop(ReasonFor(window.name), None)  # why the early one lacked it

@@ -82,8 +82,9 @@ class Overhead:
 class CpuUtilization:
     """CPU time over that of the cores (equation 3 of the TBD paper, Zhu et al., 2018, arXiv:1803.06905), as fractions.
 
-    `process` is this process relative to the cores it may use, `others` all else relative to those it may run on.
-    `disturbed` says that the others took a notable part, more than the coarse clock of CPU time can feign.
+    `process` is this process relative to the cores it may use, `others` all else relative to those it may run on. The
+    ranks that train together with it are no others. `disturbed` says that the others took a notable part, more than
+    the coarse clock of CPU time can feign.
     """
 
     process: float
@@ -91,6 +92,7 @@ class CpuUtilization:
     cores: float  # affinity and quota
     affinity_cores: float  # without the quota
     disturbed: bool = False
+    ranks: float | None = None  # as `others`: the other ranks on this machine, None: it trains alone
 
 
 @dataclass(frozen=True, slots=True)

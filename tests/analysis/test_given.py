@@ -10,14 +10,13 @@ from fakes import FakeHook
 from make import run
 
 from tbdprof.analysis.summary import summarize
+from tbdprof.facts.batches import FIRST_SIZE
 from tbdprof.facts.records import Strings
 from tbdprof.hooks import Drained, Facts
 from tbdprof.loop.profiler import LoopProfiler
 from tbdprof.report import terminal
 from tbdprof.report.json_report import document
 from tbdprof.results.summary import Summary
-
-FIRST_SIZE = "the first size of the model's input"
 
 
 class Seeing(FakeHook):

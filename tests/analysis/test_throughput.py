@@ -113,6 +113,17 @@ def test_cpu_utilization_is_equation_3_over_the_usable_cores():
     assert result == throughput.CpuUtilization(6 / 8, others=1 / 8, cores=2.0, affinity_cores=2.0, disturbed=True)
 
 
+def test_ranks_that_train_together_are_no_other_processes():
+    strings = Strings()
+    process, machine, ranks = throughput.PROCESS_CPU, throughput.MACHINE_CPU, throughput.RANKS_CPU
+    ends = [(process, 0, 0), (machine, 0, 0), (ranks, 0, 5), (process, 4, 3), (machine, 4, 8), (ranks, 4, 9)]
+    window = cpu_window(ends, strings)
+
+    found = throughput.cpu_utilization(Recording(run(cores=2.0, rank=0, world_size=2), [window], strings)).value
+
+    assert found == throughput.CpuUtilization(3 / 8, 1 / 8, 2.0, 2.0, disturbed=True, ranks=4 / 8)
+
+
 def test_other_load_is_of_the_cores_without_the_quota_and_so_never_above_one():
     strings = Strings()
     process, machine = throughput.PROCESS_CPU, throughput.MACHINE_CPU

@@ -32,6 +32,21 @@ def test_the_time_of_processes_that_live_is_counted():
     assert after - before >= 0.3
 
 
+def test_the_time_of_siblings_is_none_of_this_process():
+    first = f"{BURN}\nprint(flush=True); input()"
+    second = f"from tbdprof.collect import host\n{BURN}\nprint(host.siblings_cpu_seconds(), flush=True)"
+    parent = f"""
+import subprocess, sys
+with subprocess.Popen([sys.executable, "-c", {first!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+    first.stdout.readline()
+    subprocess.run([sys.executable, "-c", {second!r}], check=True)
+    first.stdin.close()
+"""
+    done = subprocess.run([sys.executable, "-c", parent], check=True, capture_output=True, text=True)
+
+    assert 0.3 <= float(done.stdout) < 0.5
+
+
 def test_the_machine_is_busy_at_least_as_long_as_this_process_keeps_it():
     before = host.machine_busy_cpu_seconds()
     subprocess.run([sys.executable, "-c", BURN], check=True)

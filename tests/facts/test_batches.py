@@ -2,7 +2,7 @@
 
 import pytest
 
-from tbdprof.facts.batches import Batches
+from tbdprof.facts.batches import FIRST_SIZE, ONES, Batches, Layout
 
 Calls = list[tuple[str, tuple[int, ...]] | None]  # None: a backward pass
 
@@ -24,7 +24,10 @@ def given(calls: Calls, **options: bool) -> dict[str, float]:
     [
         ([("net", (8, 3)), None], 8),
         ([("net", (8, 3)), None, ("net", (8, 3)), None], 16),  # micro-batches
-        ([("cell", (8, 3))] * 5 + [None], 8),  # a network that is called for each time step
+        ([("net", (8, 3))] * 3 + [None], 8),  # triplets
+        ([("net", (8, 3))] * 4 + [None], None),  # new samples or the same ones
+        ([("net", (8, 3))] * 4 + [None, ("maker", (8,)), None], 8),
+        ([("policy", (1, 3))] * 5 + [None], 5),  # an episode
         ([("net", (100, 3)), ("net", (8, 3)), None], 8),  # an evaluation before
         ([("net", (8, 3)), None, ("net", (100, 3))], 8),  # an evaluation after
         ([("net", (8, 3))], 8),  # no backward pass is seen
@@ -70,3 +73,58 @@ def test_what_is_taken_is_not_there_again():
     assert batches.take() == []
     batches.step_ended()
     assert batches.take() == [{}]
+
+
+def stepped(*calls: tuple[tuple[int, ...], bool]) -> Batches:
+    batches = Batches()
+    for shape, continues in calls:
+        batches.called("cell", shape, continues=continues)
+    batches.passed()
+    batches.step_ended()
+    return batches
+
+
+def test_a_network_that_is_called_for_each_time_step_has_the_samples_of_its_last_call():
+    for samples in (1, 8):
+        assert stepped(((samples, 3), False), *[((samples, 3), True)] * 5).take() == [{"samples": samples}]
+
+
+def test_what_the_samples_are_is_said_and_why_they_are_not_known():
+    assert stepped(((8, 3), False)).source == FIRST_SIZE
+    assert stepped(*[((1, 3), False)] * 5).source == ONES
+    assert "in the last of its 2 calls" in stepped(*[((8, 3), False)] * 2).source
+    several = stepped(*[((8, 3), False)] * 9)
+    assert several.source == ""
+    assert "called 9 times" in several.unknown
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout", "samples"),
+    [
+        ((35, 20), Layout("LSTM", 35, 20), 20),  # (time, batch)
+        ((35,), Layout("LSTM", 35, 1), 1),  # one sequence
+        ((20, 35), Layout("LSTM", 35, 20), 20),  # turned before the layer
+        ((4,), Layout("Linear", 4, 1, 1), 1),
+        ((4, 2), Layout("Linear", 4, 1, 1), 4),  # a layer of something else
+        ((8, 3), Layout("LSTM", 5, 6), 8),
+    ],
+)
+def test_a_layer_says_where_the_batch_lies(shape: tuple[int, ...], layout: Layout, samples: int):
+    batches = Batches()
+    batches.called("net", shape, layout=layout)
+    batches.step_ended()
+    assert (batches.source != FIRST_SIZE) == layout.holds_for(shape)
+    assert batches.take() == [{"samples": samples}]
+
+
+def test_a_closure_computes_the_same_loss_again():
+    batches = Batches()
+    batches.called("net", (8, 3))
+    batches.passed()  # a micro-batch before the step
+    batches.update_begins()
+    for _ in range(3):
+        batches.called("net", (8, 3))
+        batches.passed()
+    batches.update_ends()
+    batches.step_ended()
+    assert batches.take() == [{"samples": 16}]

@@ -125,6 +125,15 @@ def test_memory_and_what_is_sent_are_exact_in_each_rank(trained, name: str, time
         assert summary.step_time.communication.sent_bytes == times * 4 * PARAMETERS
 
 
+def test_the_other_rank_is_no_other_process(trained):
+    for recording in recordings(trained[0], "a"):
+        cpu = summarize(recording).cpu
+
+        assert cpu is not None
+        assert cpu.ranks is not None
+        assert cpu.ranks > 0  # it trains, too
+
+
 def test_a_rank_that_is_killed_leaves_the_windows_that_ended_and_so_do_the_others(trained):
     folder, done = trained
 

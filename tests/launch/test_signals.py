@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from known_peaks import QUICK_START
 
+from tbdprof.errors import UsageError
+from tbdprof.facts.file.placing import claim
 from tbdprof.facts.file.reading import load
 from tbdprof.launch.processes import guard
 
@@ -22,6 +24,15 @@ import os, sys
 from pathlib import Path
 from tbdprof.launch.processes import relay
 print(relay.run(sys.argv[2:], os.environ, Path(sys.argv[1])).status)
+"""
+# The same, with the lock of a recording's file.
+CLAIMS = """
+import os, sys
+from pathlib import Path
+from tbdprof.facts.file.placing import claim
+from tbdprof.launch.processes import relay
+with claim(Path("a.tbd"), force=False) as claimed:
+    relay.run(sys.argv[2:], os.environ, Path(sys.argv[1]), kept=[claimed.handle])
 """
 COUNTS = """
 import os, signal, sys
@@ -173,6 +184,22 @@ def test_a_kill_ends_the_command_and_what_it_started_and_removes_the_folder(star
     process.kill()
 
     wait_until(lambda: not any(map(live, numbers)) and not folder.exists())
+
+
+def test_a_command_that_outlives_a_killed_tbdprof_keeps_others_from_its_file(start: Start, tmp_path: Path):
+    ignores = (
+        "import os, signal, time; signal.signal(15, signal.SIG_IGN); "
+        "open('number', 'w').write(str(os.getpid())); open('ready', 'w').close(); time.sleep(600)"
+    )
+    process = start("-c", CLAIMS, str(tmp_path / "folder"), sys.executable, "-c", ignores)
+    process.kill()
+    process.wait(LIMIT_S)
+    with pytest.raises(UsageError, match="is being written by another run"):
+        claim(Path("a.tbd"), force=True)
+    os.kill(int(Path("number").read_text()), signal.SIGKILL)
+
+    wait_until(lambda: not live(int(Path("number").read_text())))
+    claim(Path("a.tbd"), force=True).release()
 
 
 def test_what_does_not_end_by_a_signal_is_killed_after_a_time_of_grace(start: Start):

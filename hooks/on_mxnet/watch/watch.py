@@ -10,10 +10,11 @@ import numpy as np
 from mxnet import autograd
 from mxnet.executor import Executor
 from mxnet.gluon import Block, HybridBlock, Trainer
+from mxnet.gluon.rnn.rnn_layer import _RNNLayer
 from mxnet.module import BucketingModule, Module, SequentialModule
 from mxnet.module.base_module import BaseModule
 
-from tbdprof.facts.batches import Batches
+from tbdprof.facts.batches import Batches, Layout
 from tbdprof.facts.records import Phase
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
 from tbdprof.hooks.on_mxnet.memory.blocks import PLANNER
@@ -40,6 +41,7 @@ class _Thread(threading.local):
     scopes = 0
     passes = 0
     steps = 0
+    layout: Layout | None = None  # of the input of the model that is called
 
 
 class Watch:
@@ -151,14 +153,19 @@ class Watch:
     def _around_call(self, original: Replaced) -> Replaced:
         def call(block: Block, /, *arguments: Any) -> Any:
             if self._here.calls == 0:
+                self._here.layout = None
                 self._found(block)
             self._here.calls += 1
             try:
+                if self._here.layout is None and isinstance(block, _RNNLayer):
+                    self._here.layout = _layout_of(block, arguments)
                 if self._here.calls > 1 or (phases := self.steps.here()) is None:
                     return original(block, *arguments)
-                if autograd.is_recording() and any(block is model for model in self.watched.models()):
+                counts = autograd.is_recording() and any(block is model for model in self.watched.models())
+                result = self._forward(phases, arguments, lambda: original(block, *arguments))
+                if counts:
                     self._count(block, arguments)
-                return self._forward(phases, arguments, lambda: original(block, *arguments))
+                return result
             finally:
                 self._here.calls -= 1
 
@@ -186,10 +193,19 @@ class Watch:
     @waits
     def _count(self, model: object, given: object) -> None:
         """Count the first input of a model in training."""
-        first = next(iter(owners.arrays(given)), None)
-        if first is not None and os.getpid() == self._pid:
-            is_tokens = np.issubdtype(first.dtype, np.integer) and np.dtype(first.dtype).itemsize >= _TOKEN_BYTES
-            self.batches.called(id(model), first.shape, is_tokens=is_tokens, part=str(first.context))
+        arrays = list(owners.arrays(given))
+        if not arrays or os.getpid() != self._pid:
+            return
+        first, continues = arrays[0], len(arrays) > 1  # such as a state that an earlier call returned
+        is_tokens = np.issubdtype(first.dtype, np.integer) and np.dtype(first.dtype).itemsize >= _TOKEN_BYTES
+        self.batches.called(
+            id(model),
+            first.shape,
+            is_tokens=is_tokens,
+            part=str(first.context),
+            layout=self._here.layout,
+            continues=continues,
+        )
 
     def _call_begins(self) -> bool:
         """Return whether a call of a module or an executor is the outermost, and so begins a forward pass."""
@@ -345,6 +361,15 @@ def _in_batches(batch: Any) -> list[list[Any]]:
     """Return the data and the labels of a batch, or of a list of batches."""
     batches = batch if isinstance(batch, list) else [batch]
     return [[getattr(each, "data", None), getattr(each, "label", None)] for each in batches]
+
+
+def _layout_of(block: Any, given: object) -> Layout | None:
+    """Return where the batch lies in the input of a recurrent layer, or None if nothing says so."""
+    first = next(iter(owners.arrays(given)), None)
+    axes = str(getattr(block, "_layout", ""))[:2]
+    if first is None or len(first.shape) < 2 or "N" not in axes:
+        return None
+    return Layout(type(block).__name__, int(first.shape[0]), int(first.shape[axes.index("N")]))
 
 
 def _batch_size(batch_size: object = None, *_: object, **__: object) -> int | None:

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.distribute.distribute_lib import StrategyBase
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
@@ -78,7 +79,10 @@ class Watch:
                     (tf.GradientTape, "__exit__", self._around_exit),
                     (tf.GradientTape, "gradient", self._around_gradient),
                 ],
-                "layers": [(keras.Layer, "__call__", self._around_layer)],
+                "layers": [
+                    (keras.Layer, "__call__", self._around_layer),
+                    (keras.Model, "train_on_batch", self._around_batch),
+                ],
                 "variables": [(BaseResourceVariable, "__init__", self._around_new_variable)],
                 "updates": [(keras.optimizers.Optimizer, "apply", self._around_apply)],
                 "functions": [
@@ -227,10 +231,19 @@ class Watch:
         """Count the first input of a model, or of a function that may contain one."""
         if self._own_session() is None:
             return
-        first = next((each for each in tf.nest.flatten(given) if isinstance(each, EagerTensor) and each.ndim), None)
-        if first is not None:
-            is_tokens = first.dtype in (tf.int32, tf.int64)
-            self.batches.called(id(called), first.shape.as_list(), is_tokens=is_tokens, is_layer=is_layer)
+        arrays = [each for each in tf.nest.flatten(given) if isinstance(each, EagerTensor | np.ndarray) and each.ndim]
+        if arrays:
+            is_tokens = arrays[0].dtype.name in ("int32", "int64")
+            shape, continues = tuple(arrays[0].shape), len(arrays) > 1  # a state of an earlier call
+            self.batches.called(id(called), shape, is_tokens=is_tokens, is_layer=is_layer, continues=continues)
+
+    def _around_batch(self, original: Replaced) -> Replaced:
+        def train(model: Any, /, x: Any = None, *arguments: Any, **named: Any) -> Any:
+            if not model.run_eagerly:  # else the model itself is called
+                self._count(model, x, is_layer=False)
+            return original(model, x, *arguments, **named)
+
+        return train
 
     def _around_gradient(self, original: Replaced) -> Replaced:
         def gradient(tape: Any, /, target: Any, sources: Any, *arguments: Any, **named: Any) -> Any:

@@ -3,9 +3,9 @@
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch._C._autograd import _profiler_type, _ProfilerResult, _supported_activities
 from torch._C._profiler import (
@@ -14,6 +14,7 @@ from torch._C._profiler import (
     _ExperimentalConfig,
     _RecordFunctionFast,
 )
+from torch.autograd import profiler as torch_profiler
 from torch.autograd.profiler import profile
 from torch.profiler import ProfilerAction
 from torch.profiler import profile as scheduled_profile
@@ -25,6 +26,7 @@ from tbdprof.hooks.on_torch import devices
 from tbdprof.hooks.on_torch.session import libraries
 from tbdprof.hooks.on_torch.session.malloc_headroom import Room
 from tbdprof.hooks.on_torch.session.markers import WHOLE
+from tbdprof.hooks.patches import Patches, Replaced
 
 LOCK = threading.Lock()  # held while a session of all threads begins: a thread that leaves at that moment would end it
 _BUSY = "a thread was still inside an operator when the window had ended: what was recorded could not be read"
@@ -33,6 +35,8 @@ _WOULD_RAISE = (
     "the script's own torch profiler is to begin soon, and would raise an error in tbdprof's {} window: "
     "leave it off while tbdprof records"
 )
+_BEGINS = ("_prepare_profiler", "_enable_profiler")  # what each of torch's profilers calls as it begins
+_OTHERS = "others"
 _AHEAD = 64  # steps, more than a window has
 _NOT_RUNNING = "not running"  # torch 2.11 says this at the end of a session that another profiler took over
 
@@ -85,7 +89,8 @@ class Session:
     """Records the operators of all threads, and their arguments, until it ends.
 
     With `threads`, by which other threads join, it also records every allocation. Without it, torch itself follows
-    other threads, and the session records the activity of `gpu` if one is given.
+    other threads, and the session records the activity of `gpu` if one is given. It gives way to a profiler that the
+    script begins meanwhile, which would otherwise raise an error in the script.
     """
 
     is_on: ClassVar[bool] = False  # torch does not report a profiler of all threads
@@ -111,6 +116,9 @@ class Session:
             ),
         )
         self._whole: _RecordFunctionFast | None = None
+        self._gave_way = False
+        begins = [(torch_profiler, name, self._around_begin) for name in _BEGINS if hasattr(torch_profiler, name)]
+        self._patches = Patches({_OTHERS: begins})
         self._offset_ns = wall_offset_ns()
         Session.is_on = True
         try:
@@ -124,6 +132,7 @@ class Session:
                 whole.__enter__()
                 self._whole = whole
                 threads.open()
+            self._patches.need(_OTHERS, _OTHERS)
         except RuntimeError as error:
             self._room.give_back()
             Session.is_on = False
@@ -135,13 +144,26 @@ class Session:
     def end(self) -> Recorded:
         """End the session; raise UnavailableError if that fails or another profiler took it over."""
         ended_ns = time.monotonic_ns()
+        if self._gave_way:
+            raise UnavailableError(TAKEN)
         self._leave()
         result = self._profile.kineto_results
         if result is None:
             raise UnavailableError(TAKEN)
         return Recorded(result, self._offset_ns, ended_ns)
 
+    def _around_begin(self, original: Replaced) -> Replaced:
+        def begin(*arguments: Any, **named: Any) -> Any:
+            if not self._gave_way:
+                self._gave_way = True
+                with suppress(Exception):  # then the script's profiler says what is wrong
+                    self._leave()
+            return original(*arguments, **named)
+
+        return begin
+
     def _leave(self) -> None:
+        self._patches.release(_OTHERS)
         self._room.give_back()
         Session.is_on = False
         whole, self._whole = self._whole, None

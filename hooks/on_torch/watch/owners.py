@@ -1,12 +1,15 @@
-"""The storages that torch's models and optimizers own."""
+"""The storages that torch's models and optimizers own, and what the inputs of modules say of the batch."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch._C import DisableTorchFunctionSubclass
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_leaves
 
+from tbdprof.facts.batches import Layout
 from tbdprof.facts.records import Role
 from tbdprof.hooks.on_torch.devices import device_text
 from tbdprof.hooks.on_torch.session.events import Owned, Weight
@@ -21,6 +24,13 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _NUMBERS = (int, float, str)
 Rows = dict[Role, dict[str, Owned]]
 _FIRST = ("input_ids",)  # inputs given by name that are the first one
+# Dimensions of an input without a batch, by the types of layers (torch's documentation: "unbatched").
+_UNBATCHED = (
+    ((torch.nn.Linear, torch.nn.RNNCellBase), 1),
+    ((torch.nn.Conv1d, torch.nn.ConvTranspose1d), 2),
+    ((torch.nn.Conv2d, torch.nn.ConvTranspose2d), 3),
+    ((torch.nn.Conv3d, torch.nn.ConvTranspose3d), 4),
+)
 
 
 def everything(watched: Watched) -> list[Owned]:
@@ -139,6 +149,53 @@ def first_tensor(args: tuple[object, ...], named: object) -> torch.Tensor | None
     first = [by_name[name] for name in _FIRST if name in by_name]
     leaves = tree_leaves([*args, *first, *by_name.values()])
     return next((leaf for leaf in leaves if isinstance(leaf, torch.Tensor)), None)
+
+
+def times_mapped(tensor: torch.Tensor) -> int:
+    """Return how many samples of its shape a tensor stands for within `torch.func.vmap`: 1 outside."""
+    inner, times = torch._C._functorch, 1  # noqa: SLF001
+    while inner.is_functorch_wrapped_tensor(tensor):
+        within = inner.get_unwrapped(tensor)
+        if inner.is_batchedtensor(tensor):
+            times *= int(within.shape[inner.maybe_get_bdim(tensor)])
+        tensor = within
+    return times
+
+
+def has_computed(args: tuple[object, ...], named: object) -> bool:
+    """Return whether a call is given something that was computed in training: its gradient is to be known."""
+    leaves = tree_leaves([*args, *(named.values() if isinstance(named, Mapping) else ())])
+    return any(isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None for leaf in leaves)
+
+
+def tells_layout(module: torch.nn.Module) -> bool:
+    """Return whether a module of this type says where the batch lies."""
+    return _batch_first(module) is not None or any(isinstance(module, types) for types, _ in _UNBATCHED)
+
+
+def layout_of(module: torch.nn.Module, args: tuple[object, ...], named: object = ()) -> Layout | None:
+    """Return where the batch of a module's input lies, or None if it does not say."""
+    packed = args[0] if args else None
+    if isinstance(packed, PackedSequence):
+        return Layout(type(module).__name__, len(packed.batch_sizes), int(packed.batch_sizes[0]))
+    first = first_tensor(args, named if isinstance(named, Mapping) else {})
+    if first is None or not first.dim():
+        return None
+    name, is_batch_first = type(module).__name__, _batch_first(module)
+    if is_batch_first is not None:
+        samples = 1 if first.dim() < 3 else int(first.shape[0 if is_batch_first else 1])
+        return Layout(name, int(first.shape[0]), samples)
+    for types, dimensions in _UNBATCHED:
+        if isinstance(module, types) and first.dim() == dimensions:
+            return Layout(name, int(first.shape[0]), 1, dimensions)
+        if isinstance(module, types) and not isinstance(module, torch.nn.Linear):  # which takes any dimensions
+            return Layout(name, int(first.shape[0]), int(first.shape[0]))
+    return None
+
+
+def _batch_first(module: torch.nn.Module) -> bool | None:
+    found: Any = vars(module).get("batch_first")
+    return found if isinstance(found, bool) else None
 
 
 def existing_gradients(named: Named) -> Iterator[tuple[str, torch.Tensor]]:

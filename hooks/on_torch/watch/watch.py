@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from tbdprof.facts.batches import Batches
+from tbdprof.facts.batches import Batches, Layout
 from tbdprof.hooks.keras_objects import named_layers
 from tbdprof.hooks.on_torch.session.events import Existing, Mark, Owned, Point
 from tbdprof.hooks.on_torch.session.markers import Markers
@@ -45,6 +45,7 @@ class _Named:
     module: weakref.ref[torch.nn.Module]
     name: str
     is_root: bool
+    tells: bool  # where the batch lies in its input
     begins: str  # the markers of its calls, by the names of their ranges
     ends: str
 
@@ -196,7 +197,9 @@ class Watch:
 
     def _as_named(self, module: torch.nn.Module, name: str, is_root: bool) -> _Named:
         marks = Mark(Point.LAYER, name), Mark(Point.LAYER_END, name)
-        return _Named(weakref.ref(module), name, is_root, *map(self.markers.text_of, marks))
+        return _Named(
+            weakref.ref(module), name, is_root, owners.tells_layout(module), *map(self.markers.text_of, marks)
+        )
 
     @uncompiled
     @waits
@@ -208,6 +211,10 @@ class Watch:
         # A model may not be called itself: a method of its own may call its parts.
         if self._enter() == 0 and not in_backward():
             self.markers.place(Mark(Point.FORWARD, f"forward {named.name}".rstrip(), self._inputs(args)))
+            if named.is_root:  # a window may begin within a model's call: then only its layers' calls are seen to begin
+                self._local.layout = None
+        if named.tells and self._layout() is None:
+            self._local.layout = owners.layout_of(module, args)
         self.markers.place_text(named.begins)
 
     @uncompiled
@@ -229,7 +236,19 @@ class Watch:
         first = owners.first_tensor(args, given_by_name)
         if first is not None and first.dim():
             is_tokens = first.dtype in (torch.int64, torch.int32)
-            self.batches.called(named.name, first.shape, is_tokens=is_tokens, is_layer=not named.is_root)
+            self.batches.called(
+                named.name,
+                first.shape,
+                is_tokens=is_tokens,
+                is_layer=not named.is_root,
+                layout=self._layout(),
+                continues=owners.has_computed(args, given_by_name),
+                times=owners.times_mapped(first) if in_transform() else 1,
+            )
+
+    def _layout(self) -> Layout | None:
+        found: Layout | None = getattr(self._local, "layout", None)
+        return found
 
     def _around_backward(self, original: Replaced) -> Replaced:
         @uncompiled
@@ -237,7 +256,8 @@ class Watch:
             is_outermost = not in_backward()
             if is_outermost:
                 self._by_hand.backward_begins(arguments[0] if arguments else ())
-            self._passed()
+            if named.get("accumulate_grad", True):  # not `torch.autograd.grad`, which returns gradients
+                self._passed()
             made = original(*arguments, **named)
             if is_outermost:
                 self._by_hand.backward_ended()
@@ -276,7 +296,11 @@ class Watch:
     @uncompiled
     def _step_begins(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         # First what the compiler knows: it would compile a step again where what it looked at has changed.
-        if not torch.compiler.is_compiling() and self._reads_owners:
+        if torch.compiler.is_compiling():
+            return
+        if self.markers.on:
+            self.batches.update_begins()
+        if self._reads_owners:
             self._read_gradients(optimizer)
 
     @uncompiled
@@ -284,6 +308,8 @@ class Watch:
         if torch.compiler.is_compiling():
             return
         self._by_hand.has_optimizer = True
+        if self.markers.on:
+            self.batches.update_ends()
         if self._reads_owners:
             self._read_state(optimizer)
 

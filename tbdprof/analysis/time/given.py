@@ -7,13 +7,13 @@ import numpy as np
 
 from tbdprof.analysis.time.consumption import totals
 from tbdprof.facts.arrays import Floats
+from tbdprof.facts.batches import FIRST_SIZE
 from tbdprof.facts.consumed import StepCountKind
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED, WARMUP
 from tbdprof.results.found import Found
 from tbdprof.results.reasons import NO_SAMPLES
 
-FIRST_SIZE = "the first size of the model's input"
 AS_GIVEN = "as given"
 
 
@@ -50,7 +50,9 @@ def given(recording: Recording) -> Found[Given]:
         found[unit] = most
         if unit == run.sample_unit:
             times = f", {most / declared:.0f} times a step" if declared and most > declared else ""
-            samples_from = (samples_from or FIRST_SIZE) + times
+            samples_from = (samples_from or run.samples_seen_from or FIRST_SIZE) + times
+    if run.samples_unknown and run.sample_unit not in found:
+        missing.setdefault(run.sample_unit, run.samples_unknown)
     return Found(Given(found, samples_from, misread), missing)
 
 

@@ -14,13 +14,13 @@ from tbdprof.analysis.time.time_blocks import mean_ratio_interval, of_steps, of_
 from tbdprof.analysis.without import was_never_meant, why_without
 from tbdprof.facts.arrays import Floats
 from tbdprof.facts.consumed import StepCountKind
-from tbdprof.facts.counters import DATA_WAIT, MACHINE_CPU, PROCESS_CPU
+from tbdprof.facts.counters import DATA_WAIT, MACHINE_CPU, PROCESS_CPU, RANKS_CPU
 from tbdprof.facts.keys import ReasonFor
 from tbdprof.facts.recording import Recording, Window
 from tbdprof.facts.records import NOTABLE_LOAD
 from tbdprof.facts.windows import CLEAN, KERNELS, MEMORY, SAMPLED
 from tbdprof.results.found import Found, because
-from tbdprof.results.reasons import NO_WINDOW, NOT_REPORTED, ONE_BLOCK
+from tbdprof.results.reasons import NO_RANK, NO_WINDOW, NOT_REPORTED, ONE_BLOCK
 from tbdprof.results.time import CpuUtilization, OtherUnit, Overhead, Rate, Throughput
 
 DRIFT = 0.05  # clean windows disagree if their intervals are disjoint and their rates differ by more
@@ -118,19 +118,22 @@ def cpu_utilization(recording: Recording, no_clean_step: str | None = None) -> F
 
     `no_clean_step` is the reason if no clean window has a step.
     """
-    process = machine = elapsed = 0.0
+    process = machine = ranks = elapsed = 0.0
     for window in recording.named(CLEAN):
         spent, seconds = growth(recording, window, PROCESS_CPU)
         process, elapsed = process + spent, elapsed + seconds
         machine += growth(recording, window, MACHINE_CPU)[0]
+        ranks += growth(recording, window, RANKS_CPU)[0]
     cores = recording.run.cores
     if not elapsed or not cores:
         return because(_why_no_load(recording.missing, no_clean_step))
     affinity = recording.run.affinity_cores or cores
-    others = max(machine - process, 0.0) / (affinity * elapsed)
+    others = max(machine - process - ranks, 0.0) / (affinity * elapsed)
+    of_ranks = None if recording.run.rank is None else ranks / (affinity * elapsed)
     feigned = TICK_S * len(recording.named(CLEAN)) / elapsed  # each core's time may be a tick off in each window
     disturbed = others - feigned > NOTABLE_LOAD
-    return Found(CpuUtilization(process / (cores * elapsed), others, cores, affinity, disturbed))
+    found = CpuUtilization(process / (cores * elapsed), others, cores, affinity, disturbed, of_ranks)
+    return Found(found, {"ranks": NO_RANK} if of_ranks is None else {})
 
 
 def _why_no_load(recorded: Mapping[str, str], no_clean_step: str | None) -> str:

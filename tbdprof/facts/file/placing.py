@@ -32,7 +32,7 @@ class Claim:
     def __init__(self, path: Path, handle: int) -> None:
         self.path = path  # as the user names it
         self.target = Path(os.path.realpath(path))
-        self._handle = handle
+        self.handle = handle  # of the lock: a process that inherits it keeps the claim where this one is killed
         self._before = mark(path)
         self._release = weakref.finalize(self, _release, self.target, handle)
         _claims.add(self)
@@ -50,7 +50,7 @@ class Claim:
     def leave(self) -> None:
         """Give up this process's share of the lock: its parent holds it."""
         if self._release.detach() is not None:
-            os.close(self._handle)
+            os.close(self.handle)
 
     def __enter__(self) -> "Claim":
         """Return the claim."""

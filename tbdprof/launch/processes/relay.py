@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,14 +39,15 @@ def run(
     folder: Path,
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
+    kept: Collection[int] = (),
 ) -> Ended:
     """Run a command to its end.
 
-    If tbdprof is killed, the command and what it started get SIGTERM, later SIGKILL, and `folder` is removed. Raise
-    OSError if the command cannot be started.
+    If tbdprof is killed, the command and what it started get SIGTERM, later SIGKILL, and `folder` is removed. The
+    command inherits the handles that are `kept`. Raise OSError if the command cannot be started.
     """
     with _guarded(folder) as guarding, _relayed(guarding) as relay:
-        process = subprocess.Popen(command, env=environment, stdout=stdout, stderr=stderr)
+        process = subprocess.Popen(command, env=environment, stdout=stdout, stderr=stderr, pass_fds=kept)
         guarding.send(str(process.pid))
         relay.begin(process)
         status = process.wait()

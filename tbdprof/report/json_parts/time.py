@@ -131,6 +131,7 @@ def _cpu(found: CpuUtilization | None) -> Json:
     return {
         "value": None if found is None else found.process,
         "others": None if found is None else found.others,
+        "ranks": None if found is None else found.ranks,
         "cores": None if found is None else found.cores,
         "affinity_cores": None if found is None else found.affinity_cores,
     }

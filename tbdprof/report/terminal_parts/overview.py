@@ -177,7 +177,8 @@ def _digits(value: float) -> str:
 
 def _cpu(cpu: CpuUtilization) -> str:
     beyond = "" if cpu.affinity_cores == cpu.cores else f" of the {cpu.affinity_cores:g} it may run on"
-    return f"{percent_text(cpu.process)} of {cpu.cores:g} cores; others {percent_text(cpu.others)}{beyond}"
+    ranks = "" if cpu.ranks is None else f"other ranks {percent_text(cpu.ranks)}, "
+    return f"{percent_text(cpu.process)} of {cpu.cores:g} cores; {ranks}others {percent_text(cpu.others)}{beyond}"
 
 
 def _utilization(utilization: Utilization, time: StepTime | None, run: Run) -> Iterator[tuple[str, Text]]:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from known_peaks import QUICK_START
 
+from tbdprof.facts.batches import FIRST_SIZE
+
 if importlib.util.find_spec("mxnet") is None:
     pytest.skip("mxnet is not installed", allow_module_level=True)
 
@@ -70,7 +72,7 @@ def test_a_script_that_ends_within_its_kernels_window_keeps_what_was_recorded(tm
     assert memory["roles_at_peak"]["weight"] == memory["roles_at_peak"]["optimizer_state"] == parameters
     assert not report["run"]["complete"]
     run, flops = report["run"], 2 * (2 * 5 * 3)  # forward, and the weight's gradient
-    assert (run["batch_size"], run["samples_from"]) == (4, "the first size of the model's input")
+    assert (run["batch_size"], run["samples_from"]) == (4, FIRST_SIZE)
     assert run["flops_per_sample"] == flops
     assert "kernels" not in report["missing"], report["missing"]
     assert {"FullyConnected", "_backward_FullyConnected"} <= {row["name"] for row in report["kernels"]}

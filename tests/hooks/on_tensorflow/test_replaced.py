@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
@@ -72,3 +73,19 @@ def test_a_failure_to_read_gradients_waits_until_tbdprof_is_called(watch: Any, m
     with pytest.raises(KeyError, match="planted"):
         waiting.raise_waiting()
     waiting.raise_waiting()  # once
+
+
+def test_batches_that_keras_and_functions_are_given_as_numpy_arrays_are_seen(watch: Any) -> None:
+    model = keras.Sequential([keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    model.train_on_batch(np.zeros((3, 5)), np.zeros((3, 2)))
+    watch.batches.step_ended()
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def stepped(batch: Any) -> Any:
+        return batch + 1
+
+    stepped(np.zeros((7, 4), np.int32))
+    watch.batches.step_ended()
+
+    assert watch.batches.take() == [{"samples": 3}, {"samples": 7, "tokens": 28}]

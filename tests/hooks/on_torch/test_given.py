@@ -8,11 +8,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tbdprof  # noqa: E402
+from tbdprof.facts.batches import FIRST_SIZE, ONES  # noqa: E402
+from tbdprof.facts.records import Strings  # noqa: E402
+from tbdprof.hooks import load  # noqa: E402
 from tbdprof.results.summary import Summary  # noqa: E402
 
 BATCH, TIME, WIDTH, WORDS = 4, 8, 16, 32
 SAMPLES = 50
-FIRST_SIZE = "the first size of the model's input"
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +60,108 @@ def test_a_language_model_in_bf16_has_samples_tokens_flops_of_each_and_a_utiliza
     assert use.flops_per_unit["tokens"] == use.flops_per_step / tokens
     assert use.flops_per_sample == use.flops_per_step / (3 * BATCH)
     assert (found.precision, use.flop and use.flop.precision) == ("bf16", "bf16")
+
+
+class Recurrent(torch.nn.Module):  # type: ignore[misc]
+    """A language model in the manner of PyTorch's examples."""
+
+    def __init__(self, *, batch_first: bool) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(WORDS, WIDTH)
+        self.rnn = torch.nn.GRU(WIDTH, WIDTH, batch_first=batch_first)
+        self.decoder = torch.nn.Linear(WIDTH, WORDS)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.decoder(self.rnn(self.embedding(words))[0])
+        return made
+
+
+@pytest.mark.parametrize(
+    ("shape", "batch_first", "samples"), [((TIME, BATCH), False, BATCH), ((BATCH, TIME), True, BATCH)]
+)
+def test_a_recurrent_layer_says_which_axis_is_the_batch(shape: tuple[int, int], batch_first: bool, samples: int):
+    model = Recurrent(batch_first=batch_first)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def step() -> None:
+        model(torch.zeros(shape, dtype=torch.long)).sum().backward()
+        optimizer.step()
+
+    expected = {"samples": samples, "tokens": BATCH * TIME}
+    assert told(profiled(model, optimizer, step)) == (expected, "the batch size of the model's GRU")
+
+
+def test_the_layout_is_known_in_a_window_that_begins_within_the_models_call():
+    model, torch_hook = Recurrent(batch_first=False), load("torch")
+    torch_hook.attach()
+    torch_hook.watch([model], [])
+    within = model.register_forward_pre_hook(lambda *_: torch_hook.start("memory"))  # as a loop by hand begins one
+    model(torch.zeros(TIME, BATCH, dtype=torch.long)).sum().backward()
+    within.remove()
+    torch_hook.mark_step()
+    torch_hook.stop()
+    given = torch_hook.drain(Strings()).given
+    torch_hook.close()
+
+    assert given == [{"samples": BATCH, "tokens": BATCH * TIME}]
+
+
+def test_an_episode_has_a_sample_for_each_call_and_an_input_without_a_batch_is_one():
+    model = torch.nn.Linear(WIDTH, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def step() -> None:
+        states = (torch.zeros(1, WIDTH) if i % 2 else torch.zeros(WIDTH) for i in range(7))
+        sum(model(state).sum() for state in states).backward()
+        optimizer.step()
+
+    assert told(profiled(model, optimizer, step)) == ({"samples": 7}, ONES)
+
+
+def test_samples_that_vmap_takes_apart_count_and_shared_ones_once():
+    model = torch.nn.Linear(WIDTH, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def loss(weights: dict[str, torch.Tensor], sample: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = torch.func.functional_call(model, weights, (sample,)).sum()
+        return made
+
+    def step_of(shape: tuple[int, ...], dims: int | None) -> Callable[[], None]:
+        def step() -> None:
+            weights = {name: weight.detach().expand(5, *weight.shape) for name, weight in model.named_parameters()}
+            found = torch.func.vmap(torch.func.grad(loss), (0, dims))(weights, torch.zeros(shape))
+            for name, weight in model.named_parameters():
+                weight.grad = found[name].mean(0)
+            optimizer.step()
+
+        return step
+
+    assert told(profiled(model, optimizer, step_of((5, WIDTH), 0)))[0] == {"samples": 5}  # one for each of five
+    assert told(profiled(model, optimizer, step_of((BATCH, WIDTH), None)))[0] == {"samples": BATCH}
+
+
+def test_inner_gradients_are_no_backward_pass_and_a_closure_is_one():
+    model = torch.nn.Linear(WIDTH, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    given = torch.arange(BATCH * WIDTH, dtype=torch.float32).reshape(BATCH, WIDTH).cos()
+
+    def evaluated() -> torch.Tensor:
+        model.zero_grad()
+        loss = (model(given) - 1).square().sum()
+        loss.backward()
+        return loss
+
+    assert told(profiled(model, optimizer, lambda: optimizer.step(evaluated))) == ({"samples": BATCH}, FIRST_SIZE)
+
+    def adapted() -> None:
+        for _ in range(4):
+            torch.autograd.grad(model(given).sum(), list(model.parameters()))
+        evaluated()
+        torch.optim.SGD(model.parameters(), 0.1).step()
+
+    found = profiled(model, torch.optim.SGD(model.parameters(), 0.1), adapted)
+    assert told(found) == ({}, "")
+    assert "called 5 times before a backward pass" in found.missing["throughput.samples_per_s"]
 
 
 def test_a_loader_tells_its_batch_size_where_its_batches_are_of_one_size():

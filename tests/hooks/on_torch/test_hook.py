@@ -606,17 +606,20 @@ def test_another_active_profiler_is_refused(attached: TorchHook) -> None:
     attached.stop()
 
 
-def test_a_profiler_that_takes_over_within_the_window_is_reported(attached: TorchHook) -> None:
+@pytest.mark.parametrize("window", ["memory", "kernels"])
+def test_a_profiler_that_the_script_begins_within_the_window_records_on(attached: TorchHook, window: str) -> None:
     model = nn.Linear(2, 2)
     attached.watch([model], [torch.optim.SGD(model.parameters(), 0.1)])
-    attached.start("memory")
-    with torch.autograd.profiler.profile():
+    attached.start(window)
+    with torch.autograd.profiler.profile() as own:
         model(torch.randn(2, 2))
-    attached.mark_step()
-    attached.stop()
+        attached.mark_step()
+        attached.stop()
+        model(torch.randn(2, 2))
     drained = attached.drain(Strings())
-    assert "another torch profiler began" in drained.missing["memory"]
+    assert "another torch profiler began" in drained.missing[window]
     assert drained.tables == {}
+    assert {event.key: event.count for event in own.key_averages()}["aten::addmm"] == 2
 
 
 def test_kept_inputs_are_named_and_updates_are_reported(attached: TorchHook) -> None:
