@@ -5,9 +5,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
+_POLL_S = 0.001
+_MOMENT_NS = 1_000_000  # of a thread's own CPU time
+_AWAKE = ("R", "D")  # runs or waits for a core; waits for a disk
+_TASKS = Path("/proc/self/task")
 _UNDISTURBED_S = 1.0  # far longer than any work done while the others are kept out
 
 
@@ -47,3 +52,33 @@ def others_out() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before)
+
+
+def let_others_move(most_s: float) -> None:
+    """Wait until no other thread can still be in what it did at the call, if that is short and waits for nothing.
+
+    A thread that has used a millisecond of CPU time since the call is past it, and so is one that sleeps. Where the
+    system does not say so, wait a fixed time. Threads that Python does not know count too.
+    """
+    begun = _running_ns()
+    if begun is None:
+        time.sleep(most_s / 20)
+        return
+    until = time.monotonic() + most_s
+    while begun and time.monotonic() < until:
+        time.sleep(_POLL_S)
+        now = _running_ns() or {}
+        begun = {task: used for task, used in begun.items() if task in now and now[task] - used < _MOMENT_NS}
+
+
+def _running_ns() -> dict[str, int] | None:
+    """Return the CPU time so far, in ns, of each other thread that does not sleep; None if the system does not say."""
+    found, me = dict[str, int](), str(threading.get_native_id())
+    if not (_TASKS / me / "schedstat").exists():
+        return None
+    for task in _TASKS.iterdir():
+        with suppress(OSError):  # it has ended
+            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+            if task.name != me and state in _AWAKE:
+                found[task.name] = int((task / "schedstat").read_text().split()[0])
+    return found

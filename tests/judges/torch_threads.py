@@ -1,6 +1,5 @@
 """Training loops in torch whose steps are taken by several threads; the main thread reports each update."""
 
-import gc
 import queue
 import signal
 import threading
@@ -18,7 +17,6 @@ from torch.nn import functional
 from tbdprof.hooks.on_torch.watch import thread_members
 from tbdprof.loop.plan import Plan
 
-gc.unfreeze()  # what was imported counts as a user's does: tbdprof's searches through all objects take their time
 BATCH, WIDTH = 6, 40
 
 

@@ -13,6 +13,8 @@ import torch
 _LIBRARIES = ("libc10.so", "libc10.dylib", "c10.dll")
 _PROFILER_LOG_LEVEL = "KINETO_LOG_LEVEL"
 LOG_LEVEL, ERROR = "FLAGS_caffe2_log_level", 2
+_GLOBAL_STATE = "_ZN5torch8profiler4impl17ProfilerStateBase3getEb"
+_REMOVE_CALLBACK = "_ZN5torch8profiler4impl17ProfilerStateBase14removeCallbackEv"
 _KINETO = ("_ZN9libkineto12ConfigLoader8instanceEv", "_ZN9libkineto12ConfigLoader10stopThreadEv")
 _Number = TypeVar("_Number", ctypes.c_bool, ctypes.c_int)
 
@@ -64,3 +66,16 @@ def stop_polling() -> None:
         return
     instance.restype, stop.argtypes, stop.restype = ctypes.c_void_p, [ctypes.c_void_p], None
     stop(instance())
+
+
+def stop_observing() -> None:
+    """Let no operator that begins from now on, in any thread, be recorded by the session of all threads."""
+    library = ctypes.PyDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    try:
+        state, remove = getattr(library, _GLOBAL_STATE), getattr(library, _REMOVE_CALLBACK)
+    except AttributeError:  # another build
+        return
+    state.restype, state.argtypes = ctypes.c_void_p, [ctypes.c_bool]
+    remove.restype, remove.argtypes = None, [ctypes.c_void_p]
+    if (session := state(True)) is not None:
+        remove(session)

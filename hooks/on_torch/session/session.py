@@ -25,6 +25,7 @@ from tbdprof.hooks.on_torch import devices
 from tbdprof.hooks.on_torch.session import libraries
 from tbdprof.hooks.on_torch.session.malloc_headroom import Room
 from tbdprof.hooks.on_torch.session.markers import WHOLE
+from tbdprof.hooks.threads import let_others_move
 
 LOCK = threading.Lock()  # held while a session of all threads begins: a thread that leaves at that moment would end it
 _BUSY = "a thread was still inside an operator when the window had ended: what was recorded could not be read"
@@ -33,6 +34,7 @@ _WOULD_RAISE = (
     "the script's own torch profiler is to begin soon, and would raise an error in tbdprof's {} window: "
     "leave it off while tbdprof records"
 )
+_MOVE_S = 1.0  # at most: an operator's record is made within microseconds, unless the thread has no core
 _AHEAD = 64  # steps, more than a window has
 _NOT_RUNNING = "not running"  # torch 2.11 says this at the end of a session that another profiler took over
 
@@ -152,9 +154,18 @@ class Session:
         if self._threads is None or is_profiler_active():
             with libraries.quiet_profiler():
                 if self._threads is None:
-                    self._exit()
+                    self._exit_of_all()
                 elif not self._threads.end(self._exit):
                     raise UnavailableError(_BUSY)
+
+    def _exit_of_all(self) -> None:
+        """End a session of all threads once none of them still writes into it.
+
+        Up to 2.13 torch itself does not wait for them: it crashed, or returned operators with false times.
+        """
+        libraries.stop_observing()
+        let_others_move(_MOVE_S)
+        self._exit()
 
     def _exit(self) -> None:
         self._profile.use_device = None  # otherwise it waits for the current device, which need not be the run's
