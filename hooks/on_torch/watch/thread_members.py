@@ -18,9 +18,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
 from torch._C import _current_graph_task_id
 from torch._C._autograd import _profiler_type
 from torch._C._profiler import ActiveProfilerType
@@ -28,11 +30,10 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.hooks.interrupts import Signals, guarded
-from tbdprof.hooks.on_torch.session.libraries import quiet_log
+from tbdprof.hooks.on_torch.session.libraries import quiet_log, thread_calls
 from tbdprof.hooks.on_torch.session.session import LOCK
 from tbdprof.hooks.on_torch.watch.module_calls import Handle, remove, uncompiled
-from tbdprof.hooks.on_torch.watch.thread_calls import thread_calls
-from tbdprof.hooks.on_torch.watch.thread_frames import waits, watches_bars
+from tbdprof.hooks.thread_frames import waits, watches_bars
 from tbdprof.hooks.threads import are_others, frames, others_out
 
 JOIN_S = 0.3  # how long a window waits for running threads to join
@@ -41,6 +42,10 @@ LEAVE_S = 5.0  # how long a window waits for running threads to leave
 _POLL_S = 0.001
 _NO_BACKWARD = -1  # as a number of a backward pass
 _OFTEN = (1, 1 << 30, 1 << 30)  # the collector runs after each new object, and only on the youngest ones
+_TORCH = str(Path(torch.__file__).parent) + os.sep
+# While a thread is called from here, torch records a backward pass, an optimizer's step or the fetch of a batch. The end
+# of that would write into the session's memory, even if the thread waits now.
+_RECORDED = tuple(_TORCH + each + os.sep for each in ("autograd", "optim", f"utils{os.sep}data"))
 NO_JOINING = "this build of torch does not let a thread join a profiler's session: other threads' memory is unknown"
 
 
@@ -230,7 +235,7 @@ class Members:
         """Return whether a thread runs that is a member, or that is not; with `waiting`, count waiting threads too."""
         members = self._members()
         return any(
-            (thread in members) == joined and (waiting or not waits(frame))
+            (thread in members) == joined and (waiting or not waits(frame, _RECORDED))
             for thread, frame in frames().items()
             if thread != self._owner
         )

@@ -6,27 +6,22 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-import torch
-
 _STANDARD_LIBRARY = str(Path(threading.__file__).parent) + os.sep
 _LIGHTNINGS = "callbacks.progress.rich_progress"
 _BARS = ("tqdm._monitor", f"lightning.pytorch.{_LIGHTNINGS}", f"pytorch_lightning.{_LIGHTNINGS}")  # modules
 _PACKAGES = ("site-packages", "dist-packages")
-_TORCH = str(Path(torch.__file__).parent) + os.sep
-_RECORDED = tuple(_TORCH + each + os.sep for each in ("autograd", "optim", f"utils{os.sep}data"))
 
 
-def waits(frame: FrameType) -> bool:
-    """Return whether a thread is in Python's own library: it waits there and computes nothing with torch.
+def waits(frame: FrameType, within: tuple[str, ...] = ()) -> bool:
+    """Return whether a thread is in Python's own library, and not called from files whose paths begin with `within`.
 
-    It may wait there inside what torch records: a backward pass, an optimizer's step, or the fetch of a batch. The end
-    of that would write into the session's memory.
+    It waits there and computes nothing with a framework.
     """
     file = frame.f_code.co_filename
     if not file.startswith((_STANDARD_LIBRARY, "<frozen")) or any(each in file for each in _PACKAGES):
         return False
     around: FrameType | None = frame
-    while around is not None and not around.f_code.co_filename.startswith(_RECORDED):
+    while around is not None and not around.f_code.co_filename.startswith(within):
         around = around.f_back
     return around is None
 
