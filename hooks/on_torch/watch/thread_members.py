@@ -33,8 +33,7 @@ from tbdprof.hooks.interrupts import Signals, guarded
 from tbdprof.hooks.on_torch.session.libraries import quiet_log, thread_calls
 from tbdprof.hooks.on_torch.session.session import LOCK
 from tbdprof.hooks.on_torch.watch.module_calls import Handle, remove, uncompiled
-from tbdprof.hooks.thread_frames import waits, watches_bars
-from tbdprof.hooks.threads import are_others, frames, others_out
+from tbdprof.hooks.threads import are_others, frames, others_out, waits, watches_bars
 
 JOIN_S = 0.3  # how long a window waits for running threads to join
 HURRY_S = 1.0  # how long a window looks for threads that wait at its start
@@ -43,7 +42,7 @@ _POLL_S = 0.001
 _NO_BACKWARD = -1  # as a number of a backward pass
 _OFTEN = (1, 1 << 30, 1 << 30)  # the collector runs after each new object, and only on the youngest ones
 _TORCH = str(Path(torch.__file__).parent) + os.sep
-# While a thread is called from here, torch records a backward pass, an optimizer's step or the fetch of a batch. The end
+# Called from here, torch records a backward pass, an optimizer's step or the fetch of a batch. The end
 # of that would write into the session's memory, even if the thread waits now.
 _RECORDED = tuple(_TORCH + each + os.sep for each in ("autograd", "optim", f"utils{os.sep}data"))
 NO_JOINING = "this build of torch does not let a thread join a profiler's session: other threads' memory is unknown"
