@@ -161,7 +161,7 @@ class Session:
     def _exit_of_all(self) -> None:
         """End a session of all threads once none of them still writes into it.
 
-        Up to 2.13 torch itself does not wait for them: it crashed, or returned operators with false times.
+        Torch 2.13 itself does not wait for them: it crashed, or returned operators with false times.
         """
         libraries.stop_observing()
         let_others_move(_MOVE_S)
