@@ -11,7 +11,7 @@ from judges.torch_loops import facts_of, image_batch, small_convnet, train
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tbdprof.hooks.on_torch.watch import thread_members
+from tbdprof.hooks.on_torch.session import libraries
 
 KEPT_FLOATS = 1000
 
@@ -52,7 +52,7 @@ def in_a_thread(profile: Profile) -> Json:
 
 
 def in_a_thread_that_cannot_join(profile: Profile) -> Json:
-    thread_members._SYMBOLS = ("of another build",)
+    libraries._OF_THREADS = ("of another build",)
     return in_a_thread(profile)
 
 

@@ -1,6 +1,5 @@
 """Training loops in torch whose steps are taken by several threads; the main thread reports each update."""
 
-import gc
 import queue
 import signal
 import threading
@@ -18,7 +17,6 @@ from torch.nn import functional
 from tbdprof.hooks.on_torch.watch import thread_members
 from tbdprof.loop.plan import Plan
 
-gc.unfreeze()  # what was imported counts as a user's does: tbdprof's searches through all objects take their time
 BATCH, WIDTH = 6, 40
 
 
@@ -190,7 +188,7 @@ def edges_near(prof: Any) -> bool:
 
 
 def stuck(profile: Profile) -> Json:
-    """A thread is inside an operator when the memory window ends, and for long after."""
+    """A thread is inside a backward pass when the memory window ends, and for long after."""
     thread_members.LEAVE_S = 0.02
     crew, ended = Crew(32), threading.Event()
     with crew.running(), lengthened(profile(crew.models, crew.optimizers), 4) as prof:
@@ -205,13 +203,16 @@ def stuck(profile: Profile) -> Json:
 
 
 def hold(prof: Any, ended: threading.Event) -> None:
-    """Compute in one operator for seconds, from within the memory window on."""
-    large = torch.randn(1100, 1100)
-    while not ended.is_set():
-        if prof.recording.windows and prof.recording.windows[-1].name == "memory":
-            torch.linalg.matrix_power(large, 3)
-        else:
-            ended.wait(0.001)
+    """From within the memory window on, wait in Python's own library inside a backward pass, which torch records."""
+    while not prof.recording.windows or prof.recording.windows[-1].name != "memory":
+        ended.wait(0.001)
+
+    def wait(_: torch.Tensor) -> None:
+        ended.wait(30)
+
+    held = nn.Identity()(torch.ones(1, requires_grad=True)) * 2  # the call of a module joins
+    held.register_hook(wait)
+    held.backward()
 
 
 def interrupted(profile: Profile) -> Json:

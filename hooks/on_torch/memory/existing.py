@@ -35,8 +35,8 @@ class Deaths:
         self._refs.append(weakref.ref(storage, lambda _: callback("cpu", address)))
 
 
-def mark_deaths(markers: Markers, follow: Callable[[], object]) -> Deaths:
-    """Return an object that sets a marker where its CPU storages are freed, after it called `follow` in that thread.
+def mark_deaths(markers: Markers, act: Callable[[Callable[[], object]], object]) -> Deaths:
+    """Return an object that sets a marker where its CPU storages are freed; `act` makes torch record it in that thread.
 
     Torch's accounting does not report the free of a block that is older than the accounting. It also does not report
     anything of a thread that it does not follow yet.
@@ -44,8 +44,7 @@ def mark_deaths(markers: Markers, follow: Callable[[], object]) -> Deaths:
 
     @uncompiled
     def died(device: str, address: int) -> None:
-        follow()
-        markers.place(Mark(Point.GONE, device=device, address=address))
+        act(lambda: markers.place(Mark(Point.GONE, device=device, address=address)))
 
     return Deaths(died)
 

@@ -275,6 +275,8 @@ class Ledger:
                     each.device, each.address, each.bytes, 1, each.shape, requested_bytes=each.requested_bytes
                 )
                 self._put(block)
+                # Torch counted it, perhaps after the last event that told its total.
+                self._total[each.device] = max(self._total[each.device], self._live_bytes[each.device])
                 self._enter(AllocationKind.ALLOCATED, block, place)
 
     def stayed(self, seen: Sequence[_Seen], since: int) -> list[_Seen]:

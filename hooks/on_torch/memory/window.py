@@ -60,7 +60,7 @@ class MemoryWindow:
             watch.markers.place(Mark(Point.BEGIN), inside=lambda: torch.empty(1, device="cpu"))
             # Frees in a thread that is not followed yet are not reported.
             marks_deaths = not counted_from_start or are_others()
-            self._deaths = existing.mark_deaths(watch.markers, self._members.check) if marks_deaths else None
+            self._deaths = existing.mark_deaths(watch.markers, self._members.act) if marks_deaths else None
             self._existing = existing.blocks(watch.watched, self._deaths)
             self._missing.update(
                 cuda_allocator.unfollowed(self._device) or cuda_allocator.uncounted(self._existing, self._device)

@@ -2,8 +2,9 @@
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +15,14 @@ _LIBRARIES = ("libc10.so", "libc10.dylib", "c10.dll")
 _PROFILER_LOG_LEVEL = "KINETO_LOG_LEVEL"
 LOG_LEVEL, ERROR = "FLAGS_caffe2_log_level", 2
 _KINETO = ("_ZN9libkineto12ConfigLoader8instanceEv", "_ZN9libkineto12ConfigLoader10stopThreadEv")
+_OF_THREADS = (
+    "_ZN5torch8autograd8profiler29isProfilerEnabledInMainThreadEv",
+    "_ZN5torch8autograd8profiler27enableProfilerInChildThreadEv",
+    "_ZN5torch8autograd8profiler28disableProfilerInChildThreadEv",
+    "_ZN2at25clearThreadLocalCallbacksEv",
+    "_ZN5torch8profiler4impl17ProfilerStateBase3getEb",
+    "_ZN5torch8profiler4impl17ProfilerStateBase14removeCallbackEv",
+)
 _Number = TypeVar("_Number", ctypes.c_bool, ctypes.c_int)
 
 
@@ -64,3 +73,42 @@ def stop_polling() -> None:
         return
     instance.restype, stop.argtypes, stop.restype = ctypes.c_void_p, [ctypes.c_void_p], None
     stop(instance())
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """How a thread joins a profiler's session; called at the wrong time these throw, which ends the process."""
+
+    is_on: Callable[[], bool]
+    join: Callable[[], None]
+    leave: Callable[[], None]
+    forget: Callable[[], None]  # stop observing this thread's operators
+    state: Callable[[bool], int | None]  # the session of all threads, or of this thread
+    drop: Callable[[int | None], None]  # make a session drop the callback of the thread that joined last
+
+
+def thread_calls() -> Calls | None:
+    """Return them, or None if this build of torch lacks one."""
+    library = ctypes.PyDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    try:
+        found = [getattr(library, symbol) for symbol in _OF_THREADS]
+    except AttributeError:  # another build
+        return None
+    kinds = (
+        (ctypes.c_bool, ()),
+        (None, ()),
+        (None, ()),
+        (None, ()),
+        (ctypes.c_void_p, (ctypes.c_bool,)),
+        (None, (ctypes.c_void_p,)),
+    )
+    for each, (result, arguments) in zip(found, kinds, strict=True):
+        each.restype, each.argtypes = result, arguments
+    return Calls(*found)
+
+
+def stop_observing() -> None:
+    """Let no operator that begins from now on, in any thread, be recorded by the session of all threads."""
+    calls = thread_calls()
+    if calls is not None and (session := calls.state(True)) is not None:
+        calls.drop(session)

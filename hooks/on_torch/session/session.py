@@ -27,6 +27,7 @@ from tbdprof.hooks.on_torch.session import libraries
 from tbdprof.hooks.on_torch.session.malloc_headroom import Room
 from tbdprof.hooks.on_torch.session.markers import WHOLE
 from tbdprof.hooks.patches import Patches, Replaced
+from tbdprof.hooks.threads import let_others_move
 
 LOCK = threading.Lock()  # held while a session of all threads begins: a thread that leaves at that moment would end it
 _BUSY = "a thread was still inside an operator when the window had ended: what was recorded could not be read"
@@ -37,6 +38,7 @@ _WOULD_RAISE = (
 )
 _BEGINS = ("_prepare_profiler", "_enable_profiler")  # what each of torch's profilers calls as it begins
 _OTHERS = "others"
+_MOVE_S = 1.0  # at most: an operator's record is made within microseconds, unless the thread has no core
 _AHEAD = 64  # steps, more than a window has
 _NOT_RUNNING = "not running"  # torch 2.11 says this at the end of a session that another profiler took over
 
@@ -174,9 +176,18 @@ class Session:
         if self._threads is None or is_profiler_active():
             with libraries.quiet_profiler():
                 if self._threads is None:
-                    self._exit()
+                    self._exit_of_all()
                 elif not self._threads.end(self._exit):
                     raise UnavailableError(_BUSY)
+
+    def _exit_of_all(self) -> None:
+        """End a session of all threads once none of them still writes into it.
+
+        Torch 2.13 itself does not wait for them: it crashed, or returned operators with false times.
+        """
+        libraries.stop_observing()
+        let_others_move(_MOVE_S)
+        self._exit()
 
     def _exit(self) -> None:
         self._profile.use_device = None  # otherwise it waits for the current device, which need not be the run's

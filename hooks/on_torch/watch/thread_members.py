@@ -5,66 +5,47 @@ in it: when the thread starts, when it calls a module, or when the garbage colle
 a window the collector runs very often for a moment, so that a running thread joins and leaves at once.
 
 A thread that is inside an operator when a session ends would write into memory that the session has freed. So a session
-ends only when every member has left or waits in Python.
+ends only when every member has left or waits in Python, outside of what torch records.
+
+Python's code may run inside a backward pass, too. No thread joins or leaves there: at the end of the pass, torch
+restores the profiler that the thread had at its start.
 """
 
-import ctypes
 import gc
-import inspect
 import os
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
+from torch._C import _current_graph_task_id
 from torch._C._autograd import _profiler_type
 from torch._C._profiler import ActiveProfilerType
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.hooks.interrupts import Signals, guarded
-from tbdprof.hooks.on_torch.session.libraries import quiet_log
+from tbdprof.hooks.on_torch.session.libraries import quiet_log, thread_calls
 from tbdprof.hooks.on_torch.session.session import LOCK
 from tbdprof.hooks.on_torch.watch.module_calls import Handle, remove, uncompiled
-from tbdprof.hooks.threads import are_others, frames, others_out
+from tbdprof.hooks.threads import are_others, frames, others_out, waits, watches_bars
 
 JOIN_S = 0.3  # how long a window waits for running threads to join
 HURRY_S = 1.0  # how long a window looks for threads that wait at its start
 LEAVE_S = 5.0  # how long a window waits for running threads to leave
 _POLL_S = 0.001
+_NO_BACKWARD = -1  # as a number of a backward pass
 _OFTEN = (1, 1 << 30, 1 << 30)  # the collector runs after each new object, and only on the youngest ones
-_STANDARD_LIBRARY = str(Path(threading.__file__).parent) + os.sep
-_LIGHTNINGS = "callbacks.progress.rich_progress"
-_BARS = ("tqdm._monitor", f"lightning.pytorch.{_LIGHTNINGS}", f"pytorch_lightning.{_LIGHTNINGS}")  # modules
-_PACKAGES = ("site-packages", "dist-packages")
-_SYMBOLS = (
-    "_ZN5torch8autograd8profiler29isProfilerEnabledInMainThreadEv",
-    "_ZN5torch8autograd8profiler27enableProfilerInChildThreadEv",
-    "_ZN5torch8autograd8profiler28disableProfilerInChildThreadEv",
-    "_ZN2at25clearThreadLocalCallbacksEv",
-    "_ZN5torch8profiler4impl17ProfilerStateBase3getEb",
-    "_ZN5torch8profiler4impl17ProfilerStateBase14removeCallbackEv",
-)
-_POINTER = ctypes.c_void_p
+_TORCH = str(Path(torch.__file__).parent) + os.sep
+# Called from here, torch records a backward pass, an optimizer's step or the fetch of a batch. The end
+# of that would write into the session's memory, even if the thread waits now.
+_RECORDED = tuple(_TORCH + each + os.sep for each in ("autograd", "optim", f"utils{os.sep}data"))
 NO_JOINING = "this build of torch does not let a thread join a profiler's session: other threads' memory is unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class _Calls:
-    """Torch's own functions; called at the wrong time they throw, which ends the process."""
-
-    is_on: Callable[[], bool]
-    join: Callable[[], None]
-    leave: Callable[[], None]
-    forget: Callable[[], None]  # stop observing this thread's operators
-    state: Callable[[bool], int | None]  # the session of all threads, or of this thread
-    drop: Callable[[int | None], None]  # make a session drop the callback of the thread that joined last
 
 
 class _Membership:
@@ -81,7 +62,7 @@ class Members:
     """Lets other threads join a session after `open`, and makes them leave it at `close`."""
 
     def __init__(self) -> None:
-        self._calls = _calls()
+        self._calls = thread_calls()
         self._pid = os.getpid()
         self._is_open = False
         self._owner = 0
@@ -90,6 +71,7 @@ class Members:
         self._all: list[weakref.ref[_Membership]] = []  # all memberships so far
         self._handles: list[Handle] = []
         self._hurry: _Hurry | None = None
+        self._leave_by = 0.0  # when a closed window gives up waiting
         self._have_joined = False  # all threads, when owners were last read
         self._profile_before: Callable[..., Any] | None = None
 
@@ -142,12 +124,16 @@ class Members:
         if threading.getprofile() == self._started:
             threading.setprofile(self._profile_before)
         self._calm()
-        if not self._members():
+        self._leave_by = time.monotonic() + LEAVE_S
+        if self._members():
+            self._wait_for_leaving()
+        else:
             self._silence()
-            return
+
+    def _wait_for_leaving(self) -> None:
         self._hurry = _Hurry(self.check)
         try:
-            self._wait(LEAVE_S, lambda: self._running(joined=True))
+            self._wait(self._leave_by - time.monotonic(), lambda: self._running(joined=True))
         finally:
             self._calm()
 
@@ -156,14 +142,21 @@ class Members:
         if self._calls is None or not self._all:
             end_session()
             return True
+        while not self._ended(end_session):
+            if time.monotonic() > self._leave_by:
+                self._left()
+                return False
+            self._wait_for_leaving()  # a member that waited has gone on meanwhile
+        return True
+
+    def _ended(self, end_session: Callable[[], None]) -> bool:
         with quiet_log(), others_out():
-            is_safe = not self._running(joined=True)
-            if is_safe:
-                end_session()
-            elif _profiler_type() != ActiveProfilerType.NONE:
-                self._calls.leave()
-            self._calls.forget()  # torch did this only for the thread that joined last
-        return is_safe
+            if self._running(joined=True):
+                return False
+            end_session()
+            if self._calls is not None:
+                self._calls.forget()  # torch did this only for the thread that joined last
+        return True
 
     @uncompiled
     @guarded
@@ -173,17 +166,39 @@ class Members:
         is_member = getattr(self._own, "membership", None) is not None
         if self._calls is None:
             return
-        if is_member == self._is_open or thread == self._owner or thread in _BUSY or os.getpid() != self._pid:
+        if is_member == self._is_open or self._is_barred(thread) or _is_backward():
             return
         _BUSY.add(thread)  # the collector may run while this thread holds the lock
         try:
             with LOCK:
                 if is_member and not self._calls.state(True):
                     self._leave()
-                elif self._is_open and not _watches_bars():
+                elif self._is_open and not watches_bars():
                     self._join(thread)
         finally:
             _BUSY.discard(thread)
+
+    def act(self, action: Callable[[], object]) -> None:
+        """Do something that the session is to record; inside a backward pass, the thread joins for this alone."""
+        self.check()
+        thread, calls = threading.get_ident(), self._calls
+        if calls is None or not self._is_open or self._is_barred(thread) or not _is_backward():
+            action()
+            return
+        _BUSY.add(thread)
+        try:
+            with LOCK:
+                joins = calls.is_on() and _profiler_type() == ActiveProfilerType.NONE
+                if joins:
+                    self._joined()
+                action()
+                if joins:
+                    self._left()
+        finally:
+            _BUSY.discard(thread)
+
+    def _is_barred(self, thread: int) -> bool:
+        return thread == self._owner or thread in _BUSY or os.getpid() != self._pid
 
     def _join(self, thread: int) -> None:
         calls = self._calls
@@ -192,19 +207,25 @@ class Members:
             return
         self._own.membership = membership = _Membership(thread)
         self._all.append(weakref.ref(membership))
+        self._joined()
+
+    def _joined(self) -> None:
+        assert self._calls is not None
         with quiet_log():  # torch warns, because the callback belongs to another thread
-            calls.drop(self._session)
-            calls.join()
+            self._calls.drop(self._session)
+            self._calls.join()
 
     def _leave(self) -> None:
-        calls = self._calls
         self._own.membership = None
-        if calls is not None and _profiler_type() != ActiveProfilerType.NONE:
-            with quiet_log():
-                calls.leave()
-            calls.forget()
+        self._left()
         if not self._members():
             self._silence()
+
+    def _left(self) -> None:
+        if self._calls is not None and _profiler_type() != ActiveProfilerType.NONE:
+            with quiet_log():
+                self._calls.leave()
+            self._calls.forget()
 
     def _members(self) -> set[int]:
         return {membership.thread for each in list(self._all) if (membership := each()) is not None}
@@ -213,7 +234,7 @@ class Members:
         """Return whether a thread runs that is a member, or that is not; with `waiting`, count waiting threads too."""
         members = self._members()
         return any(
-            (thread in members) == joined and (waiting or not _waits(frame))
+            (thread in members) == joined and (waiting or not waits(frame, _RECORDED))
             for thread, frame in frames().items()
             if thread != self._owner
         )
@@ -264,31 +285,6 @@ class _Hurry:
         self._signals.restore()
 
 
-def _waits(frame: FrameType) -> bool:
-    """Return whether a thread is in Python's own library: it waits there and computes nothing with torch."""
-    file = frame.f_code.co_filename
-    return file.startswith((_STANDARD_LIBRARY, "<frozen")) and not any(each in file for each in _PACKAGES)
-
-
-def _watches_bars() -> bool:
-    """Return whether this is the thread that redraws the progress bars of tqdm or Lightning: it never calls torch.
-
-    It would stay a member for the rest of the program, with a hook on all modules, because it nearly always sleeps.
-    Lightning's sleeps in code of its own, so that a window's end would take it for a thread that computes.
-    """
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__") not in _BARS:
-        frame = frame.f_back
-    return frame is not None
-
-
-def _calls() -> _Calls | None:
-    library = ctypes.PyDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-    try:
-        found = [getattr(library, symbol) for symbol in _SYMBOLS]
-    except AttributeError:  # another build
-        return None
-    kinds = (ctypes.c_bool, ()), (None, ()), (None, ()), (None, ()), (_POINTER, (ctypes.c_bool,)), (None, (_POINTER,))
-    for each, (result, arguments) in zip(found, kinds, strict=True):
-        each.restype, each.argtypes = result, arguments
-    return _Calls(*found)
+def _is_backward() -> bool:
+    """Return whether a backward pass runs around this thread's code."""
+    return _current_graph_task_id() != _NO_BACKWARD

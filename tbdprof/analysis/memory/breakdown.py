@@ -101,7 +101,8 @@ def _measure(recording: Recording, window: Window) -> Memory:
     del found, total, explained
     roles, categories, category_max = _by_role(worked, peak_row, kept)
     held = {role: int(roles[role].when_read.max(initial=0)) for role in (Role.WEIGHT, Role.BUFFER)}
-    broken = identities.check(recording, window, worked.blocks, worked.unknown_bytes, held, highest)
+    seen = levels.sequence >= worked.seen_from  # what a thread frees before it is followed is not reported
+    broken = identities.check(recording, window, worked.blocks, worked.unknown_bytes[seen], held, highest)
     sizes = window.table("allocation")
     # The rounding of allocations without both sizes is part of their category.
     has_rounding = bool(((sizes["requested_bytes"] >= 0) & (sizes["allocated_bytes"] >= 0)).any())
