@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytest.importorskip("ray")
@@ -38,6 +39,13 @@ class Machines:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [(event, name) for event, name, _ in map(json.loads, lines)]
 
+    def lose_one(self) -> None:
+        """Kill the first machine, and wait until its processes are gone: Ray kills them one after another."""
+        (daemon,) = self.nodes[0].all_processes["raylet"]
+        processes = psutil.Process(daemon.process.pid).children(recursive=True)
+        self.cluster.remove_node(self.nodes[0], allow_graceful=False)
+        until(lambda: not any(map(is_at_work, processes)))
+
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
@@ -61,6 +69,13 @@ def begun(folder: Path, *words: str) -> "subprocess.Popen[str]":
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def is_at_work(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def until(is_true: Callable[[], object]) -> None:
@@ -104,7 +119,7 @@ def test_a_sweep_ends_with_all_points_though_a_machine_is_lost(tmp_path: Path, m
     until(lambda: machines.ran[-1][0] == "begins")
     time.sleep(HAND_OVER_S)
 
-    machines.cluster.remove_node(machines.nodes[0], allow_graceful=False)
+    machines.lose_one()
     held.unlink()
     out, complaints = process.communicate(timeout=LIMIT_S)
 
