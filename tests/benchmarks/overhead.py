@@ -1,7 +1,7 @@
 """What profiling costs: training steps in each window, against the same steps with nothing watching.
 
     python tests/benchmarks/overhead.py [torch] [mxnet] [tensorflow] [--size 5ms|0.2s|1.2s ...] [--cycles N]
-        [--restarts N] [--threads N] [--no-runs] [--json FILE]
+        [--restarts N] [--threads N] [--no-peers] [--no-runs] [--json FILE]
 
 For each framework and size there are three processes: a bare one with nothing of tbdprof's in it, a prepared one that
 is set up and recorded as `tbdprof run` does it, and one that runs the framework's own profilers. In each cycle every
@@ -16,7 +16,7 @@ allocations and spans, or what torch's profiler counts; its cost is CPU time. Th
 how long one waits for it, and for its report's own estimate of what its windows cost.
 
 Exits with 1 where the interval of a ratio of wall times lies above its bound (`cost/figures.py`), with 2 where a
-process failed. All of it takes about an hour and a half on a quiet machine.
+process failed. All of it takes more than two hours on a quiet machine; without the peers about half of that.
 """
 
 import argparse
@@ -36,6 +36,8 @@ from cost.results import Result, document, table, waiting
 from cost.sizes import SIZES
 from cost.waits import Waits
 
+from tbdprof.collect import host
+
 FRAMEWORKS = ("torch", "mxnet", "tensorflow")
 Cycle = dict[str, Stretch]
 
@@ -52,7 +54,8 @@ def timed(framework: str, size: str, asked: argparse.Namespace) -> list[Cycle]:
     """Return the cycles, spread evenly over fresh processes."""
     found: list[Cycle] = []
     for start, part in enumerate(np.array_split(range(asked.cycles), min(asked.restarts, asked.cycles))):
-        for cycle in processes.measure(framework, size, asked.threads, len(part), seed=start):
+        measured = processes.measure(framework, size, asked.threads, len(part), seed=start, peers=not asked.no_peers)
+        for cycle in measured:
             found.append(cycle)
             print(f"{framework}, {size}: cycle {len(found)} of {asked.cycles}", file=sys.stderr, flush=True)
     return found
@@ -91,9 +94,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--size", action="append", choices=tuple(SIZES), help="of a step; may be given again")
     parser.add_argument("--cycles", type=_positive, default=30, help="stretches of each arm (default 30)")
     parser.add_argument("--restarts", type=_positive, default=3, help="fresh processes over the cycles (default 3)")
+    # Frameworks alone would take others than `tbdprof run` does: MXNet takes half of the cores.
     parser.add_argument(
-        "--threads", type=_positive, help="of each process (default: as its framework, and tbdprof, choose)"
+        "--threads",
+        type=_positive,
+        default=max(1, int(host.usable_cores())),
+        help="of each process (default: one per usable core, as `tbdprof run` has it)",
     )
+    parser.add_argument("--no-peers", action="store_true", help="leave out the frameworks' own profilers")
     parser.add_argument("--no-runs", action="store_true", help="leave out `tbdprof run` itself")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results here")
     return parser

@@ -37,7 +37,7 @@ class _Blocks(Plan):
 class Course:
     """A loop under the profiler; a context manager."""
 
-    def __init__(self, framework: str, size: Size, threads: int | None, windows: tuple[str, ...], folder: Path) -> None:
+    def __init__(self, framework: str, size: Size, threads: int, windows: tuple[str, ...], folder: Path) -> None:
         request = size.request(framework, threads)
         plan = _Blocks(
             warmup=3,

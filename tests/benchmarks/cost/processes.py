@@ -18,7 +18,7 @@ PEERS = {
     "mxnet": ("MXNet's profiler, memory",),
     "tensorflow": ("TensorFlow's profiler",),
 }
-_THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "MXNET_CPU_WORKER_NTHREADS")
+_THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 _FOLDER = Path(__file__).resolve().parents[1]
 _LAST_CHARACTERS = 2000
 
@@ -30,10 +30,10 @@ class BenchmarkError(Exception):
 class Server:
     """A process that times steps on request; a context manager."""
 
-    def __init__(self, framework: str, size: str, threads: int | None, kind: str, windows: Sequence[str] = ()) -> None:
+    def __init__(self, framework: str, size: str, threads: int, kind: str, windows: Sequence[str] = ()) -> None:
         self._here, there = Pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
-        given = [str(there.fileno()), framework, size, str(threads or 0), kind, *windows]
+        given = [str(there.fileno()), framework, size, str(threads), kind, *windows]
         command = [sys.executable, "-m", "cost.serve", *given]
         self._process = subprocess.Popen(
             command, pass_fds=[there.fileno()], stdout=self._errors, stderr=self._errors, env=environment(threads)
@@ -67,14 +67,16 @@ class Server:
             raise BenchmarkError(f"the process that times {arm!r} ended:\n{said}") from error
 
 
-def measure(framework: str, size: str, threads: int | None, cycles: int, seed: int) -> Iterator[dict[str, Stretch]]:
+def measure(
+    framework: str, size: str, threads: int, cycles: int, *, seed: int, peers: bool
+) -> Iterator[dict[str, Stretch]]:
     """Yield each cycle's stretches, one of each arm, in an order drawn anew; new processes for each call."""
     shuffler = random.Random(seed)
     served = {
         BARE: BARE,
         AGAIN: "peers",
         **dict.fromkeys(WINDOWS, "prepared"),
-        **dict.fromkeys(PEERS[framework], "peers"),
+        **dict.fromkeys(PEERS[framework] if peers else (), "peers"),
     }
     orders = [shuffler.sample(list(served), len(served)) for _ in range(cycles)]
     windows = [arm for order in orders for arm in order if arm in WINDOWS]
@@ -87,7 +89,7 @@ def measure(framework: str, size: str, threads: int | None, cycles: int, seed: i
 
 
 @contextmanager
-def _servers(framework: str, size: str, threads: int | None, windows: Sequence[str]) -> Iterator[dict[str, Server]]:
+def _servers(framework: str, size: str, threads: int, windows: Sequence[str]) -> Iterator[dict[str, Server]]:
     with ExitStack() as ends:
         yield {
             kind: ends.enter_context(Server(framework, size, threads, kind, windows if kind == "prepared" else ()))
@@ -95,8 +97,7 @@ def _servers(framework: str, size: str, threads: int | None, windows: Sequence[s
         }
 
 
-def environment(threads: int | None) -> dict[str, str]:
-    """Return the environment of a process that may use so many threads, None: as many as its framework chooses."""
+def environment(threads: int) -> dict[str, str]:
+    """Return the environment of a process whose operators may use so many threads."""
     paths = [str(_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
-    counts = {} if threads is None else dict.fromkeys(_THREADS, str(threads))
-    return {**os.environ, **counts, "PYTHONPATH": os.pathsep.join(paths)}
+    return {**os.environ, **dict.fromkeys(_THREADS, str(threads)), "PYTHONPATH": os.pathsep.join(paths)}

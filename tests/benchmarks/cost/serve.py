@@ -2,8 +2,6 @@
 
     python -m cost.serve DESCRIPTOR FRAMEWORK SIZE THREADS bare|peers|prepared [WINDOW ...]
 
-THREADS of 0 leave the number to the framework, or to tbdprof.
-
 A bare process has nothing of tbdprof's in it. A prepared one is set up as `tbdprof run` sets it up, with a recording
 file, and goes through the windows that are named, in this order.
 """
@@ -20,10 +18,10 @@ from cost.stretches import timed
 from tbdprof import suite
 
 
-def serve_bare(connection: Connection, framework: str, size: Size) -> None:
+def serve_bare(connection: Connection, framework: str, size: Size, threads: int) -> None:
     """Time bare steps, and steps under the framework's own profilers."""
     peers = import_module(f"cost.on_{framework}")  # and with it the framework, in the way that a script imports it
-    workload = suite.build(size.model, framework, size.request(framework, None).config("cpu"))
+    workload = suite.build(size.model, framework, size.request(framework, threads).config("cpu"))
     for _ in range(3):
         workload.step()
     while True:
@@ -39,9 +37,7 @@ def serve_bare(connection: Connection, framework: str, size: Size) -> None:
         connection.send({arm: (found.wall_s, found.cpu_s, events)})
 
 
-def serve_prepared(
-    connection: Connection, framework: str, size: Size, threads: int | None, windows: tuple[str, ...]
-) -> None:
+def serve_prepared(connection: Connection, framework: str, size: Size, threads: int, windows: tuple[str, ...]) -> None:
     """Time the steps of windows, of a process and a loop as `tbdprof run` has them."""
     from cost.prepared import Course
 
@@ -57,9 +53,9 @@ def main() -> None:
     with Connection(int(descriptor)) as connection:
         try:
             if kind == "prepared":
-                serve_prepared(connection, framework, SIZES[size], int(threads) or None, tuple(windows))
+                serve_prepared(connection, framework, SIZES[size], int(threads), tuple(windows))
             else:
-                serve_bare(connection, framework, SIZES[size])
+                serve_bare(connection, framework, SIZES[size], int(threads))
         except EOFError:
             pass
 

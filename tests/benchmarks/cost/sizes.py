@@ -18,16 +18,15 @@ class Size:
     is_judged: bool = True
     options: Mapping[str, str | int] = field(default_factory=dict)
 
-    def request(self, framework: str, threads: int | None) -> RunRequest:
+    def request(self, framework: str, threads: int) -> RunRequest:
         """Return the request of `tbdprof run` for this model."""
         return RunRequest(
             self.model, framework, device="cpu", batch_size=self.batch_size, threads=threads, options=self.options
         )
 
-    def arguments(self, framework: str, threads: int | None) -> list[str]:
+    def arguments(self, framework: str, threads: int) -> list[str]:
         """Return the arguments of `tbdprof` that run this model."""
-        own = [f"--{name.replace('_', '-')}={value}" for name, value in self.options.items()]
-        own += [] if threads is None else [f"--threads={threads}"]
+        own = [f"--{name.replace('_', '-')}={value}" for name, value in {**self.options, "threads": threads}.items()]
         return ["run", self.model, "--framework", framework, "--device", "cpu", f"--batch-size={self.batch_size}", *own]
 
 

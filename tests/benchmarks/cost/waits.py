@@ -25,7 +25,7 @@ class Waits:
     own: dict[str, Overhead | None]  # the report's estimate by window
 
 
-def measure(framework: str, size: Size, threads: int | None) -> Waits:
+def measure(framework: str, size: Size, threads: int) -> Waits:
     """Run the command; raise BenchmarkError if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.tbd"
