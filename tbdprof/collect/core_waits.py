@@ -13,6 +13,7 @@ from pathlib import Path
 
 TASKS = Path("/proc/self/task")
 NS = 1e9
+_LONGEST = 256  # bytes: three numbers
 Times = dict[str, tuple[int, int]]  # ran and waited, in nanoseconds, by thread
 
 
@@ -41,10 +42,19 @@ class CoreWaits:
         self._before = {}
 
     def _times(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        for task in os.listdir(self._tasks):  # noqa: PTH208 - pathlib would be slower
+        for task in os.listdir(self._tasks):  # noqa: PTH208 - pathlib would be slower, as everywhere below
             with suppress(OSError, ValueError):  # the thread ended meanwhile, or the kernel does not count
-                ran, waited, *_ = (self._tasks / task / "schedstat").read_text().split()
+                ran, waited, *_ = _read(f"{self._tasks}/{task}/schedstat").split()
                 yield task, (int(ran), int(waited))
+
+
+def _read(path: str) -> bytes:
+    """Return a short file of the kernel's; a framework has dozens of threads, and each is read at each block."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(opened, _LONGEST)
+    finally:
+        os.close(opened)
 
 
 def _grown(now: tuple[int, int], before: tuple[int, int]) -> tuple[int, int]:

@@ -6,14 +6,14 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tbdprof.facts.file import checksums
 from tbdprof.facts.file.format import APPLICATION_ID, FORMAT_VERSION, SCHEMA, columns
 from tbdprof.facts.file.places import take_place
 from tbdprof.facts.recording import Recording, Window
+from tbdprof.facts.records import Run
 from tbdprof.facts.rows import Table, Tables
 
 _Row = tuple[str | int, ...]
@@ -21,12 +21,17 @@ _Row = tuple[str | int, ...]
 
 @dataclass(slots=True)
 class _Written:
-    """What is in the file: how many texts, how many column blocks by window, and their checksums."""
+    """What is in the file: the run, how many texts, how many column blocks by window, and their checksums."""
 
+    run: Run | None = None
     texts: int = 0
     text_crc: int = 0
     blocks: Counter[int] = field(default_factory=Counter)
     block_crcs: Counter[int] = field(default_factory=Counter)
+
+    def copy(self) -> "_Written":
+        """Return a copy that does not change with this one."""
+        return replace(self, blocks=self.blocks.copy(), block_crcs=self.block_crcs.copy())
 
 
 class Writer:
@@ -86,7 +91,7 @@ class Writer:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        before = deepcopy(self._written)
+        before = self._written.copy()
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -99,7 +104,9 @@ class Writer:
 
     def _put_state(self) -> None:
         recording = self.recording
-        self._put_anew("run", [(key, json.dumps(value)) for key, value in asdict(recording.run).items()])
+        if recording.run is not self._written.run:  # its list of parameters is long, and commits come twice a second
+            self._put_anew("run", [(key, json.dumps(value)) for key, value in asdict(recording.run).items()])
+            self._written.run = recording.run
         self._put_anew("missing", list(recording.missing.items()))
         self._put_anew("window", [(w.ordinal, w.name, w.state, *self._blocks_of(w)) for w in recording.windows])
         self._put_texts(list(enumerate(recording.strings.since(self._written.texts), self._written.texts)))
