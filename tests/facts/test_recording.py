@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,19 @@ def test_parts_appended_to_a_window_are_read_in_order(tmp_path: Path):
     writer.close()
 
     assert same_table(load(tmp_path / "a.tbd").windows[0].table("step"), parts)
+
+
+def test_facts_of_the_run_that_a_failed_commit_did_not_write_are_written_by_the_next(tmp_path: Path):
+    recording = Recording(run())
+    writer = Writer(tmp_path / "a.tbd", recording)
+    recording.run = replace(recording.run, model="other")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "_put_texts", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            writer.write_state()
+    writer.close()
+
+    assert load(tmp_path / "a.tbd").run.model == "other"
 
 
 def test_an_open_window_is_named_as_lost(tmp_path: Path):

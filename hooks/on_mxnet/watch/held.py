@@ -19,12 +19,16 @@ class Held(NamedTuple):
 
 
 def of_parameter(parameter: Parameter) -> Held:
-    """Return a Gluon parameter with its arrays; none before its shape is known."""
+    """Return a Gluon parameter with its arrays; none before its shape is known.
+
+    The arrays are not asked for by `list_data`, which refuses a weight that only the store has as a whole. Hundreds of
+    parameters are read several times a step, so nothing is copied.
+    """
     return Held(
         id(parameter),
         parameter.name,
-        _listed(parameter, "list_data"),
-        _listed(parameter, "list_grad"),
+        parameter._data or (),  # noqa: SLF001
+        parameter._grad or (),  # noqa: SLF001
         parameter.grad_req != "null",
         is_buffer(parameter),
     )
@@ -51,9 +55,3 @@ def parts(block: Block) -> Iterator[Block]:
     yield block
     for child in block._children.values():  # noqa: SLF001 - there is no public walk
         yield from parts(child)
-
-
-def _listed(parameter: Parameter, method: str) -> list[mx.nd.NDArray]:
-    """Return a parameter's arrays or gradients; `list_data` refuses a weight that only the store has as a whole."""
-    arrays = parameter._data if method == "list_data" else parameter._grad  # noqa: SLF001
-    return [] if arrays is None else list(arrays)
