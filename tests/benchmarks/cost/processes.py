@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Pipe
 from pathlib import Path
 from types import TracebackType
@@ -44,6 +44,10 @@ class Server:
         """Return the process."""
         return self
 
+    def wait(self) -> None:
+        """Wait until its model is built and warm: meanwhile it would slow down the steps of others."""
+        self._answer("begins")
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -58,13 +62,18 @@ class Server:
 
     def stretch(self, arm: str) -> dict[str, Stretch]:
         """Return the timed steps of an arm, by name: a clean window also times steps that are not reported."""
-        try:
+        with suppress(OSError):  # it has ended, and the answer says so
             self._here.send(arm)
-            return {name: Stretch(*values) for name, values in self._here.recv().items()}
+        return {name: Stretch(*values) for name, values in self._answer(f"times {arm!r}").items()}
+
+    def _answer(self, task: str) -> dict[str, tuple[float, float, float | None]]:
+        try:
+            answer: dict[str, tuple[float, float, float | None]] = self._here.recv()
         except (EOFError, OSError) as error:
             self._errors.seek(0)
             said = self._errors.read().decode(errors="replace")[-_LAST_CHARACTERS:]
-            raise BenchmarkError(f"the process that times {arm!r} ended:\n{said}") from error
+            raise BenchmarkError(f"the process that {task} ended:\n{said}") from error
+        return answer
 
 
 def measure(
@@ -91,10 +100,13 @@ def measure(
 @contextmanager
 def _servers(framework: str, size: str, threads: int, windows: Sequence[str]) -> Iterator[dict[str, Server]]:
     with ExitStack() as ends:
-        yield {
+        servers = {
             kind: ends.enter_context(Server(framework, size, threads, kind, windows if kind == "prepared" else ()))
             for kind in (BARE, "peers", "prepared")
         }
+        for server in servers.values():
+            server.wait()
+        yield servers
 
 
 def environment(threads: int) -> dict[str, str]:

@@ -24,6 +24,8 @@ def serve_bare(connection: Connection, framework: str, size: Size, threads: int)
     workload = suite.build(size.model, framework, size.request(framework, threads).config("cpu"))
     for _ in range(3):
         workload.step()
+    peers.synchronize()
+    connection.send({})  # ready
     while True:
         arm = connection.recv()
         if arm not in peers.PEERS:
@@ -42,6 +44,7 @@ def serve_prepared(connection: Connection, framework: str, size: Size, threads: 
     from cost.prepared import Course
 
     with tempfile.TemporaryDirectory() as folder, Course(framework, size, threads, windows, Path(folder)) as course:
+        connection.send({})  # ready
         while True:
             arm = connection.recv()
             connection.send({name: astuple(each) for name, each in course.stretches(arm).items()})
