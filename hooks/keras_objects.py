@@ -41,7 +41,7 @@ def own_variables(layer: Any) -> Iterator[tuple[str, Any, bool]]:
 
 
 def named_layers(model: Any) -> list[tuple[str, Any]] | None:
-    """Return a Keras model's layers by their paths in it, each once; None for what is no model of Keras."""
+    """Return a Keras model's layers by their paths in it, each once; None for any other object."""
     return list(parts("", model)) if is_keras(model) else None
 
 

@@ -11,10 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from tbdprof.collect.core_waits import TASKS, times_of
+
 _POLL_S = 0.001
 _MOMENT_NS = 1_000_000  # of a thread's own CPU time
 _AWAKE = ("R", "D")  # runs or waits for a core; waits for a disk
-_TASKS = Path("/proc/self/task")
 _UNDISTURBED_S = 1.0  # far longer than any work done while the others are kept out
 _STANDARD_LIBRARY = str(Path(threading.__file__).parent) + os.sep
 _LIGHTNINGS = "callbacks.progress.rich_progress"
@@ -106,11 +107,11 @@ def let_others_move(most_s: float) -> None:
 def _running_ns() -> dict[str, int] | None:
     """Return the CPU time so far, in ns, of each other thread that does not sleep; None if the system does not say."""
     found, me = dict[str, int](), str(threading.get_native_id())
-    if not (_TASKS / me / "schedstat").exists():
+    if not (TASKS / me / "schedstat").exists():
         return None
-    for task in _TASKS.iterdir():
+    for task in TASKS.iterdir():
         with suppress(OSError):  # it has ended
             state = (task / "stat").read_text().rpartition(")")[2].split()[0]
             if task.name != me and state in _AWAKE:
-                found[task.name] = int((task / "schedstat").read_text().split()[0])
+                found[task.name], _ = times_of(TASKS, task.name)
     return found

@@ -44,17 +44,20 @@ class CoreWaits:
     def _times(self) -> Iterator[tuple[str, tuple[int, int]]]:
         for task in os.listdir(self._tasks):  # noqa: PTH208 - pathlib would be slower, as everywhere below
             with suppress(OSError, ValueError):  # the thread ended meanwhile, or the kernel does not count
-                ran, waited, *_ = _read(f"{self._tasks}/{task}/schedstat").split()
-                yield task, (int(ran), int(waited))
+                yield task, times_of(self._tasks, task)
 
 
-def _read(path: str) -> bytes:
-    """Return a short file of the kernel's; a framework has dozens of threads, and each is read at each block."""
-    opened = os.open(path, os.O_RDONLY)
+def times_of(tasks: Path, task: str) -> tuple[int, int]:
+    """Return how long a thread ran and waited, in ns; raise OSError if it has ended or the kernel does not count.
+
+    A framework has dozens of threads, and each is read at each block.
+    """
+    opened = os.open(f"{tasks}/{task}/schedstat", os.O_RDONLY)
     try:
-        return os.read(opened, _LONGEST)
+        ran, waited, *_ = os.read(opened, _LONGEST).split()
     finally:
         os.close(opened)
+    return int(ran), int(waited)
 
 
 def _grown(now: tuple[int, int], before: tuple[int, int]) -> tuple[int, int]:

@@ -101,7 +101,7 @@ def _whole(value: object, least: int) -> int | None:
 
 
 def _shown(value: object) -> str:
-    """Return a value as a short text; what is no plain value is only named."""
+    """Return a value as a short text; any other object is only named."""
     if value is None or isinstance(value, bool | float | np.number) or (isinstance(value, int) and abs(value) < 10**18):
         return str(value)
     if isinstance(value, str):

@@ -68,7 +68,7 @@ def _has_to_be_waited_for(value: object) -> bool:
 
 
 def _shown(units: object) -> str:
-    """Return a value as a short text; what is no plain value is only named, because a tensor's text may wait for it."""
+    """Return a value as a short text; any other object is only named, because a tensor's text may wait for it."""
     if units is None or isinstance(units, float | np.number) or (isinstance(units, int) and units.bit_length() < 64):
         return str(units)
     if isinstance(units, str) and len(units) < 40:

@@ -24,9 +24,7 @@ _DEVICES = ("CPU", "GPU")
 _REORDERINGS = frozenset({"Reorder", "Reorder2Default"})
 _DELETED = "DeleteVariable"
 _HEAD = "SetValueOp"  # writes the ones that a backward pass begins with: the gradient of a result that no operator read
-LIBRARY = frozenset(
-    {_DELETED, "SetValueOp", "WaitForVar"} | {f"Copy{one}2{other}" for one in _DEVICES for other in _DEVICES}
-)
+LIBRARY = frozenset({_DELETED, _HEAD, "WaitForVar"} | {f"Copy{one}2{other}" for one in _DEVICES for other in _DEVICES})
 
 
 def sources(

@@ -173,12 +173,12 @@ def tells_layout(module: torch.nn.Module) -> bool:
     return _batch_first(module) is not None or any(isinstance(module, types) for types, _ in _UNBATCHED)
 
 
-def layout_of(module: torch.nn.Module, args: tuple[object, ...], named: object = ()) -> Layout | None:
+def layout_of(module: torch.nn.Module, args: tuple[object, ...]) -> Layout | None:
     """Return where the batch of a module's input lies, or None if it does not say."""
     packed = args[0] if args else None
     if isinstance(packed, PackedSequence):
         return Layout(type(module).__name__, len(packed.batch_sizes), int(packed.batch_sizes[0]))
-    first = first_tensor(args, named if isinstance(named, Mapping) else {})
+    first = first_tensor(args, {})
     if first is None or not first.dim():
         return None
     name, is_batch_first = type(module).__name__, _batch_first(module)

@@ -16,7 +16,7 @@ _COLUMNS = 3
 _SIZE = (4.2, 3.0)  # of a panel, in inches
 _CAPTION = 0.75  # inches
 _HEADROOM = 1.45  # the height of axes over that of their highest bar
-# Colours that are told apart with any colour vision (Okabe and Ito), and in print by their markers and hatches.
+# Colours that can be distinguished with any colour vision (Okabe and Ito), and in print by their markers and hatches.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = "osD^vP*"
 _HATCHES = ("", "//", "..", "\\\\", "xx", "oo", "--")

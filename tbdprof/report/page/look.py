@@ -1,7 +1,7 @@
 """The look of the page's charts: colours that people with colour blindness can tell apart, and what all charts share.
 
-The colours are those of Okabe and Ito ("Color Universal Design", 2008). They are told apart in a light and in a dark
-page; the page's script sets the colours of text and lines by the theme.
+The colours are those of Okabe and Ito ("Color Universal Design", 2008). They can be distinguished in a light and
+in a dark page; the page's script sets the colours of text and lines by the theme.
 """
 
 from collections.abc import Mapping, Sequence
