@@ -190,11 +190,14 @@ def edges_near(prof: Any) -> bool:
 def stuck(profile: Profile) -> Json:
     """A thread is inside a backward pass when the memory window ends, and for long after."""
     thread_members.LEAVE_S = 0.02
-    crew, ended = Crew(32), threading.Event()
+    crew, is_open, is_inside, ended = Crew(32), threading.Event(), threading.Event(), threading.Event()
     with crew.running(), lengthened(profile(crew.models, crew.optimizers), 4) as prof:
-        other = threading.Thread(target=lambda: hold(prof, ended))
+        other = threading.Thread(target=lambda: hold(is_open, is_inside, ended))
         other.start()
         while prof.active:
+            if prof.recording.windows and prof.recording.windows[-1].name == "memory":
+                is_open.set()
+                is_inside.wait(30)
             crew.wait()
             prof.step(BATCH)
         ended.set()
@@ -202,14 +205,14 @@ def stuck(profile: Profile) -> Json:
     return facts_of(*crew.models)
 
 
-def hold(prof: Any, ended: threading.Event) -> None:
-    """From within the memory window on, wait in Python's own library inside a backward pass, which torch records."""
-    while not prof.recording.windows or prof.recording.windows[-1].name != "memory":
-        ended.wait(0.001)
+def hold(is_open: threading.Event, is_inside: threading.Event, ended: threading.Event) -> None:
+    """Once the memory window is open, wait in Python's own library inside a backward pass, which torch records."""
 
     def wait(_: torch.Tensor) -> None:
+        is_inside.set()
         ended.wait(30)
 
+    is_open.wait(30)
     held = nn.Identity()(torch.ones(1, requires_grad=True)) * 2  # the call of a module joins
     held.register_hook(wait)
     held.backward()
