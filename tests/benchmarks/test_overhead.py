@@ -8,8 +8,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import overhead
-from cost.figures import AGAIN, BARE, SETTINGS, Ratio, Stretch, ratio, rows
-from cost.processes import PEERS, BenchmarkError
+from cost.figures import AGAIN, BARE, SETTINGS, WAITING, Ratio, Stretch, ratio, rows
+from cost.processes import PEERS, RUNS_AHEAD, BenchmarkError
 from cost.waits import Waits
 
 from tbdprof.results.time import Overhead
@@ -18,6 +18,7 @@ from tbdprof.results.time import Overhead
 def cycles(framework, count=10, **ratios):
     """Return cycles in which every arm takes as long as a bare step, but for those given."""
     arms = [BARE, AGAIN, SETTINGS, "clean", "memory", "kernels", *PEERS[framework]]
+    arms += [WAITING] if framework in RUNS_AHEAD else []
     found = []
     for each in range(count):
         bare_s = 0.1 * (1 + each % 3)
@@ -69,6 +70,16 @@ def test_the_exit_code_says_whether_a_window_is_above_its_bound(framework, arm, 
 def test_steps_of_five_milliseconds_are_told_and_not_judged():
     assert code(lambda name: cycles(name, memory=2.0), "torch", "--size=5ms") == 0
     assert code(lambda name: cycles(name, memory=2.0), "torch", "--size=5ms", "--size=0.2s") == 1
+
+
+def test_what_a_loop_loses_by_waiting_is_told_apart():
+    made = cycles("mxnet", waiting=1.2, kernels=1.32)
+    found = rows("mxnet", {arm: [cycle[arm] for cycle in made] for arm in made[0]}, is_judged=True)
+    means = {(row.arm, row.over): (row.wall.mean, row.is_within) for row in found}
+    assert means[WAITING, BARE] == (pytest.approx(1.2), True)
+    assert means["kernels", WAITING] == (pytest.approx(1.1), True)
+    assert means["kernels", BARE] == (pytest.approx(1.32), False)  # the bound is over steps that do not wait
+    assert ("clean", WAITING) not in means
 
 
 def test_what_tensorflows_allocator_costs_is_told_apart():

@@ -14,8 +14,9 @@ BOUNDS: Mapping[str, Mapping[str, float]] = {
     "mxnet": {"clean": 1.005, "memory": 1.03, "kernels": 1.03},
     "tensorflow": {"clean": 1.005, "memory": 1.05, "kernels": 1.05},
 }
-BARE, AGAIN, SETTINGS = "bare", "bare again", "settings"
+BARE, AGAIN, SETTINGS, WAITING = "bare", "bare again", "settings", "waiting"
 WINDOWS = ("clean", "memory", "kernels")
+WAITING_WINDOWS = ("memory", "kernels")  # those that wait for the device after each step
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +65,17 @@ def rows(framework: str, cycles: Cycles, *, is_judged: bool) -> list[Row]:
     """Return the rows of a framework at one size: windows, what else tbdprof sets, and the framework's own profilers.
 
     A peer is held against the bare steps of its own process, a window against those of a bare process; in TensorFlow
-    a window is also held against the process with the settings that it needs, and judged by that.
+    a window is also held against the process with the settings that it needs, and judged by that. Where a framework
+    runs ahead, its windows are also held against bare steps that wait for the device as they do.
     """
-    found = [_row(arm, BARE, cycles) for arm in (AGAIN, SETTINGS)]
+    found = [_row(arm, BARE, cycles) for arm in (AGAIN, SETTINGS, WAITING) if arm in cycles]
     judged_over = SETTINGS if framework == "tensorflow" else BARE
     for over in (BARE, SETTINGS):
         bounds = BOUNDS[framework] if is_judged and over == judged_over else {}
         found += [_row(arm, over, cycles, bounds.get(arm)) for arm in WINDOWS]
-    peers = [arm for arm in cycles if arm not in (BARE, AGAIN, SETTINGS, *WINDOWS)]
+    if WAITING in cycles:
+        found += [_row(arm, WAITING, cycles) for arm in WAITING_WINDOWS]
+    peers = [arm for arm in cycles if arm not in (BARE, AGAIN, SETTINGS, WAITING, *WINDOWS)]
     return [*found, *(_row(arm, AGAIN, cycles) for arm in peers)]
 
 

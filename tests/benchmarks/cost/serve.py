@@ -13,6 +13,7 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from cost.figures import WAITING
 from cost.sizes import SIZES, Size
 from cost.stretches import timed
 from tbdprof import suite
@@ -25,11 +26,17 @@ def serve_bare(connection: Connection, framework: str, size: Size, threads: int)
     for _ in range(3):
         workload.step()
     peers.synchronize()
+
+    def step_and_wait() -> None:
+        workload.step()
+        peers.synchronize()
+
     connection.send({})  # ready
     while True:
         arm = connection.recv()
         if arm not in peers.PEERS:
-            connection.send({arm: astuple(timed(workload.step, size.steps, peers.synchronize))})
+            step = step_and_wait if arm == WAITING else workload.step
+            connection.send({arm: astuple(timed(step, size.steps, peers.synchronize))})
             continue
         counted: list[float] = []
         with peers.PEERS[arm](counted):
