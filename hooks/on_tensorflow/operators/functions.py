@@ -260,6 +260,11 @@ def origin(tensor: Any) -> Any:
 
 
 def summands(operator: Any) -> Iterator[Any]:
-    """Yield the operators whose outputs a sum adds; the sum may be stored in the memory of one of them."""
+    """Yield the operators whose outputs a sum adds; the sum may be stored in the memory of one of them.
+
+    A sum along axes of length 1 adds nothing, and Grappler takes it out.
+    """
     if operator.type in ("AddN", "AccumulateNV2"):
         yield from (origin(tensor).op for tensor in operator.inputs)
+    elif operator.type == "Sum":
+        yield origin(operator.inputs[0]).op

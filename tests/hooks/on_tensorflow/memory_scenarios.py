@@ -298,7 +298,7 @@ def own_calls(step: Step) -> list[str]:
             and "on_tensorflow" in frame.f_code.co_filename
             and "scenarios" not in frame.f_code.co_filename
         ):
-            found.append(frame.f_code.co_qualname)
+            found.append(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))  # Python 3.10 has the name alone
 
     sys.setprofile(called)
     try:
@@ -392,8 +392,23 @@ def planted(optimizer: Callable[[], Any]) -> Json:
         words, (_, labels) = tf.ones((BATCH, 6), tf.int32), batch()
         return model, made, tf.function(train_step(model, made, words, labels)), [words, labels]
 
+    def broadcast() -> Any:
+        import keras
+
+        class Product(keras.layers.Layer):
+            def build(self, shape: Any) -> None:
+                self.kernel = self.add_weight(shape=(shape[-1], CLASSES), name="kernel")
+
+            def call(self, words: Any) -> Any:
+                return tf.matmul(words, self.kernel)  # over a batch: the gradient is a sum over its one sample
+
+        model, made = keras.Sequential([keras.layers.Input((6, SIDE)), Product(name="product")]), optimizer()
+        words, labels = tf.random.normal((1, 6, SIDE)), tf.zeros((1, 6), tf.int32)
+        return model, made, tf.function(train_step(model, made, words, labels)), [words, labels]
+
     eager = with_optimizer(optimizer, is_eager=True)
     return {
+        "broadcast": observe(broadcast, prepared=False),
         "lookup": observe(lookup, prepared=False),
         "map": observe(with_map, prepared=False),
         "cache": observe(eager, prepared=False, after=lambda: lambda: cache.append(tf.random.normal((KEPT_FLOATS,)))),

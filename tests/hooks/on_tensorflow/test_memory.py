@@ -112,6 +112,12 @@ def test_in_a_function_gradients_are_known_but_for_small_ones_in_memory_handed_o
     )  # the convolution's and norm's
 
 
+def test_a_gradient_that_sums_over_one_sample_is_found_where_the_summand_is(results: Results) -> None:
+    facts = results("broadcast")
+    assert (facts["mismatches"], facts["largest"]["UNKNOWN"]) == (0, 0)
+    assert facts["gradients"] == {"product.kernel": facts["parameters"]["trained"]}
+
+
 @pytest.mark.parametrize(("loop", "arrays"), [("plain", 0), ("momentum", 1), ("eager", 1), ("fit", 1), ("adam", 3)])
 def test_the_optimizers_state_is_its_definitions(results: Results, loop: str, arrays: int) -> None:
     facts = results(loop)
