@@ -34,10 +34,10 @@ def decimal_text(count: float, unit: str) -> str:
     return f"{count:.2f} {unit}"
 
 
-def singular(unit: str) -> str:
-    """Return the name of one of a unit that is given in the plural: seconds of audio are each a second of audio."""
+def one_of(unit: str) -> str:
+    """Return one of a unit that is given in the plural: an image, a second of audio."""
     head, of, rest = unit.partition(" of ")
-    return f"{head.removesuffix('s')}{of}{rest}"
+    return f"{'an' if unit[:1] in 'aeiou' else 'a'} {head.removesuffix('s')}{of}{rest}"
 
 
 def times_text(factor: float) -> str:

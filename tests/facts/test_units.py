@@ -2,7 +2,7 @@
 
 import pytest
 
-from tbdprof.facts.units import decimal_text, times_text
+from tbdprof.facts.units import decimal_text, one_of, times_text
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,11 @@ def test_counts_are_in_the_largest_decimal_unit_they_reach(count: float, said: s
 
 def test_a_factor_says_that_it_is_one():
     assert times_text(2.345) == "2.3×"
+
+
+@pytest.mark.parametrize(
+    ("unit", "one"),
+    [("images", "an image"), ("tokens", "a token"), ("steps", "a step"), ("seconds of audio", "a second of audio")],
+)
+def test_one_of_a_unit_has_its_article(unit: str, one: str):
+    assert one_of(unit) == one

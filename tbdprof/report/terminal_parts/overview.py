@@ -10,7 +10,7 @@ from tbdprof.facts.batches import SAMPLES
 from tbdprof.facts.consumed import STEPS
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Run
-from tbdprof.facts.units import bytes_text, decimal_text, percent_text, seconds_text, singular, times_text
+from tbdprof.facts.units import bytes_text, decimal_text, one_of, percent_text, seconds_text, times_text
 from tbdprof.facts.windows import CLEAN, KERNELS
 from tbdprof.report.terminal_parts import sampled_text
 from tbdprof.report.terminal_parts.tables import ABOVE, LEAST_SHOWN, MARK, outside_text, sheet
@@ -96,7 +96,7 @@ def _flops_of_other_units(summary: Summary) -> Iterator[str]:
         by_unit = {STEPS: use.flops_per_step, **use.flops_per_unit}
         for unit, flops in by_unit.items():
             if unit not in (SAMPLES, run.sample_unit):
-                yield f"{_at_least(summary)}{decimal_text(flops, 'FLOP')} a {singular(unit)}"
+                yield f"{_at_least(summary)}{decimal_text(flops, 'FLOP')} {one_of(unit)}"
 
 
 def _at_least(summary: Summary) -> str:
