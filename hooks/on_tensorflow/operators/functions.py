@@ -260,11 +260,12 @@ def origin(tensor: Any) -> Any:
 
 
 def summands(operator: Any) -> Iterator[Any]:
-    """Yield the operators whose outputs a sum adds; the sum may be stored in the memory of one of them.
-
-    A sum along axes of length 1 adds nothing, and Grappler takes it out.
-    """
+    """Yield the operators whose outputs a sum adds; the sum may be stored in the memory of one of them."""
     if operator.type in ("AddN", "AccumulateNV2"):
         yield from (origin(tensor).op for tensor in operator.inputs)
-    elif operator.type == "Sum":
+
+
+def summed_alone(operator: Any, size: int | None) -> Iterator[Any]:
+    """Yield the operator whose `size` elements are summed along axes of length 1: Grappler takes such a sum out."""
+    if operator.type == "Sum" and size is not None and operator.inputs[0].shape.num_elements() == size:
         yield origin(operator.inputs[0]).op

@@ -20,7 +20,15 @@ from tensorflow.python.eager.polymorphic_function.atomic_function import AtomicF
 from tbdprof.facts.records import Operation, Phase
 from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.on_tensorflow.operators import grappler
-from tbdprof.hooks.on_tensorflow.operators.functions import CALLS, TAPE, Reading, leading_to, origin, summands
+from tbdprof.hooks.on_tensorflow.operators.functions import (
+    CALLS,
+    TAPE,
+    Reading,
+    leading_to,
+    origin,
+    summands,
+    summed_alone,
+)
 from tbdprof.hooks.on_tensorflow.operators.fusion import first_of, plain, ran_as
 from tbdprof.hooks.on_tensorflow.operators.kinds import Shape, kind, operation
 from tbdprof.hooks.on_tensorflow.operators.node import Computing, Node, Place
@@ -231,10 +239,11 @@ class Graphs:
         return self._marks[reading.name]
 
     def _mark(self, marks: dict[tuple[str, str], list[str]], reading: Reading, tensor: Any, name: str) -> None:
+        size = tensor.shape.num_elements()
         tensor = origin(tensor)
         operator = tensor.op
         marks.setdefault((reading.name, operator.name), []).append(name)
-        for each in summands(operator):
+        for each in (*summands(operator), *summed_alone(operator, size)):
             marks.setdefault((reading.name, each.name), []).append(f"+{name}")
         within = self._called(operator, "body" if operator.type.endswith("While") else "")
         if within is not None and tensor.value_index < len(within.graph.outputs):
