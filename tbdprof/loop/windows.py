@@ -114,8 +114,7 @@ class Stages:
         with self._recorder.window(WARMUP) as window:
             while not self._warm(times, self.steps.taken - first, (self._clock() - begun) / 1e9):
                 total = plan.warmup if plan.warmup is not None else plan.max_warmup
-                rows = yield from self._warmup_block(window, first, total)
-                times.append((rows[-1].end_ns - rows[0].start_ns) / len(rows))
+                times.append((yield from self._warmup_block(window, first, total)))
         return times
 
     def _judge(self, times: Sequence[float]) -> None:
@@ -151,8 +150,8 @@ class Stages:
             return len(times) >= steady.BLOCKS
         return len(times) >= 2 * steady.BLOCKS and steps >= plan.patience
 
-    def _warmup_block(self, window: Window, first: int, total: int | None) -> Generator[None, Consumed, list[StepRow]]:
-        """Take whole periods until the block's time has passed: at least one, and `total` warm-up steps at most."""
+    def _warmup_block(self, window: Window, first: int, total: int | None) -> Generator[None, Consumed, float]:
+        """Take whole periods for a block's time, at least one, at most `total` warm-up steps; return ns per step."""
         plan, rows = self._plan, list[StepRow]()
         self._synchronize()
         begun = self._clock()
@@ -164,8 +163,7 @@ class Stages:
             )
         ):
             rows.append((yield from self.steps.take("warm-up", first, total)))
-        self._end_block(window, rows)
-        return rows
+        return (self._end_block(window, rows) - rows[0].start_ns) / len(rows)
 
     def _clean(self) -> Course:
         plan, begun, first = self._plan, self._clock(), self.steps.taken
@@ -271,14 +269,15 @@ class Stages:
                 self.failure = error
             raise
 
-    def _end_block(self, window: Window, rows: list[StepRow]) -> None:
-        """Wait for the device to finish the block, and set the end of its last step to that time."""
+    def _end_block(self, window: Window, rows: list[StepRow]) -> int:
+        """Wait for the device to finish the block, set the end of its last step to that time, and return it."""
         self._synchronize()
-        tables = self.steps.tables(rows)
-        tables["step"]["end_ns"][-1] = self._clock()
+        tables, end_ns = self.steps.tables(rows), self._clock()
+        tables["step"]["end_ns"][-1] = end_ns
         self._instruments.end_block(window.name)
         self.steps.block += 1
         self._recorder.append(window, tables, instead_of=self._replaced(window), may_wait=True)
+        return end_ns
 
 
 def _why_fixed(plan: Plan) -> str:

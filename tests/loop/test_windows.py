@@ -293,6 +293,29 @@ def test_a_run_of_slow_steps_ends_early_and_says_so(settles: bool):
     assert remark in " ".join(render(summarize(prof.recording)).split())
 
 
+class Ahead(FakeHook):
+    """A framework that returns from a step before the device has finished it."""
+
+    done_ns = 0
+
+    def synchronize(self) -> None:
+        super().synchronize()
+        self.clock.now_ns = max(self.clock.now_ns, self.done_ns)
+
+
+def test_the_warm_up_is_judged_by_finished_steps_where_a_framework_runs_ahead():
+    hook = Ahead()
+    with LoopProfiler(hook, run(), plan_for("cpu"), clock=hook.clock) as prof:
+        while prof.active:
+            hook.clock.sleep(0.05)
+            hook.done_ns = max(hook.done_ns, hook.clock.now_ns) + round(3e9)
+            prof.step(8)
+
+    assert prof.recording.run.settled
+    assert "a step takes 3.0 s" in prof.recording.missing[RemarkOn.CLEAN_STEPS]
+    assert [steps for name, _, steps in windows(prof) if name == "clean"] == [4, 4, 4]
+
+
 def test_a_run_of_fast_steps_says_nothing_of_its_plan():
     prof, hook = profiler(plan_for("cpu"))
     with prof:
