@@ -37,7 +37,12 @@ def decimal_text(count: float, unit: str) -> str:
 def one_of(unit: str) -> str:
     """Return one of a unit that is given in the plural: an image, a second of audio."""
     head, of, rest = unit.partition(" of ")
-    return f"{'an' if unit[:1] in 'aeiou' else 'a'} {head.removesuffix('s')}{of}{rest}"
+    return with_article(f"{head.removesuffix('s')}{of}{rest}")
+
+
+def with_article(noun: str) -> str:
+    """Return a noun behind "a" or "an"."""
+    return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"
 
 
 def times_text(factor: float) -> str:

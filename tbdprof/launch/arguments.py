@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tbdprof.errors import UsageError
+from tbdprof.facts.units import with_article
 
 MOST = 10**9  # of steps, samples and repetitions: more is a slip of the hand
 MOST_NAME_BYTES = 230  # 255 is a file system's limit, and other names are made from this one
@@ -85,7 +86,7 @@ def trained(name: str, values: Sequence[object]) -> list[object]:
     """Return models or optimizers; the hook looks at their types, when the loop begins."""
     for each in values:
         if type(each).__module__.partition(".")[0] in _OF_NO_MODEL:
-            raise UsageError(f"{name} holds {_article(type(each).__name__)}: give what the framework trains with")
+            raise UsageError(f"{name} holds {with_article(type(each).__name__)}: give what the framework trains with")
     return list(values)
 
 
@@ -106,8 +107,4 @@ def _shown(value: object) -> str:
         return str(value)
     if isinstance(value, str):
         return repr(value if len(value) < 60 else f"{value[:50]}...")
-    return _article(type(value).__name__)
-
-
-def _article(noun: str) -> str:
-    return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"
+    return with_article(type(value).__name__)

@@ -11,10 +11,10 @@ arm takes a stretch of steps, in an order drawn anew, while the other processes 
 The arms: `bare`; `bare again` (in the third process), for what noise alone does; `settings`: the prepared process with
 no window open and no step reported, for what is set when it starts (an allocator, an account of it); `waiting` (MXNet):
 bare steps that wait for the device after each, as memory and kernels windows do; `clean`, `memory`, `kernels`; the
-framework's own profilers. Printed are the mean ratios with their 95 % bootstrap intervals, of wall time
-and of the process's CPU time; the latter says something on a busy machine, too. An event is a row of the recording's
-allocations and spans, or what torch's profiler counts; its cost is CPU time. Then `tbdprof run` itself runs once, for
-how long one waits for it, and for its report's own estimate of what its windows cost.
+framework's own profilers. Printed are the mean ratios with their 95 % bootstrap intervals, of wall time and of the
+process's CPU time; the latter says something on a busy machine, too. An event is a row of the recording's allocations
+and spans, or what torch's profiler counts; its cost is CPU time. Then `tbdprof run` itself runs once, for how long one
+waits for it, and for its report's own estimate of what its windows cost.
 
 Exits with 1 where the interval of a ratio of wall times lies above its bound (`cost/figures.py`), with 2 where a
 process failed. All of it takes more than two hours on a quiet machine; without the peers about half of that.
