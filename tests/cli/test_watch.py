@@ -127,10 +127,19 @@ def test_a_run_that_keeps_nothing_is_gone_and_the_older_recording_not_taken_for_
         run.wait()
     time.sleep(0.02)
     with recording_run(path, 1, force=True, pause_s=0.2) as run:
-        threading.Timer(0.6, run.kill).start()
+
+        def kill_in_the_warm_up() -> None:  # and leave the waiting for its end to the main thread
+            while not beside(path, PART).exists():
+                time.sleep(0.01)
+            time.sleep(0.3)
+            os.kill(run.pid, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill_in_the_warm_up)
+        killer.start()
         while not is_written(path):
             time.sleep(0.01)
         found = looks(path)
+        killer.join()
 
     assert [seen.stage for seen in found][-1] is Stage.GONE
     assert beside(path, PART).exists()  # it was killed in its warm-up
