@@ -86,7 +86,9 @@ _THREADS = click.option(
     "--threads", type=click.IntRange(1, MOST_THREADS), help="CPU threads; by default all cores it may use."
 )
 _SCHEDULE = (
-    click.option("--steps", type=click.IntRange(1, MOST), help="Steps of each clean window; by default by device and time."),
+    click.option(
+        "--steps", type=click.IntRange(1, MOST), help="Steps of each clean window; by default by device and time."
+    ),
     click.option(
         "--warmup",
         type=click.IntRange(0, MOST),
