@@ -87,7 +87,9 @@ _THREADS = click.option(
 )
 _SCHEDULE = (
     click.option(
-        "--steps", type=click.IntRange(1, MOST), help="Steps of each clean window; by default by device and time."
+        "--steps",
+        type=click.IntRange(1, MOST),
+        help="Steps of each clean window; by default 10 on a CPU, 50 on a GPU, and more if they are short.",
     ),
     click.option(
         "--warmup",
