@@ -14,7 +14,7 @@ from tbdprof.facts.records import Phase, SpanKind, Strings
 from tbdprof.facts.rows import SpanRow
 from tbdprof.facts.work import Work
 from tbdprof.hooks.nesting import nested, within_layer
-from tbdprof.hooks.on_mxnet.flops import works
+from tbdprof.hooks.on_mxnet.flops import sparse, works
 from tbdprof.hooks.on_mxnet.flops.products import Computed
 from tbdprof.hooks.on_mxnet.kernels import executor_graphs, gradient_sources
 from tbdprof.hooks.on_mxnet.session import graphs
@@ -30,6 +30,7 @@ _IN_BULK = "MXNet runs operators of static shape in bulk: they have no layer and
 _AMBIGUOUS = "{} of {} graph operators cannot be distinguished from fused operators: they have no layer"
 _UNFOLLOWED = "{} of {} operators of the backward pass could not be followed to the layer they are of"
 _UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
+_SPARSE = "{} of {} products take sparse data whose number of stored values is not known, and are not counted"
 
 
 @dataclass(slots=True)
@@ -168,9 +169,18 @@ class Operators:
     def _count_uncounted(self) -> None:
         """Report how many matmuls, convolutions and recurrent layers have no known sizes."""
         products = [push.number for push in self.pushes if works.is_product(push.name)]
-        lost = sum(self._facts[number].work is None for number in products)
-        if lost:
-            self.missing[RemarkOn.KERNEL_COUNTS] = _UNCOUNTED.format(lost, len(products))
+        lost = [number for number in products if self._facts[number].work is None]
+        of_sparse = sum(self._is_of_sparse(number) for number in lost)
+        counts = {_UNCOUNTED: len(lost) - of_sparse, _SPARSE: of_sparse}
+        reasons = [reason.format(count, len(products)) for reason, count in counts.items() if count]
+        if reasons:
+            self.missing[RemarkOn.KERNEL_COUNTS] = "; ".join(reasons)
+
+    def _is_of_sparse(self, number: int) -> bool:
+        """Return whether an operator, or the one whose gradient it computes, takes sparse data."""
+        facts = self._facts[number]
+        computed = self._facts[facts.source].computed if facts.source >= 0 else facts.computed
+        return computed is not None and sparse.is_sparse(computed)
 
 
 def _noted(pushes: Iterable[Push]) -> Iterable[tuple[Push, Note]]:

@@ -24,9 +24,9 @@ CHUNK = [*range(100, 107), 7, 108, 9, 110]  # words; with oneDNN the tenth is th
 
 @pytest.fixture(autouse=True)
 def _asked_anew() -> Iterator[None]:
-    layout._variable_offset.cache_clear()
+    layout.variable_offset.cache_clear()
     yield
-    layout._variable_offset.cache_clear()
+    layout.variable_offset.cache_clear()
 
 
 @pytest.mark.parametrize(("has_onednn", "variable"), [(True, 9), (False, 7)])
