@@ -27,7 +27,7 @@ from tbdprof.hooks.on_tensorflow.kernels.window import KernelsWindow
 from tbdprof.hooks.on_tensorflow.operators import eager
 from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.operators.runs import Runs
-from tbdprof.hooks.on_tensorflow.session.events import CallEvent, DeviceEvent, OpEvent, Trace
+from tbdprof.hooks.on_tensorflow.session.events import CallEvent, DeviceEvent, MarkEvent, OpEvent, Trace
 from tbdprof.hooks.on_tensorflow.session.session import Session
 from tbdprof.hooks.on_tensorflow.watch.watch import Watch
 
@@ -287,7 +287,7 @@ def two_replicas() -> Any:
     return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
 
 
-def of_replicas(**how: bool) -> Any:
+def of_replicas(take: Callable[[Any], Any] = tf.function, **how: bool) -> Any:
     """Two replicas of one device each; each takes its half of the batch through both layers."""
     keras.utils.clear_session()
     strategy = two_replicas()
@@ -304,7 +304,7 @@ def of_replicas(**how: bool) -> Any:
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scores))
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
 
-    step = tf.function(lambda batch: strategy.run(of_one, batch))
+    step = take(lambda batch: strategy.run(of_one, batch))
     return recorded(model, optimizer, lambda: step(next(batches)), **how)
 
 
@@ -494,15 +494,16 @@ def slope() -> Any:
 def planted() -> dict[str, Any]:
     """An event nobody asked for among those of eager mode: nothing of its type may be matched by order."""
     graphs = Graphs()
-    log = eager.Log(graphs.tracing)
+    log = eager.Log(graphs.tracing, lambda _name: None)
     tf.matmul(tf.ones((2, 3)), tf.ones((3, 4)))
     tf.nn.relu(tf.ones((2, 3)))
     log.close()
     ran = [OpEvent(1, each.type, each.type, place, place + 1, is_eager=True) for place, each in enumerate(log.asked)]
     missing: dict[str, str] = {}
     happened = [*ran, OpEvent(1, "MatMul", "MatMul", 99, 100, is_eager=True)]
-    nodes = eager.join(log.asked, happened, missing, counted_eager.node_of)
-    works = [(each.op, node.work is not None) for each, node in zip(ran, nodes, strict=False)]
+    trace = Trace(ops=happened, marks=[MarkEvent("begin", 1, 0)])
+    nodes = eager.of_events(trace, "begin", log.asked, missing, counted_eager.node_of)
+    works = [(each.op, nodes[id(each)].work is not None) for each in ran]
     return {"works": works, "missing": missing}
 
 
@@ -567,6 +568,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "halves_found_late": lambda: of_halves(found_late=True),
     "replicas": of_replicas,
     "replicas_before": lambda: of_replicas(noted=False),
+    "replicas_eagerly": lambda: of_replicas(lambda step: step),
     "loop": of_a_loop,
     "recomputed": recomputed,
     "fitted": fitted,

@@ -241,6 +241,24 @@ def test_each_replica_is_in_its_own_phases_and_layers(results: Any, name: str) -
     }
 
 
+def test_replicas_in_eager_mode_are_known_too(results: Any) -> None:
+    """Each replica runs in a thread of its own, and the first thread updates the weights for both."""
+    found = results["replicas_eagerly"]
+    eager, function = (
+        [row for row in rows(results, name) if row["products"]] for name in ("replicas_eagerly", "replicas")
+    )
+    updates = [row for row in rows(results, "replicas_eagerly") if row["name"] == "AssignSubVariableOp"]
+
+    assert Counter(map(_told, eager)) == Counter(map(_told, function))
+    assert {row["phase"] for row in updates} == {"UPDATE"}
+    assert len(updates) == 2 * 4
+    assert found["missing"] == {}
+
+
+def _told(row: Any) -> tuple[object, ...]:
+    return row["phase"], row["layer"], row["products"]
+
+
 def test_a_call_that_updates_several_times_or_in_several_replicas_is_one_step_of_each_optimizer(results: Any) -> None:
     assert results["steps"] == {"fit": [3, 3], "fit_eagerly": [3, 3], "replicas": [3], "replicas_eagerly": [3]}
 
