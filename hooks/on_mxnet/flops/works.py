@@ -147,8 +147,8 @@ def forward(computed: Computed) -> Work | None:
     moved = sum(map(_bytes, arrays))
     precision = _PRECISIONS.get(computed.outputs[0].dtype, computed.outputs[0].dtype)
     if sparse.is_sparse(computed) and kind is not Operation.EMBEDDING:
-        sizes = sparse.product(computed) if name in PRODUCTS else None
-        return None if sizes is None else Work(kind, sizes, precision=precision)
+        of_values = sparse.product(computed, PRODUCTS[name][1](computed)[0]) if name in PRODUCTS else None
+        return None if of_values is None else Work(kind, of_values, precision=precision)
     if name in PRODUCTS:
         sizes, _ = PRODUCTS[name][1](computed)
         return Work(kind, sizes, moved_bytes=moved, precision=precision)

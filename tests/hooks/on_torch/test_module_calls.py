@@ -202,6 +202,7 @@ def test_the_work_of_sparse_products_is_unknown() -> None:
     assert kernels.missing["counts of kernels"].startswith("1 of 3 products are not counted (aten::addmm): ")
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 def test_a_product_without_a_rule_is_reported_and_one_made_of_others_is_not() -> None:
     model, sparse = nn.Bilinear(2, 3, 4), torch.eye(4).to_sparse()
 
