@@ -41,7 +41,7 @@ def build(recorded: Recorded, graphs: Graphs, strings: Strings) -> tuple[dict[st
     trace = recorded.trace
     trace.hlo_ops += gpu_activity.instructions(trace)
     operators = _Operators(recorded, graphs)
-    ran = [*operators.ran(), *xla.instructions(trace, operators.graphs)]
+    ran = [*operators.ran(), *xla.instructions(trace, operators.graphs, recorded.asked)]
     missing = operators.missing | _missing(trace, ran)
     rows = spans(ran, strings)
     of_gpus = gpu_activity.build(trace, rows, strings)

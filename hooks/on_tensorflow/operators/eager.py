@@ -20,12 +20,11 @@ from tbdprof.facts.records import Operation, Phase
 from tbdprof.hooks.naming import around
 from tbdprof.hooks.on_tensorflow.operators.kinds import kind, operation
 from tbdprof.hooks.on_tensorflow.operators.node import UNKNOWN, Node
-from tbdprof.hooks.on_tensorflow.session.events import OpEvent, Trace
+from tbdprof.hooks.on_tensorflow.session.events import FUNCTIONS, OpEvent, Trace
 from tbdprof.hooks.on_tensorflow.watch.tracing import Here, Tracing
 from tbdprof.hooks.waiting import waits
 
 _REPLICA = "replica "  # prefix of the markers on replicas' threads
-_FUNCTION = "__"  # prefix of traced functions' names ("__inference_step_12"); these are not operators
 _DIFFERENT = "{} of {} operators of eager mode could not be distinguished by their order: they are in no layer"
 
 TensorFacts = tuple[int, tuple[int, ...] | None, int]  # a tensor's number, shape and data type
@@ -33,7 +32,7 @@ TensorFacts = tuple[int, tuple[int, ...] | None, int]  # a tensor's number, shap
 
 @dataclass(slots=True)
 class Asked:
-    """An operator that Python called."""
+    """An operator or a traced function that Python called; of a function, nothing is kept of what it took and made."""
 
     type: str
     phase: Phase
@@ -81,8 +80,10 @@ class Log:
         self, op_type: Any, inputs: Any, attributes: Any, outputs: Any, op_name: Any = None, graph: Any = None
     ) -> None:
         name = op_type.decode() if isinstance(op_type, bytes) else str(op_type)
-        if graph is not None or name.startswith(_FUNCTION):
+        if graph is not None:
             return
+        if name.startswith(FUNCTIONS):  # it may take hundreds of variables
+            inputs, attributes, outputs = (), (), ()
         thread, place = self._replicas_thread(), len(self.asked)
         here = self._here(thread)
         taken = tuple(map(_facts_of, inputs))
