@@ -6,6 +6,7 @@ FLOP count comes from the operator's definition, else from the sizes of the inst
 have no count.
 """
 
+import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ _LIBRARIES = {"__cublas$": Operation.MATMUL, "__cudnn$conv": Operation.CONVOLUTI
 _PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL)
 _PRECISIONS = {"F32": "fp32", "F64": "fp64", "BF16": "bf16", "F16": "fp16"}
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_NOT_IN_NAMES = re.compile(r"[^\w.-]", re.ASCII)  # XLA writes "_" for these
 _FOLLOWED = 4  # how many steps to follow from an instruction without a name to the one that uses its result
 
 
@@ -208,7 +210,7 @@ def _called_eagerly(trace: Trace, asked: Sequence[Asked]) -> dict[str, list[tupl
 
 def _program(function: str) -> str:
     """Return the prefix of XLA's name for a function's program."""
-    return f"{function.replace('_', 'a', 1)}__"
+    return f"{_NOT_IN_NAMES.sub('_', function).replace('_', 'a', 1)}__"
 
 
 def _node(program: Program | None, name: str, region: _Region | None, graphs: CountedGraphs) -> Node:

@@ -64,7 +64,7 @@ def read(serialized: bytes, offset_ns: int, *, of_memory_alone: bool = False) ->
     if _HOST in planes:
         host = planes[_HOST]
         wanted = {
-            key: _Wanted(taker, item.name, item.display_name)
+            key: _Wanted(taker, item.name, _display(item))
             for key, item in host.event_metadata.items()
             if (taker := _taker(item)) is not None and (taker is _Line.memory or not of_memory_alone)
         }
@@ -176,7 +176,7 @@ _NONE: Stats = {}
 
 def _taker(item: Any) -> _Taker | None:
     """Return the method that reads the events of a name, or None if they are not needed."""
-    name, display = item.name, item.display_name
+    name, display = item.name, _display(item)
     fixed: dict[str, _Taker] = {
         **dict.fromkeys(_MEMORY, _Line.memory),
         "FunctionRun": _Line.function,
@@ -194,6 +194,12 @@ def _taker(item: Any) -> _Taker | None:
         return _Line.op
     is_xlas = ":" not in name and not name.startswith(("Eager", "Executor", "TFE_", "KernelAndDevice"))
     return _Line.hlo if is_xlas else None
+
+
+def _display(item: Any) -> str:
+    """Return an operator's type; TensorFlow leaves out that of a function whose name has signs, as of a lambda."""
+    name, _, again = str(item.name).partition(":")
+    return str(item.display_name) or (name if name == again and name.startswith(FUNCTIONS) else "")
 
 
 def _around(intervals: list[tuple[int, int, Any]], starts: list[int], time_ns: int) -> tuple[int, int, Any] | None:

@@ -308,6 +308,36 @@ def of_replicas(take: Callable[[Any], Any] = tf.function, **how: bool) -> Any:
     return recorded(model, optimizer, lambda: step(next(batches)), **how)
 
 
+def taped(**options: Any) -> Any:
+    """A function whose gradient is taken in eager mode: TensorFlow makes two functions of it."""
+    keras.utils.clear_session()
+    model = keras.Sequential([layers.Input((6,)), layers.Dense(7, activation="relu"), layers.Dense(CLASSES)])
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build(model.trainable_variables)
+    call, given = tf.function(lambda given: model(given), **options), tf.ones((BATCH, 6))  # a name with signs
+
+    def step() -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(call(given) ** 2)
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+    return recorded(model, optimizer, step)
+
+
+def grouped_eagerly() -> Any:
+    """Keras compiles a function for each call of a grouped convolution on a CPU, also in eager mode."""
+    model = keras.Sequential([layers.Input((9, 9, 4)), layers.Conv2D(6, 3, groups=2, use_bias=False, name="grouped")])
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build(model.trainable_variables)
+
+    def step() -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(tf.ones((BATCH, 9, 9, 4))) ** 2)
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+    return recorded(model, optimizer, step)
+
+
 def steps_counted() -> dict[str, list[int]]:
     """How often each optimizer is said to have stepped, in loops of three steps of each kind."""
     watch, stepped = Watch(lambda *_: None), list[object]()
@@ -569,6 +599,9 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "replicas": of_replicas,
     "replicas_before": lambda: of_replicas(noted=False),
     "replicas_eagerly": lambda: of_replicas(lambda step: step),
+    "taped": taped,
+    "taped_compiled": lambda: taped(jit_compile=True),
+    "grouped_eagerly": grouped_eagerly,
     "loop": of_a_loop,
     "recomputed": recomputed,
     "fitted": fitted,
