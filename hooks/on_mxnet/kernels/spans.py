@@ -18,7 +18,7 @@ from tbdprof.hooks.on_mxnet.flops import sparse, works
 from tbdprof.hooks.on_mxnet.flops.products import Computed
 from tbdprof.hooks.on_mxnet.kernels import executor_graphs, gradient_sources
 from tbdprof.hooks.on_mxnet.session import graphs
-from tbdprof.hooks.on_mxnet.session.calls import GraphCall, Invocation, Note
+from tbdprof.hooks.on_mxnet.session.calls import GraphCall, Invocation, Note, Stored
 from tbdprof.hooks.on_mxnet.session.engine import Push
 from tbdprof.hooks.on_mxnet.session.graphs import Node
 from tbdprof.hooks.on_mxnet.session.session import Ran
@@ -53,6 +53,8 @@ class Operators:
     layers: Layers
     missing: dict[str, str] = field(default_factory=dict)
     executors: Mapping[int, Executor] = field(default_factory=dict)  # that ran, by handle
+    # What the sparse arguments of each forward call of an executor store.
+    stored: Mapping[int, Sequence[Mapping[str, Stored]]] = field(default_factory=dict)
     _facts: dict[int, Facts] = field(default_factory=dict)
     _without_nodes: int = 0  # operators of graphs whose nodes are not known
 
@@ -79,7 +81,7 @@ class Operators:
         self._facts = {push.number: Facts(note.phase or Phase.OUTSIDE) for push, note in _noted(self.pushes)}
         self._follow_threads()
         self._name_graphs()
-        for number, node in executor_graphs.nodes(self.pushes, self.executors).items():
+        for number, node in executor_graphs.nodes(self.pushes, self.executors, self.stored).items():
             facts = self._facts[number]
             facts.layer, facts.computed, facts.source = node
         self._name_others()

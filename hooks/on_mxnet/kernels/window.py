@@ -81,10 +81,10 @@ class KernelsWindow:
                 ran = self._engine.renumbered(self._session.end())
             except UnavailableError as error:
                 self._missing[ReasonFor.KERNELS], ran = str(error), []
-        layers, executors = Layers(self._watch.watched), self._calls.executions.executors
+        layers, executions = Layers(self._watch.watched), self._calls.executions
         pushes = sorted(push for push in self._engine.pushes if push.name != stored_values.NAME)
         ran = [each for each in ran if each.name != stored_values.NAME]
-        self._operators = Operators(pushes, ran, layers, self._missing, executors)
+        self._operators = Operators(pushes, ran, layers, self._missing, executions.executors, executions.stored)
 
     def drain(self, strings: Strings) -> Drained:
         """Return the spans of operators, layers and phases."""

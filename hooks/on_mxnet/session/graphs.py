@@ -205,13 +205,14 @@ def printed(text: str) -> list[Printed]:
     return found
 
 
-def of_executor(executor: Executor) -> GraphCall:
-    """Return a call of an executor's whole graph, with what it is bound to."""
+def of_executor(executor: Executor, stored: Mapping[str, Stored] | None = None) -> GraphCall:
+    """Return a call of an executor's whole graph, with what it is bound to, and what its sparse arguments store."""
     symbol = executor._symbol  # noqa: SLF001
     arguments = zip(symbol.list_arguments(), executor.arg_arrays, executor.grad_arrays, strict=True)
     bound = {name: _bound(array, wanted=gradient is not None) for name, array, gradient in arguments}
     auxiliary = zip(symbol.list_auxiliary_states(), executor.aux_arrays, strict=True)
     bound |= {name: _bound(array, wanted=False) for name, array in auxiliary}
+    bound |= {name: bound[name]._replace(stored=each) for name, each in (stored or {}).items()}
     return GraphCall(executor, symbol, tuple(bound[name] for name in symbol.list_inputs()))
 
 

@@ -28,6 +28,7 @@ _UNRULED = """
     _sparse_semi_structured_mm _sparse_semi_structured_addmm _cslt_sparse_mm _weight_int4pack_mm _weight_int8pack_mm
     _flash_attention_forward _flash_attention_backward _efficient_attention_forward _efficient_attention_backward
 """
+_QUANTIZED = ("quantized::linear", "quantized::conv", "onednn::qlinear", "onednn::qconv")
 # Operators that call those above, and some whose arguments do not say what they compute.
 _KINDS = {name: operation for name, (operation, _) in _RULES.items()} | {
     name: operation
@@ -114,6 +115,8 @@ def plain(name: str) -> str:
 
 def is_product(name: str) -> bool:
     """Return whether an operator itself multiplies matrices or convolves, and does not leave it to operators inside."""
+    if name.startswith(_QUANTIZED):
+        return "pack" not in name  # the weights are packed before
     return (has_work(name) and operation_of(name) in PRODUCTS) or plain(name) in _UNRULED_NAMES
 
 

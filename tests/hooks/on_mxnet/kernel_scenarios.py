@@ -296,6 +296,25 @@ def sparse_by_sparse(mxnet_hook: MxnetHook) -> Window:
     return record(mxnet_hook, model, *train(call, total, mx.nd.ones((2, 2))))
 
 
+def sparse_in_a_module(mxnet_hook: MxnetHook) -> Window:
+    """Batches of one row each, with 1, 2 and 4 values; the first one comes before the window."""
+    import mxnet as mx
+
+    given, weight = mx.sym.Variable("data", stype="csr"), mx.sym.Variable("weight", shape=(5, 4))
+    loss = mx.sym.SoftmaxOutput(mx.sym.sparse.dot(given, weight), mx.sym.Variable("softmax_label"))
+    module, whole = mx.mod.Module(loss), sparse_rows(mx)
+    module.bind([("data", (1, 5))], [("softmax_label", (1,))])
+    module.init_params()
+    module.init_optimizer()
+    batches = iter([mx.io.DataBatch([whole[row : row + 1]], [mx.nd.zeros((1,))]) for row in range(3)])
+
+    def step() -> None:
+        module.forward_backward(next(batches))
+        module.update()
+
+    return record(mxnet_hook, module, module, step)
+
+
 class Computation:
     """What computes with a model, and has its parameters."""
 
@@ -406,6 +425,7 @@ def main(path: Path) -> None:
         sparse_products,
         sparse_in_a_graph,
         sparse_by_sparse,
+        sparse_in_a_module,
     )
     windows = {}
     for each in trainings:

@@ -241,6 +241,15 @@ def test_a_product_of_two_sparse_arrays_is_not_counted_and_reported(result) -> N
     assert window.missing == {"counts of kernels": _sparse(2, 6)}
 
 
+def test_a_module_counts_the_values_of_each_batch(result) -> None:
+    """Two and then four values by 4 columns, forward and for the weight."""
+    window = result.windows["sparse_in_a_module"]
+    products = [each for name, _, each in works(window) if each.operation is Operation.MATMUL]
+
+    assert [flops.count(each).model for each in products] == [2 * 2 * 4] * 2 + [2 * 4 * 4] * 2
+    assert window.missing == {}
+
+
 def _sparse(lost: int, products: int) -> str:
     what = "take sparse data whose number of stored values is not known"
     return f"{lost} of {products} products {what}, and are not counted"
