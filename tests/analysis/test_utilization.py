@@ -102,10 +102,12 @@ def test_a_run_of_which_no_product_is_counted_says_what_the_hook_says_of_them():
     story.settle()
     story.step(0, 100 * US)
     story.operator("dot", Phase.FORWARD, 0, 100 * US)
-    summary = summary_of(story)
-    recording = replace(summary.recording, missing={RemarkOn.KERNEL_COUNTS: "1 of 1 products take sparse data"})
+    recording = story.recording(peaks=PEAKS, precision="fp32")
+    recording.missing[RemarkOn.KERNEL_COUNTS] = "1 of 1 products take sparse data"
+    missing = summarize(recording).missing
 
-    assert summarize(recording).missing["utilization.flops_per_sample"] == "1 of 1 products take sparse data"
+    assert missing["run.flops_per_sample"] == "1 of 1 products take sparse data"
+    assert missing["utilization.mfu"] == "1 of 1 products take sparse data"
 
 
 def test_above_the_peak_is_reported_as_it_is_and_marked():
