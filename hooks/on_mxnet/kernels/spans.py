@@ -30,7 +30,9 @@ _IN_BULK = "MXNet runs operators of static shape in bulk: they have no layer and
 _AMBIGUOUS = "{} of {} graph operators cannot be distinguished from fused operators: they have no layer"
 _UNFOLLOWED = "{} of {} operators of the backward pass could not be followed to the layer they are of"
 _UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
-_SPARSE = "{} of {} products take sparse data whose number of stored values is not known, and are not counted"
+_SPARSE = (
+    "{} of {} products take sparse data: how many of its values they multiply is not known, so they are not counted"
+)
 
 
 @dataclass(slots=True)

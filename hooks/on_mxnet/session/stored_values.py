@@ -6,6 +6,7 @@ everything that is requested later to write it. The function changes nothing.
 """
 
 import ctypes
+import functools
 import itertools
 import math
 
@@ -21,7 +22,7 @@ NAME = "tbdprof: stored values"  # of the requests
 COUNTED = frozenset({"dot", "FullyConnected"})  # products whose FLOPs follow from it
 
 _KIND_OFFSET, _SPARSE = 80, (1, 2)  # NDArray::storage_type_: row_sparse, csr
-_SHAPE_OFFSET = 48  # NDArray::Chunk::storage_shape, behind Chunk::var
+_SHAPE_OFFSET, _MOST_AXES = 48, 32  # NDArray::Chunk::storage_shape, behind Chunk::var
 
 _Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)
 _ON_CPU = (ctypes.c_int32 * 2)(layout.CPU, 0)  # Context: where the function runs, wherever the array lies
@@ -36,22 +37,26 @@ def is_sparse(array: int) -> bool:
 
 
 def prove() -> None:
-    """Raise UnavailableError if arrays have another layout than this module reads."""
-    dense, shape = mx.nd.ones((7, 5)), (7, 5)
+    """Raise UnavailableError if `is_sparse` reads something else; do what `ask` needs once, before it is called."""
+    dense, by_values = mx.nd.ones((7, 5)), mx.nd.sparse.zeros("csr", (7, 5))
+    if is_sparse(dense.handle.value) or not is_sparse(by_values.handle.value):
+        raise UnavailableError(layout.OTHER_LAYOUT)
+    _is_known()
+
+
+@functools.cache
+def _is_known() -> bool:
+    """Return whether chunks are laid out as this module reads them; if not, nothing is asked."""
+    shape = (7, 5)
     by_rows = mx.nd.sparse.row_sparse_array((mx.nd.ones((2, 5)), [0, 3]), shape=shape)
     by_values = mx.nd.sparse.csr_matrix(([1.0, 2.0, 3.0], [0, 2, 4], [0, 1, 3, 3, 3, 3, 3, 3]), shape=shape)
-    handles = [each.handle.value for each in (dense, by_rows, by_values)]
-    if [is_sparse(each) for each in handles] != [False, True, True] or [_stored(each) for each in handles[1:]] != [
-        10,
-        3,
-    ]:
-        raise UnavailableError(layout.OTHER_LAYOUT)
+    return [_stored(each.handle.value) for each in (by_rows, by_values)] == [10, 3]
 
 
 def ask(array: int, stored: Stored) -> None:
     """Have the engine fill in how many values an array stores, given the array's handle."""
     library, kept = layout.library(), ctypes.c_void_p()
-    variable = ctypes.c_size_t(layout.variable(array))
+    variable = ctypes.c_size_t(layout.variable(array) if _is_known() else 0)
     if not variable.value or library.MXNDArrayDetach(ctypes.c_void_p(array), ctypes.byref(kept)):
         return
     number = next(_numbers)
@@ -79,8 +84,10 @@ def _read(number: int) -> None:
 def _stored(array: int) -> int | None:
     """Return how many values an array stores now, given its handle, or None if that is not decided."""
     chunk = ctypes.c_size_t.from_address(array).value
-    sizes = layout.shape_at(chunk + layout.variable_offset() + _SHAPE_OFFSET) if chunk else ()
-    return math.prod(sizes) if sizes else None
+    place = chunk + layout.variable_offset() + _SHAPE_OFFSET
+    if not chunk or not 0 < ctypes.c_int32.from_address(place).value <= _MOST_AXES:
+        return None
+    return math.prod(layout.shape_at(place))
 
 
 # The engine may call it at any time.

@@ -251,8 +251,8 @@ def test_a_module_counts_the_values_of_each_batch(result) -> None:
 
 
 def _sparse(lost: int, products: int) -> str:
-    what = "take sparse data whose number of stored values is not known"
-    return f"{lost} of {products} products {what}, and are not counted"
+    what = "take sparse data: how many of its values they multiply is not known"
+    return f"{lost} of {products} products {what}, so they are not counted"
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
