@@ -161,8 +161,8 @@ class Calls:
     def _graph_call(self, block: HybridBlock, count: Any, inputs: Any) -> GraphCall:
         given = inputs[: count.value]
         symbol = block._cached_graph[1]  # noqa: SLF001
-        inputs = self._given(given, counts_stored=True)
-        return GraphCall(block, symbol, inputs, tuple(map(layout.variable, given)))
+        arrays = self._given(given, counts_stored=True)
+        return GraphCall(block, symbol, arrays, tuple(map(layout.variable, given)))
 
     @waits
     def _invocation(self, creator: Any, count: Any, inputs: Any, settings: Any, keys: Any, values: Any) -> Invocation:

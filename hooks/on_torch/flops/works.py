@@ -23,9 +23,11 @@ _RULES: dict[str, tuple[Operation, Rule]] = {
     for name, rule in named.items()
 }
 # Products without a rule, in which no operator with one is called.
-_UNRULED = """
+_MATMULS = """
     _sparse_sparse_matmul _sparse_mm_reduce_impl _sparse_mm_reduce_impl_backward
     _sparse_semi_structured_mm _sparse_semi_structured_addmm _cslt_sparse_mm _weight_int4pack_mm _weight_int8pack_mm
+"""
+_ATTENTIONS = """
     _flash_attention_forward _flash_attention_backward _efficient_attention_forward _efficient_attention_backward
 """
 _QUANTIZED = ("quantized::linear", "quantized::conv", "onednn::qlinear", "onednn::qconv")
@@ -34,9 +36,9 @@ _KINDS = {name: operation for name, (operation, _) in _RULES.items()} | {
     name: operation
     for operation, names in {
         Operation.CONVOLUTION: "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc",
-        Operation.MATMUL: f"linear matmul einsum bilinear tensordot {_UNRULED}",
+        Operation.MATMUL: f"linear matmul einsum bilinear tensordot {_MATMULS}",
         Operation.ATTENTION: "scaled_dot_product_attention _scaled_dot_product_attention_math "
-        "_native_multi_head_attention _transformer_encoder_layer_fwd",
+        f"_native_multi_head_attention _transformer_encoder_layer_fwd {_ATTENTIONS}",
         Operation.RECURRENT: "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell "
         "_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl _thnn_fused_gru_cell _thnn_fused_gru_cell_backward",
         Operation.EMBEDDING: "embedding_backward embedding_bag _embedding_bag _embedding_bag_backward",
@@ -59,7 +61,7 @@ _KINDS = {name: operation for name, (operation, _) in _RULES.items()} | {
     }.items()
     for name in names.split()
 }
-_UNRULED_NAMES = frozenset(_UNRULED.split())
+_WITHOUT_RULE = frozenset(f"{_MATMULS} {_ATTENTIONS}".split())
 
 
 def kind_and_work(name: str, arguments: Arguments) -> tuple[Operation, Work | None]:
@@ -117,7 +119,7 @@ def is_product(name: str) -> bool:
     """Return whether an operator itself multiplies matrices or convolves, and does not leave it to operators inside."""
     if name.startswith(_QUANTIZED):
         return "pack" not in name  # the weights are packed before
-    return (has_work(name) and operation_of(name) in PRODUCTS) or plain(name) in _UNRULED_NAMES
+    return (has_work(name) and operation_of(name) in PRODUCTS) or plain(name) in _WITHOUT_RULE
 
 
 def operation_of_products(name: str) -> Operation:
