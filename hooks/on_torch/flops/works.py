@@ -107,6 +107,8 @@ def operation_of(name: str) -> Operation:
     """Return the kind of an operator."""
     if name.startswith(COMMUNICATION):
         return Operation.COMMUNICATION
+    if name.startswith(_QUANTIZED) and "pack" not in name:  # the weights are packed before
+        return Operation.CONVOLUTION if "conv" in name else Operation.MATMUL
     return _KINDS.get(plain(name), Operation.OTHER)
 
 
@@ -117,9 +119,8 @@ def plain(name: str) -> str:
 
 def is_product(name: str) -> bool:
     """Return whether an operator itself multiplies matrices or convolves, and does not leave it to operators inside."""
-    if name.startswith(_QUANTIZED):
-        return "pack" not in name  # the weights are packed before
-    return (has_work(name) and operation_of(name) in PRODUCTS) or plain(name) in _WITHOUT_RULE
+    alone = has_work(name) or plain(name) in _WITHOUT_RULE or name.startswith(_QUANTIZED)
+    return alone and operation_of(name) in PRODUCTS
 
 
 def operation_of_products(name: str) -> Operation:

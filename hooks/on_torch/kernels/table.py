@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Strings
 from tbdprof.facts.rows import FusedRow, Table, table
+from tbdprof.facts.work import PRODUCTS
 from tbdprof.hooks.on_torch.flops import works
 from tbdprof.hooks.on_torch.kernels import gpu_activity
 from tbdprof.hooks.on_torch.kernels.gpu_activity import Activity
@@ -73,7 +74,8 @@ def build(
 
 def _uncounted(regions: Iterable[Region]) -> dict[str, str]:
     """Return how many matmuls, convolutions and the like have no count, and lie in no operator that has one."""
-    products = [each for each in regions if each.scope is Scope.FUNCTION and works.is_product(each.name)]
+    of_kind = [each for each in regions if each.scope is Scope.FUNCTION and each.operation in PRODUCTS]
+    products = [each for each in of_kind if works.is_product(each.name)]
     lost = [each for each in products if not any(around.work for around in (each, *surroundings(each)))]
     names = ", ".join(sorted({each.name for each in lost}))
     return {RemarkOn.KERNEL_COUNTS: _UNCOUNTED.format(len(lost), len(products), names)} if lost else {}
