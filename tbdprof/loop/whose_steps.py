@@ -1,4 +1,4 @@
-"""Whose steps end the training steps of an unchanged script: those of its first optimizer, or of that one's successor."""
+"""Which optimizer's steps end the training steps of an unchanged script: the first one's, or its successor's."""
 
 import weakref
 from collections.abc import Sequence
@@ -17,6 +17,8 @@ class WhoseSteps:
     """
 
     def __init__(self, optimizer: object) -> None:
+        self._of_others = 0  # steps that others took since its last one
+        self._most_of_others = 0  # between two of its own
         self._begin(optimizer, weights_of(optimizer))
 
     def count(self, optimizer: object) -> bool:
@@ -44,5 +46,4 @@ class WhoseSteps:
     def _begin(self, optimizer: object, weights: Sequence[object]) -> None:
         self._optimizer = weakref.ref(optimizer)
         self._weights = [weakref.ref(each) for each in weights]
-        self._of_others = 0  # steps that others took since its last one
-        self._most_of_others = 0  # between two of its own
+        self._of_others = self._most_of_others = 0
