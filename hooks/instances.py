@@ -18,8 +18,8 @@ def weights_of(optimizer: Any) -> list[Any]:
         groups = getattr(optimizer, "param_groups", None)
         if groups is not None:  # torch
             return [each for group in groups for each in group["params"]]
-        return list(
-            getattr(optimizer, "_params", None) or getattr(optimizer, "_trainable_variables", ())
-        )  # MXNet, Keras
+        of_mxnet: Any = getattr(optimizer, "_params", None)
+        of_keras: Any = getattr(optimizer, "_trainable_variables", None)
+        return list(of_mxnet or of_keras or ())
     except Exception:  # noqa: BLE001 - an optimizer of the user's own may raise anything
         return []
