@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tbdprof.errors import TbdprofError, visible
+from tbdprof.errors import TbdprofError, UnavailableError, visible
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.launch.order import FORKED, IMPORTED, RANK, VARIABLE, Said
 from tbdprof.loop.defect import defect_line
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tbdprof.loop.whose_steps import WhoseSteps
 
 ROOT = Path(__file__).parents[2]
+_STANDARD = ("resource", "sqlite3")  # what the frameworks do not import
 EARLY_AFTER = 1  # step; the first one of the script ended when the profiler began
 
 
@@ -61,6 +63,7 @@ class Attachment:
     """Watches one framework, and makes its profiler at the first optimizer step."""
 
     def __init__(self, order: dict[str, Any], framework: str) -> None:
+        _refuse_hidden()
         with _own_packages():
             from tbdprof.hooks import Setting, load
 
@@ -310,6 +313,17 @@ class ImportWatcher(MetaPathFinder):
         except Exception as error:  # noqa: BLE001 - the script must not notice
             _unwatched(defect_line("to begin to watch", error))
         return []
+
+
+def _refuse_hidden() -> None:
+    """Raise UnavailableError if a module of the script's own has the name of a standard one that tbdprof needs."""
+    for name in _STANDARD:
+        spec = find_spec(name)
+        origin = spec.origin if spec is not None and spec.has_location else None
+        if origin is not None and not origin.startswith(str(Path(os.__file__).parent)):
+            raise UnavailableError(
+                f"{origin} hides Python's own module {name}, which tbdprof needs: give it another name"
+            )
 
 
 @contextmanager

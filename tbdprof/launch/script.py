@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TextIO
@@ -47,8 +48,9 @@ _FORKED = (
 
 
 def default_path(script: Sequence[str]) -> Path:
-    """Return a file named after the script and the current time."""
-    named = next((Path(word).stem for word in script if word.endswith(".py")), Path(script[0]).name)
+    """Return a file named after the script, or the module of `python -m`, and the current time."""
+    module = next((after for word, after in pairwise(script) if word == "-m"), Path(script[0]).name)
+    named = next((Path(word).stem for word in script if word.endswith(".py")), module)
     return Path(f"{named}-{datetime.now().astimezone():%Y%m%d-%H%M%S}.tbd")
 
 
