@@ -138,7 +138,7 @@ class Attachment:
                 if reason is not None:  # said once: no step is reported after the end
                     _unwatched(reason)
             elif self._steps.ended_by:
-                self._profiler.stop(self._steps.ended_by)
+                self._profiler.stop(self._steps.ended_by, follows_another=True)
         elif self._is_first():
             from tbdprof.loop.whose_steps import WhoseSteps
 

@@ -392,11 +392,18 @@ def test_a_module_that_hides_one_which_tbdprof_needs_is_named():
 
 def test_a_package_has_its_own_name_and_a_second_training_ends_the_recording():
     Path("mine").mkdir()
-    other = "other = torch.optim.SGD(torch.nn.Linear(3, 3).parameters(), 0.1)\nfor _ in range(120):\n    other.step()\n"
+    other = """
+other = torch.nn.Linear(3, 3)
+optimizer_of_other = torch.optim.SGD(other.parameters(), 0.1)
+for _ in range(120):
+    other(torch.ones(2, 3)).sum().backward()
+    optimizer_of_other.step()
+"""
     Path("mine/__main__.py").write_text(f"{TRAINS}train(10)\n{other}")
     done = run(sys.executable, "-m", "mine")
 
     assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")
     kept = load(Path("a.tbd")).run
     assert kept.script == "mine"
+    assert [each.name for each in kept.parameters] == ["weight", "bias"]
     assert kept.ended_by == "another training followed: other weights were updated in the last 101 optimizer steps"
