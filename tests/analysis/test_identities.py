@@ -1,5 +1,6 @@
 """What must hold in every recording of memory: planted mistakes are found."""
 
+import pytest
 from make import MemoryStory, parameter
 from memory_story import PARAMETERS, measured, training, training_step
 
@@ -34,6 +35,22 @@ def test_a_weight_of_the_wrong_size_is_a_violation():
         "gradient fc.weight holds 100 bytes, its shape says 104",
     }
     assert memory.mismatches == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "is_violation"), [("fc.bias", True), ("fc.bias/values", True), ("average.fc.weight", False)]
+)
+def test_weights_hold_no_more_than_the_list_unless_a_model_was_gone_when_it_was_made(name: str, is_violation: bool):
+    story = MemoryStory(base_total=200)
+    weight, more = story.existing(100), story.existing(100)
+    training_step(story, weight)
+    story.sequence -= 1
+    story.own(more, Role.WEIGHT, name)
+
+    memory = measured(story.recording(parameters=(*PARAMETERS, parameter("fc.bias", 5))))
+
+    said = "weights hold 200 bytes, the parameter list says 120"
+    assert (said in memory.violations) is is_violation
 
 
 def test_optimizer_state_is_what_the_optimizers_definition_says():
