@@ -147,6 +147,14 @@ def test_of_a_script_that_never_trains_that_is_reported(ending: str, trains: boo
     assert not Path("a.tbd").exists()
 
 
+def test_where_another_framework_was_asked_for_that_is_said():
+    done = run(*script("train(3)"), options=("--framework", "mxnet"))
+
+    assert done.returncode == 0
+    seen = "no process of the script was seen to import mxnet, the one framework that --framework lets be watched"
+    assert done.stderr == f"tbdprof: {NOTHING_RECORDED.format(seen=seen)}\n"
+
+
 def test_where_a_forked_process_takes_the_steps_that_is_said():
     done = run(*script("import os\nif os.fork() == 0:\n    train(3)\n    os._exit(0)\nos.wait()"))
 
