@@ -131,8 +131,10 @@ def _kind(optimizer: torch.optim.Optimizer | KerasOptimizer) -> str:
     if isinstance(optimizer, KerasOptimizer):
         return optimizer_kind(optimizer.made, _KINDS, ("keras",))
     kind = optimizer_kind(type(optimizer), _KINDS, ("torch",))
+    if kind not in _SLOTS:
+        return kind
     slots = {str(slot) for kept in list(optimizer.state.values()) if isinstance(kept, Mapping) for slot in kept}
-    added = sorted(slots - _SLOTS.get(kind, slots))
+    added = sorted(slots - _SLOTS[kind])
     return f"{kind} with {', '.join(added)}" if added else kind
 
 

@@ -31,7 +31,8 @@ class WhoseSteps:
         self._of_others += 1
         if counted is None or self.ended_by:
             weights = weights_of(optimizer)
-            if any(before() is each for before in self._weights for each in weights):
+            before = {id(each) for ref in self._weights if (each := ref()) is not None}
+            if any(id(each) in before for each in weights):
                 self._begin(optimizer, weights)
                 return True
         return False
