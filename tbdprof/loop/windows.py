@@ -10,10 +10,11 @@ windows alone. In a memory window the framework's hook reports allocations and o
 operators with what they compute.
 """
 
-import statistics
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+
+import numpy as np
 
 from tbdprof.errors import UnavailableError, visible
 from tbdprof.facts.consumed import Consumed
@@ -129,7 +130,7 @@ class Stages:
         """Take more short steps in a clean window, and fewer long ones; say so if there are fewer."""
         if not times:
             return
-        step_s = statistics.median(times[-steady.BLOCKS :]) / 1e9
+        step_s = float(np.median(times[-steady.BLOCKS :])) / 1e9
         before, self._plan = self._plan, self._plan.fitted(step_s)
         self._recorder.update(planned=self._plan.outline)
         if self._plan.steps < before.steps:
