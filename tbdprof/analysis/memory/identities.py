@@ -94,13 +94,21 @@ def _beyond_their_blocks(recording: Recording, window: Window, blocks: Blocks) -
 
 
 def _sums(recording: Recording, window: Window, held_bytes: Mapping[Role, int]) -> Iterator[str]:
-    """Yield the roles that hold more than is listed, where the list has all: a model may be gone when it is made."""
-    known, owners = {item.name for item in recording.run.parameters}, window.table("owner")
+    """Yield the roles that hold more than is listed; what is of models that were gone by then counts as listed."""
     for role, held in held_bytes.items():
-        listed = _listed_bytes(recording, role)
-        names = (recording.strings[name] for name in np.unique(owners["name"][owners["role"] == role]))
-        if held > listed and all(_WITHIN.split(name)[0] in known for name in names):
-            yield f"{role.name.lower()}s hold {held} bytes, the parameter list says {listed}"
+        listed, unlisted = _listed_bytes(recording, role), _unlisted_bytes(recording, window, role)
+        if recording.run.parameters and held > listed + unlisted:
+            others = f", and {unlisted} bytes are of others" if unlisted else ""
+            yield f"{role.name.lower()}s hold {held} bytes, the parameter list says {listed}{others}"
+
+
+def _unlisted_bytes(recording: Recording, window: Window, role: Role) -> int:
+    """Return the bytes of a role under names that the parameter list lacks, each name at its largest."""
+    known, owners = {item.name for item in recording.run.parameters}, window.table("owner")
+    of_role = owners[owners["role"] == role]
+    texts = {int(name): recording.strings[name] for name in np.unique(of_role["name"])}
+    unknown = [name for name, text in texts.items() if _WITHIN.split(text)[0] not in known]
+    return sum(int(of_role["bytes"][of_role["name"] == name].max()) for name in unknown)
 
 
 def _tensor_sizes(recording: Recording, window: Window) -> Iterator[str]:
