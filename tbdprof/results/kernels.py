@@ -41,7 +41,7 @@ class Utilization:
     flop: Flop | None  # in the precision of most of the run's matmuls and convolutions
     fp32: Flop | None  # None unless that is FP32
     flops_per_sample: float | None  # of the model's matmuls and convolutions, forward and backward
-    flops_per_step: float
+    flops_per_step: float | None  # None: no product was counted, for the reason given for `flops_per_sample`
     precision: str | None = None  # of most of the model's matmuls and convolutions; without any, the run's
     flops_per_unit: Mapping[str, float] = field(default_factory=dict)  # by each unit that was counted
     update_flops_per_step: float = 0.0  # of the update's matmuls and convolutions, which are no part of the model's

@@ -104,10 +104,12 @@ def test_a_run_of_which_no_product_is_counted_says_what_the_hook_says_of_them():
     story.operator("dot", Phase.FORWARD, 0, 100 * US)
     recording = story.recording(peaks=PEAKS, precision="fp32")
     recording.missing[RemarkOn.KERNEL_COUNTS] = "1 of 1 products take sparse data"
-    missing = summarize(recording).missing
+    summary = summarize(recording)
 
-    assert missing["run.flops_per_sample"] == "1 of 1 products take sparse data"
-    assert missing["utilization.mfu"] == "1 of 1 products take sparse data"
+    assert summary.utilization is not None
+    assert summary.utilization.flops_per_step is None
+    assert summary.missing["run.flops_per_sample"] == "1 of 1 products take sparse data"
+    assert summary.missing["utilization.mfu"] == "1 of 1 products take sparse data"
 
 
 def test_above_the_peak_is_reported_as_it_is_and_marked():

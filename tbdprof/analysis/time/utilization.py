@@ -55,7 +55,7 @@ def utilization(
         flop=flop,
         fp32=flop if flop is not None and flop.precision == FP32 else None,
         flops_per_sample=total / samples if samples and total else None,
-        flops_per_step=total / kernels.steps,
+        flops_per_step=total / kernels.steps if total else None,
         update_flops_per_step=float(round(kernels.update_flops.sum())) / kernels.steps,
         flops_per_unit={unit: total / count for unit, count in units.items() if count and total},
         precision=precision_of(kernels, run),
