@@ -74,8 +74,8 @@ def native_threads() -> frozenset[str]:
 def stop_polling(before: frozenset[str]) -> None:
     """End the thread in which torch's profiler waits for outside requests: it makes a forked child hang at its exit.
 
-    Do so only if a thread has begun since `before`: in a process forked from one that had such a thread, there is none,
-    and to wait for its end would hang.
+    Do so only if a thread has begun since `before`. A process that was forked from one with such a thread has none:
+    it would hang or abort if it waited for its end.
     """
     if native_threads() <= before:
         return
