@@ -193,7 +193,7 @@ class Attachment:
             self._claimed.release()
 
     def _ended(self) -> None:
-        if os.getpid() != self._pid:  # a forked child ends that takes no step; stopping the parent's profiler in it would hang
+        if os.getpid() != self._pid:  # of a forked child without a step: stopping the parent's profiler would hang
             return
         if self._profiler is None:
             self._hook.close()
