@@ -13,6 +13,7 @@ from tbdprof.collect.gpu import cuda_driver
 from tbdprof.collect.gpu.cuda_driver import Limits
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Optimizer, Parameter
+from tbdprof.hooks.naming import optimizer_kind
 from tbdprof.hooks.on_mxnet.memory.blocks import Stored
 from tbdprof.hooks.on_mxnet.session import layout
 from tbdprof.hooks.on_mxnet.watch import owners, trainers
@@ -96,8 +97,8 @@ def optimizer_list(watched: owners.Watched) -> list[Optimizer]:
     for trainer in watched.trainers():
         updated = tuple(names[key] for key in trainers.keys(trainer) if key in trained)
         for optimizer in trainers.optimizers(trainer):
-            kind = type(optimizer).__name__
-            rows.append(Optimizer(_KINDS.get(kind, kind.lower()), updated, _settings(kind, optimizer)))
+            kind = optimizer_kind(type(optimizer), _KINDS, ("mxnet",)).lower()
+            rows.append(Optimizer(kind, updated, _settings(kind, optimizer)))
     return rows
 
 
@@ -135,9 +136,9 @@ def _devices(watched: owners.Watched) -> Iterator[str]:
 
 def _settings(kind: str, optimizer: mx.optimizer.Optimizer) -> dict[str, float]:
     """Return the settings that decide the size of an optimizer's state; step counters are not in MXNet's allocator."""
-    if kind == "SGD":
+    if kind == "sgd":
         return {"momentum": float(optimizer.momentum), "scalar_bytes": 0.0}
-    if kind == "RMSProp":
+    if kind == "rmsprop":
         # The centered variant always keeps a momentum.
         return {
             "centered": float(optimizer.centered),

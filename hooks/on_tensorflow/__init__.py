@@ -26,7 +26,7 @@ def _rank() -> Rank | None:
 
 ABOUT = About(
     title="TensorFlow",
-    no_step="no optimizer of Keras updated a weight",
+    no_step="no optimizer of Keras 3 updated a weight (those of Keras 2, tf_keras, are not followed)",
     probe="import tensorflow; print(tensorflow.__version__, len(tensorflow.config.list_physical_devices('GPU')))",
     records_gpu="import tensorflow; print('' if tensorflow.test.is_built_with_cuda() else 'not built for CUDA')",
     failure_text=FailureText(

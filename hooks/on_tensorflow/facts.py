@@ -15,6 +15,7 @@ from tbdprof.collect.gpu.context import has_driver
 from tbdprof.errors import UnavailableError, UsageError
 from tbdprof.facts.records import Optimizer, Parameter
 from tbdprof.hooks.keras_objects import trained_by
+from tbdprof.hooks.naming import optimizer_kind
 from tbdprof.hooks.on_tensorflow.watch import owners
 from tbdprof.hooks.on_tensorflow.watch.variables import copies
 
@@ -116,9 +117,9 @@ def optimizer_list(watched: owners.Watched) -> list[Optimizer]:
 
 def _kind(optimizer: Any) -> str:
     """Return the optimizer's kind; one that keeps averages or sums beside its state is a kind of its own."""
-    name = type(optimizer).__name__
+    kind = optimizer_kind(type(optimizer), _KINDS, ("keras",)).lower()
     averages = bool(getattr(optimizer, "use_ema", False)) or bool(getattr(optimizer, "gradient_accumulation_steps", 0))
-    return f"{name.lower()} with averages" if averages else _KINDS.get(name, name.lower())
+    return f"{kind} with averages" if averages else kind
 
 
 def _state(optimizer: Any) -> dict[str, float]:

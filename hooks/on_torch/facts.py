@@ -14,12 +14,20 @@ from tbdprof.facts.batches import LEAST_WITH_A_REST
 from tbdprof.facts.records import Optimizer, Parameter
 from tbdprof.hooks.instances import instances_of
 from tbdprof.hooks.keras_objects import OF_FIT, batch_size_of_fit
+from tbdprof.hooks.naming import optimizer_kind
 from tbdprof.hooks.on_torch.devices import device_text
 from tbdprof.hooks.on_torch.watch.keras_optimizers import KerasOptimizer
-from tbdprof.hooks.on_torch.watch.owners import local_part
+from tbdprof.hooks.on_torch.watch.owners import dense_parts, local_part
 from tbdprof.hooks.on_torch.watch.watched import Watched
 
 _KINDS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
+# What they keep for a parameter.
+_SLOTS = {
+    "sgd": {"momentum_buffer"},
+    "adam": {"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+    "adamw": {"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+    "rmsprop": {"step", "square_avg", "momentum_buffer", "grad_avg"},
+}
 _WITH_COUNTER = ("adam", "adamw", "rmsprop")
 _SETTINGS = ("momentum", "amsgrad", "centered")
 
@@ -55,7 +63,8 @@ def parameter_list(watched: Watched) -> list[Parameter]:
     for is_buffer, named in ((False, watched.parameters()), (True, watched.buffers())):
         for name, tensor in named:
             local = local_part(tensor)
-            place = (device_text(local.device), local.data_ptr() or id(tensor))
+            parts = dense_parts(local)
+            place = (device_text(local.device), parts[0].data_ptr() or id(tensor))
             rows.setdefault(
                 place,
                 Parameter(
@@ -64,6 +73,7 @@ def parameter_list(watched: Watched) -> list[Parameter]:
                     local.element_size(),
                     trainable=tensor.requires_grad and not is_buffer,
                     is_buffer=is_buffer,
+                    held_bytes=None if parts[0] is local else sum(each.untyped_storage().nbytes() for each in parts),
                 ),
             )
     return list(rows.values())
@@ -106,8 +116,7 @@ def optimizer_list(watched: Watched) -> list[Optimizer]:
     names = {id(parameter): name for name, parameter in watched.parameters()}
     rows: list[Optimizer] = []
     for optimizer in watched.optimizers():
-        name = optimizer.name if isinstance(optimizer, KerasOptimizer) else type(optimizer).__name__
-        kind = _KINDS.get(name, name)
+        kind = _kind(optimizer)
         by_settings: dict[tuple[tuple[str, float], ...], list[str]] = {}
         for group in optimizer.param_groups:
             trained = [names[id(p)] for p in group["params"] if p.requires_grad]
@@ -115,6 +124,18 @@ def optimizer_list(watched: Watched) -> list[Optimizer]:
             by_settings.setdefault(settings, []).extend(trained)
         rows += [Optimizer(kind, tuple(n), dict(s)) for s, n in by_settings.items()]
     return rows
+
+
+def _kind(optimizer: torch.optim.Optimizer | KerasOptimizer) -> str:
+    """Return the optimizer's kind; one in whose state a wrapper keeps something, too, is a kind of its own."""
+    if isinstance(optimizer, KerasOptimizer):
+        return optimizer_kind(optimizer.made, _KINDS, ("keras",))
+    kind = optimizer_kind(type(optimizer), _KINDS, ("torch",))
+    if kind not in _SLOTS:
+        return kind
+    slots = {str(slot) for kept in list(optimizer.state.values()) if isinstance(kept, Mapping) for slot in kept}
+    added = sorted(slots - _SLOTS[kind])
+    return f"{kind} with {', '.join(added)}" if added else kind
 
 
 def _settings(kind: str, group: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> dict[str, float]:

@@ -86,13 +86,24 @@ _THREADS = click.option(
     "--threads", type=click.IntRange(1, MOST_THREADS), help="CPU threads; by default all cores it may use."
 )
 _SCHEDULE = (
-    click.option("--steps", type=click.IntRange(1, MOST), help="Steps of each clean window: 10 on a CPU, 50 on a GPU."),
+    click.option(
+        "--steps",
+        type=click.IntRange(1, MOST),
+        help="Steps of each clean window; by default 10 on a CPU, 50 on a GPU, and more if they are short.",
+    ),
     click.option(
         "--warmup",
         type=click.IntRange(0, MOST),
         help="Steps before the first window; by default until settled.",
     ),
     click.option("--max-warmup", type=click.IntRange(1, MOST), help="Most steps of the warm-up, settled or not."),
+    click.option(
+        "--repeat",
+        type=click.IntRange(1, MOST),
+        default=1,
+        show_default=True,
+        help="How many times to record all windows.",
+    ),
 )
 _SEED = click.option("--seed", type=int, default=0, show_default=True, help="Of the data and the initial weights.")
 _DATA = (
@@ -125,13 +136,6 @@ _OF_RUN = (
     click.option("--unit", help="What --samples-per-step counts, or what a sample is called: tokens, images."),
     _THREADS,
     *_SCHEDULE,
-    click.option(
-        "--repeat",
-        type=click.IntRange(1, MOST),
-        default=1,
-        show_default=True,
-        help="How many times to record all windows.",
-    ),
     *_DATA,
     click.option(
         "--power-period",

@@ -1,7 +1,7 @@
 """Attach to a process of an unchanged script, as ordered by the environment variable `TBDPROF_ATTACH`.
 
 Watching begins when the script imports a framework; a script that imports none has no overhead. A training step ends
-when an optimizer's step ends. If several optimizers step, the steps of the first one count.
+when an optimizer's step ends. If several optimizers step, those of the first one count (`loop.whose_steps`).
 
 The processes that a launcher starts inherit the order, until one of them takes an optimizer step. A process that trains
 with others claims its rank, and is recorded into a file of its own. Any other process removes the order's token, which
@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tbdprof.errors import TbdprofError, visible
+from tbdprof.errors import TbdprofError, UnavailableError, visible
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.launch.order import IMPORTED, RANK, VARIABLE, Said
 from tbdprof.loop.defect import defect_line
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
     from tbdprof.facts.ranks import Rank
     from tbdprof.hooks import FrameworkHook
     from tbdprof.loop.profiler import LoopProfiler
+    from tbdprof.loop.whose_steps import WhoseSteps
 
 ROOT = Path(__file__).parents[2]
+_STANDARD = ("resource", "sqlite3")  # what the frameworks do not import
 EARLY_AFTER = 1  # step; the first one of the script ended when the profiler began
 _LAST = -1000  # priority of what is done at the end of a process of `multiprocessing`
 
@@ -64,6 +67,7 @@ class Attachment:
     """Watches one framework, and makes its profiler at the first optimizer step."""
 
     def __init__(self, order: dict[str, Any], framework: str) -> None:
+        _refuse_hidden()
         with _own_packages():
             from tbdprof.hooks import Setting, load
 
@@ -72,7 +76,7 @@ class Attachment:
         self._framework = framework
         self._setting = Setting()
         self._profiler: LoopProfiler | None = None
-        self._first_optimizer = 0
+        self._steps: WhoseSteps | None = None
         self._rank: Rank | None = None
         self._claimed: Claim | None = None  # of a rank's own file
         self._pid = os.getpid()
@@ -133,14 +137,18 @@ class Attachment:
         return True
 
     def _count(self, optimizer: object) -> None:
-        if self._profiler is not None:
-            if id(optimizer) == self._first_optimizer:
+        if self._profiler is not None and self._steps is not None:
+            if self._steps.count(optimizer):
                 self._profiler.step()
                 reason = None if self._profiler.active else self._profiler.recording.missing.get(RemarkOn.GIVEN_UP)
                 if reason is not None:  # said once: no step is reported after the end
                     _unwatched(reason)
+            elif self._steps.ended_by:
+                self._profiler.stop(self._steps.ended_by, follows_another=True)
         elif self._is_first():
-            self._first_optimizer = id(optimizer)
+            from tbdprof.loop.whose_steps import WhoseSteps
+
+            self._steps = WhoseSteps(optimizer)
             self._profiler = self._new_profiler()
             self._profiler.start()
         else:
@@ -317,6 +325,17 @@ class ImportWatcher(MetaPathFinder):
         except Exception as error:  # noqa: BLE001 - the script must not notice
             _unwatched(defect_line("to begin to watch", error))
         return []
+
+
+def _refuse_hidden() -> None:
+    """Raise UnavailableError if a module of the script's own has the name of a standard one that tbdprof needs."""
+    for name in _STANDARD:
+        spec = find_spec(name)
+        origin = spec.origin if spec is not None and spec.has_location else None
+        if origin is not None and not origin.startswith(str(Path(os.__file__).parent)):
+            raise UnavailableError(
+                f"{origin} hides Python's own module {name}, which tbdprof needs: give it another name"
+            )
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TextIO
@@ -40,11 +41,13 @@ NOTHING_IMPORTED = (
     "no process of the script was seen to import torch, mxnet or tensorflow "
     "(a launcher may have kept tbdprof's PYTHONPATH from it)"
 )
+_OTHER_ASKED = "no process of the script was seen to import {}, the one framework that --framework lets be watched"
 
 
 def default_path(script: Sequence[str]) -> Path:
-    """Return a file named after the script and the current time."""
-    named = next((Path(word).stem for word in script if word.endswith(".py")), Path(script[0]).name)
+    """Return a file named after the script, or the module of `python -m`, and the current time."""
+    module = next((after for word, after in pairwise(script) if word == "-m"), Path(script[0]).name)
+    named = next((Path(word).stem for word in script if word.endswith(".py")), module)
     return Path(f"{named}-{datetime.now().astimezone():%Y%m%d-%H%M%S}.tbd")
 
 
@@ -59,6 +62,7 @@ class Outcome:
     not_kept: str  # why no file was kept, as the script's process said at its end; otherwise empty
     imported: tuple[str, ...] = ()  # the frameworks that a process imported while tbdprof watched
     signals: tuple[int, ...] = ()  # that came meanwhile, were to end tbdprof, and were passed on
+    asked: str | None = None  # the framework that alone was watched
 
 
 def run(
@@ -105,7 +109,7 @@ def run(
         found = [own] * claimed.is_kept + _kept([path_of(path, rank) for rank in ranks], older)
         killed_by = _killed_by(code, is_its_own=is_its_own)
         imported = tuple(name for name in FRAMEWORKS if (folder / IMPORTED.format(name)).exists())
-        return Outcome(code, tuple(found), stepped, killed_by, _word_of(folder), imported, ended.signals)
+        return Outcome(code, tuple(found), stepped, killed_by, _word_of(folder), imported, ended.signals, framework)
 
 
 def _older_ranks(path: Path, *, force: bool) -> dict[Path, object]:
@@ -169,7 +173,7 @@ def not_recorded(path: Path, outcome: Outcome) -> str:
     name = _signal(outcome.code)
     said = f"the script ended with {outcome.code} ({name}); " if name else ""
     if not outcome.stepped:
-        return said + NOTHING_RECORDED.format(seen=_seen(outcome.imported))
+        return said + NOTHING_RECORDED.format(seen=_seen(outcome))
     if outcome.not_kept:
         return said + outcome.not_kept
     if path.exists():
@@ -177,10 +181,11 @@ def not_recorded(path: Path, outcome: Outcome) -> str:
     return f"{said}nothing was recorded: watching ended before a step did"
 
 
-def _seen(imported: Sequence[str]) -> str:
+def _seen(outcome: Outcome) -> str:
     """Return what was seen of a script in which no step was."""
-    each = [f"{about(name).title} was imported, but {about(name).no_step}" for name in imported]
-    return ", and ".join(each) or NOTHING_IMPORTED
+    each = [f"{about(name).title} was imported, but {about(name).no_step}" for name in outcome.imported]
+    nothing = NOTHING_IMPORTED if outcome.asked is None else _OTHER_ASKED.format(outcome.asked)
+    return ", and ".join(each) or nothing
 
 
 def _token(folder: Path) -> Path:

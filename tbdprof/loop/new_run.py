@@ -24,8 +24,9 @@ def new_run(model: str, framework: str, **facts: object) -> Run:
 
 
 def script_name() -> str | None:
-    """Return the name of the running script without its path, or None if there is none."""
-    return Path(sys.argv[0]).name or None if sys.argv else None
+    """Return the name of the running script without its path, of `python -m` the package's; None if there is none."""
+    path = Path(sys.argv[0] if sys.argv else "")
+    return (path.parent.name if path.name == "__main__.py" else path.name) or None
 
 
 def listed(things: object | Sequence[object]) -> list[object]:

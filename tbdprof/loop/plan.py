@@ -15,6 +15,8 @@ LEAST_BLOCKS = 3  # per window if the data has a period; with the other windows'
 LEAST_STEPS = 4  # of a clean window whose steps take long: the three of a plan then have more than 10
 WARMUP_S = 30.0  # after which the warm-up of a CPU gives up
 WINDOW_S = 10.0  # of a clean window of a CPU, at most, unless its least number of steps takes longer
+BLOCK_S = 0.05  # of a clean block, at least: what is done between two blocks takes about 1 ms
+MOST_STEPS = {"cpu": 50, "cuda": 1000}  # of a clean window whose steps are short, by type of device
 EARLY = (MEMORY, CLEAN, KERNELS)  # memory first: of a loop of five steps, it alone is as good as later
 EARLY_STEPS = 3  # of each early window
 NO_STEPS = 0  # number of steps of a phase without steps; only its name is reported
@@ -31,6 +33,7 @@ class Plan:
     clean_s: float = 0.0  # a clean window also lasts at least this long
     warmup_s: float = math.inf  # the warm-up gives up after this time, too, once enough blocks can be judged
     window_s: float = math.inf  # a clean window that would last longer has fewer steps (`fitted`)
+    most_steps: int = 0  # a clean window whose blocks would be short has more steps, up to so many (`fitted`)
     memory_steps: int = 4  # the first one is discarded as warm-up
     kernel_steps: int = 4  # the first block is discarded as warm-up
     kernel_block_steps: int = 1
@@ -52,11 +55,12 @@ class Plan:
         return self._whole_periods(self.steps // BLOCKS_PER_WINDOW)
 
     def fitted(self, step_s: float) -> "Plan":
-        """Return the plan for steps that take so long: clean windows that would last too long have fewer steps."""
-        if self.steps * step_s <= self.window_s:
-            return self
-        least = max(LEAST_STEPS, LEAST_BLOCKS * self.period if self.period > 1 else 0)
-        return replace(self, steps=min(self.steps, max(least, int(self.window_s / step_s))))
+        """Return the plan for steps that take so long: clean windows have fewer long steps, and more short ones."""
+        if self.steps * step_s > self.window_s:
+            least = max(LEAST_STEPS, LEAST_BLOCKS * self.period if self.period > 1 else 0)
+            return replace(self, steps=min(self.steps, max(least, int(self.window_s / step_s))))
+        blocks_of_time = BLOCKS_PER_WINDOW * math.ceil(BLOCK_S / step_s) if step_s else self.most_steps
+        return replace(self, steps=max(self.steps, min(self.most_steps, blocks_of_time)))
 
     def watched(self, window: str) -> tuple[int, int]:
         """Return (steps, steps per block) of a memory, kernels or sampled window.
@@ -103,8 +107,9 @@ def plan_for(
 ) -> Plan:
     """Return the plan for a device type: a GPU's clean windows have 50 steps and last 10 s, a CPU's 10 steps.
 
-    On a CPU, steps may take seconds: then a clean window without a given number of steps has fewer, at least 4, and
-    the warm-up gives up earlier.
+    Without a given number of steps, a clean window has more of steps that take milliseconds, so that its blocks last
+    long enough. On a CPU, steps may take seconds: then a clean window has fewer, at least 4, and the warm-up gives up
+    earlier.
 
     A memory or kernels window has at least `watched_steps` after its first block, which is discarded as warm-up. If the
     data has a period, a block lasts at least one period, and a clean window at least three blocks.
@@ -121,6 +126,7 @@ def plan_for(
             patience=200,
             steps=schedule.steps or max(50, least),
             clean_s=0.0 if schedule.steps else 10.0,
+            most_steps=0 if schedule.steps else MOST_STEPS["cuda"],
             memory_steps=max(4, watched),
             kernel_steps=max(20, 5 + watched_steps),
             kernel_block_steps=5,
@@ -135,6 +141,7 @@ def plan_for(
         steps=schedule.steps or max(10, least),
         warmup_s=WARMUP_S,
         window_s=math.inf if schedule.steps else WINDOW_S,
+        most_steps=0 if schedule.steps else MOST_STEPS["cpu"],
         memory_steps=max(4, watched),
         kernel_steps=max(4, watched),
         windows=windows,
@@ -154,12 +161,12 @@ def together(plan: Plan) -> Plan:
 
     Each process follows it by itself. If one judged its own times, or a clock, its windows would begin at other steps
     than another's: then each would take what the other's watching costs for its own waiting. So a warm-up that would
-    last until the loop has settled has a fixed number of steps, and a clean window no least time.
+    last until the loop has settled has a fixed number of steps, and a clean window neither a least time nor more steps.
     """
     judged = min(plan.patience, 2 * BLOCKS * plan.warmup_block_steps)
     warmup = plan.warmup if plan.warmup is not None else plan.max_warmup or judged
     early = None if plan.early is None else together(plan.early)
-    return replace(plan, warmup=warmup, clean_s=0.0, window_s=math.inf, early=early, is_together=True)
+    return replace(plan, warmup=warmup, clean_s=0.0, window_s=math.inf, most_steps=0, early=early, is_together=True)
 
 
 class Progress(Protocol):

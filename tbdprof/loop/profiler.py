@@ -75,6 +75,7 @@ class LoopProfiler:
         self._thread: threading.Thread | None = None  # which took the last step
         self._is_within = False  # a step is being taken
         self._stop_asked: tuple[str, BaseException | None] | None = None  # meanwhile
+        self._facts_are_anothers = False  # those that the framework would report now
 
     @property
     def active(self) -> bool:
@@ -146,10 +147,11 @@ class LoopProfiler:
             checked = self._consumed(units, is_first=self._stages.steps.taken == 0)
             self._send(self._course, self._stages, checked)
 
-    def stop(self, ended_by: str = "", failure: BaseException | None = None) -> None:
+    def stop(self, ended_by: str = "", failure: BaseException | None = None, *, follows_another: bool = False) -> None:
         """End early: close the open window, keep its whole blocks, and detach. Does nothing after the last window.
 
-        Within a step, as in a signal's handler, it takes effect at the end of that step.
+        Within a step, as in a signal's handler, it takes effect at the end of that step. If another training follows,
+        whose models are there by now, the facts stay as they were.
         """
         if self._course is None or self._is_forked():
             return
@@ -159,6 +161,7 @@ class LoopProfiler:
             if self._is_within or self._course is None or self._stages is None:
                 return
             self._stages.loop_failed = failure is not None
+            self._facts_are_anothers = follows_another
             try:
                 self._course.close()
             except Exception as error:  # noqa: BLE001 - no failure of tbdprof reaches the loop
@@ -250,7 +253,8 @@ class LoopProfiler:
         post_mortem.record(failure, self._hook, self._recorder)
         if failure is None:
             peaks.find_of_products(self._hook, self._recorder)
-        record_facts(self._hook, self._recorder)
+        if not self._facts_are_anothers:
+            record_facts(self._hook, self._recorder)
         self._recorder.update(whole_run_peak_bytes=self._hook.whole_run_peak_bytes)
 
     def _leave(self) -> None:

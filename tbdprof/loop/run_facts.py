@@ -10,23 +10,30 @@ if TYPE_CHECKING:
 
 
 def record_facts(hook: FrameworkHook, recorder: "Recorder") -> None:
-    """Record the framework's facts about the run so far."""
+    """Record the framework's facts about the run so far; those of models that are gone by now stay as they were."""
     facts = hook.facts()
+    is_whole = len(facts.parameters) >= len(recorder.recording.run.parameters)
     recorder.update(
         framework_version=facts.framework_version,
-        device=facts.device,
-        devices=list(facts.devices),
-        device_name=facts.device_name,
         threads=facts.threads,
-        parameters=tuple(facts.parameters),
-        optimizers=tuple(facts.optimizers),
         precision_flags=dict(facts.precision_flags),
         runs_ahead=facts.runs_ahead,
-        whole_parameters=facts.whole_parameters,
+        **(_of_models(facts) if is_whole else {}),
         **_batch_size(facts, recorder.recording.run),
         independent_total=hook.independent_total,
         watched_since=hook.watched_since,
     )
+
+
+def _of_models(facts: Facts) -> dict[str, object]:
+    return {
+        "device": facts.device,
+        "devices": list(facts.devices),
+        "device_name": facts.device_name,
+        "parameters": tuple(facts.parameters),
+        "optimizers": tuple(facts.optimizers),
+        "whole_parameters": facts.whole_parameters,
+    }
 
 
 def _batch_size(facts: Facts, run: Run) -> dict[str, object]:

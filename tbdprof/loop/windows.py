@@ -10,10 +10,11 @@ windows alone. In a memory window the framework's hook reports allocations and o
 operators with what they compute.
 """
 
-import statistics
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+
+import numpy as np
 
 from tbdprof.errors import UnavailableError, visible
 from tbdprof.facts.consumed import Consumed
@@ -126,13 +127,13 @@ class Stages:
         )
 
     def _fit(self, times: Sequence[float]) -> None:
-        """Take fewer steps in clean windows where steps take long, and say so."""
+        """Take more short steps in a clean window, and fewer long ones; say so if there are fewer."""
         if not times:
             return
-        step_s = statistics.median(times[-steady.BLOCKS :]) / 1e9
+        step_s = float(np.median(times[-steady.BLOCKS :])) / 1e9
         before, self._plan = self._plan, self._plan.fitted(step_s)
+        self._recorder.update(planned=self._plan.outline)
         if self._plan.steps < before.steps:
-            self._recorder.update(planned=self._plan.outline)
             self._recorder.recording.missing[RemarkOn.CLEAN_STEPS] = (
                 f"a step takes {step_s:.1f} s, so a clean window has {self._plan.steps} steps and not {before.steps}; "
                 f"ask for {before.steps} steps to have them all"

@@ -17,6 +17,7 @@ from tbdprof.analysis.comparison.names import SHORT
 from tbdprof.analysis.summary import summarize
 from tbdprof.errors import UsageError
 from tbdprof.facts.recording import Recording
+from tbdprof.facts.records import Optimizer
 from tbdprof.report.json_report import document
 from tbdprof.results.compare import (
     BETWEEN,
@@ -156,6 +157,13 @@ def test_what_differs_stands_apart_from_what_does_not():
 
     assert found.differences == {"threads": ("2", "4"), "option rnn": ("", "cell")}
     assert (found.shared["precision"], found.shared["batch"]) == ("fp32", "8")
+
+
+def test_other_optimizers_are_a_difference():
+    adam, lion = (Optimizer(kind, ("fc.weight",)) for kind in ("adam", "Lion"))
+    found = compare(trained(optimizers=(adam, adam)), trained(optimizers=(lion, adam)))
+
+    assert found.differences == {"optimizer": ("adam", "Lion, adam")}
 
 
 def test_what_makes_a_side_unsure_is_remarked():

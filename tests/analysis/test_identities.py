@@ -1,5 +1,6 @@
 """What must hold in every recording of memory: planted mistakes are found."""
 
+import pytest
 from make import MemoryStory, parameter
 from memory_story import PARAMETERS, measured, training, training_step
 
@@ -36,6 +37,22 @@ def test_a_weight_of_the_wrong_size_is_a_violation():
     assert memory.mismatches == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "is_violation"), [("fc.bias", True), ("fc.bias/values", True), ("average.fc.weight", False)]
+)
+def test_weights_hold_no_more_than_the_list_unless_a_model_was_gone_when_it_was_made(name: str, is_violation: bool):
+    story = MemoryStory(base_total=200)
+    weight, more = story.existing(100), story.existing(100)
+    training_step(story, weight)
+    story.sequence -= 1
+    story.own(more, Role.WEIGHT, name)
+
+    memory = measured(story.recording(parameters=(*PARAMETERS, parameter("fc.bias", 5))))
+
+    said = "weights hold 200 bytes, the parameter list says 120"
+    assert (said in memory.violations) is is_violation
+
+
 def test_optimizer_state_is_what_the_optimizers_definition_says():
     def adam_with(second_moment_bytes: int) -> MemoryStory:
         story = MemoryStory(base_total=300)
@@ -53,6 +70,21 @@ def test_optimizer_state_is_what_the_optimizers_definition_says():
     assert measured(adam_with(100).recording(parameters=PARAMETERS, optimizers=adam)).mismatches == 0
     wrong = measured(adam_with(96).recording(parameters=PARAMETERS, optimizers=adam))
     assert wrong.violations[-1] == "optimizer state of fc.weight holds 196 bytes, adam says 200"
+
+
+def test_state_that_two_optimizers_keep_for_one_parameter_is_not_judged_by_the_definition_of_one():
+    story = MemoryStory(base_total=400)
+    weight = story.existing(100)
+    slots = [story.existing(100) for _ in range(3)]
+    training_step(story, weight)
+    at = story.sequence
+    for address, slot in zip(slots, ("exp_avg", "exp_avg_sq", "slow"), strict=True):
+        story.sequence = at
+        story.own(address, Role.OPTIMIZER_STATE, f"fc.weight/{slot}")
+    adam, around = Optimizer("adam", ("fc.weight",)), Optimizer("Lookahead", ("fc.weight",))
+
+    assert measured(story.recording(parameters=PARAMETERS, optimizers=(adam,))).mismatches == 1
+    assert measured(story.recording(parameters=PARAMETERS, optimizers=(around, adam))).mismatches == 0
 
 
 def test_a_peak_above_the_frameworks_own_is_a_violation():

@@ -7,6 +7,7 @@ from kernel_stories import PEAKS, US, product, summary_of, training_story
 from make import KernelStory, timed_window
 
 from tbdprof.analysis.summary import summarize
+from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Operation, Peaks, Phase
 from tbdprof.facts.work import Work
 from tbdprof.report.json_report import document
@@ -94,6 +95,19 @@ def test_a_run_of_which_no_precision_is_known_says_so():
     assert document(summary)["run"]["precision"] is None
     assert summary.missing["run.precision"] == "the loop did not report it"
     assert summary.missing["utilization.mfu"] == "no operator reported a matmul or convolution"
+
+
+def test_a_run_of_which_no_product_is_counted_says_what_the_hook_says_of_them():
+    story = KernelStory()
+    story.settle()
+    story.step(0, 100 * US)
+    story.operator("dot", Phase.FORWARD, 0, 100 * US)
+    recording = story.recording(peaks=PEAKS, precision="fp32")
+    recording.missing[RemarkOn.KERNEL_COUNTS] = "1 of 1 products take sparse data"
+    missing = summarize(recording).missing
+
+    assert missing["run.flops_per_sample"] == "1 of 1 products take sparse data"
+    assert missing["utilization.mfu"] == "1 of 1 products take sparse data"
 
 
 def test_above_the_peak_is_reported_as_it_is_and_marked():

@@ -112,7 +112,7 @@ def test_an_older_recording_is_none_of_the_run_that_will_replace_it(path: Path) 
     with recording_run(path) as run:
         run.wait()
     time.sleep(0.02)
-    with recording_run(path, force=True, pause_s=0.5):
+    with recording_run(path, force=True, pause_s=2.0):
         while not is_written(path):
             time.sleep(0.01)
         assert latest(path) is None

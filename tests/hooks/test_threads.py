@@ -58,24 +58,25 @@ def test_a_thread_that_gets_no_core_is_waited_for_no_longer_than_said(monkeypatc
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not say what threads used")
 def test_a_running_thread_is_seen_and_a_sleeping_one_is_not() -> None:
-    end, native = threading.Event(), list[str]()
+    end, native = threading.Event(), dict[str, str]()
 
     def sleep() -> None:
-        native.append(str(threading.get_native_id()))
+        native["sleeps"] = str(threading.get_native_id())
         end.wait()
 
     def run() -> None:
-        native.append(str(threading.get_native_id()))
+        native["runs"] = str(threading.get_native_id())
         while not end.is_set():
             hashlib.sha256(bytes(1 << 24))  # lets go of Python's lock
 
     each = [threading.Thread(target=target) for target in (sleep, run)]
     for thread in each:
         thread.start()
-    found: set[str] = set()
-    while len(native) < 2 or native[1] not in found:
+    until, seen = time.monotonic() + 30, list[str]()
+    while seen != ["runs"] and time.monotonic() < until:  # the other one does not sleep at once
         time.sleep(0.01)
         found = {*(threads._running_ns() or {})}
+        seen = [name for name, number in native.items() if number in found]
     end.set()
 
-    assert native[0] not in found
+    assert seen == ["runs"]

@@ -147,6 +147,14 @@ def test_of_a_script_that_never_trains_that_is_reported(ending: str, trains: boo
     assert not Path("a.tbd").exists()
 
 
+def test_where_another_framework_was_asked_for_that_is_said():
+    done = run(*script("train(3)"), options=("--framework", "mxnet"))
+
+    assert done.returncode == 0
+    seen = "no process of the script was seen to import mxnet, the one framework that --framework lets be watched"
+    assert done.stderr == f"tbdprof: {NOTHING_RECORDED.format(seen=seen)}\n"
+
+
 @pytest.mark.parametrize(("ending", "code"), [("", 1), ("import sys; sys.exit(4)", 4)])
 def test_who_requires_a_recording_gets_1_where_a_script_succeeds_without(ending: str, code: int):
     done = run(*script(ending, trains=False), options=("--require-recording",))
@@ -352,3 +360,51 @@ def test_an_interrupt_is_the_scripts_to_answer_and_what_was_recorded_is_kept():
 def test_the_file_is_named_after_the_script():
     assert default_path(["python", "some/train.py", "--data", "x.py"]).name.startswith("train-")
     assert default_path(["/bin/accelerate", "launch"]).name.startswith("accelerate-")
+    assert default_path(["python", "-m", "mine.train", "--epochs", "2"]).name.startswith("mine.train-")
+    assert default_path(["torchrun", "-m", "mine"]).name.startswith("mine-")
+
+
+def beside(name: str, text: str, ending: str) -> list[str]:
+    """Write a script that trains and a module beside it, and return the command that runs the script."""
+    Path("own").mkdir()  # the folder of tbdprof's own process is another one
+    Path(f"own/{name}.py").write_text(text)
+    Path("own/train.py").write_text(f"{TRAINS}train(20)\n{ending}")
+    return [sys.executable, "own/train.py"]
+
+
+def test_a_module_with_a_standard_ones_name_stays_the_scripts_own():
+    command = beside("statistics", "name = 'the script'", "import statistics; print(statistics.name)")
+    done = run(*command)
+
+    assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")
+    assert done.stdout.startswith("the script\n")
+    assert windows() == WINDOWS
+
+
+def test_a_module_that_hides_one_which_tbdprof_needs_is_named():
+    done = run(*beside("resource", "print('imported')", ""))
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.splitlines()[0] == (
+        f"tbdprof: {Path('own/resource.py').resolve()} hides Python's own module resource, which tbdprof needs: "
+        "give it another name; the script goes on unwatched"
+    )
+
+
+def test_a_package_has_its_own_name_and_a_second_training_ends_the_recording():
+    Path("mine").mkdir()
+    other = """
+other = torch.nn.Linear(3, 3)
+optimizer_of_other = torch.optim.SGD(other.parameters(), 0.1)
+for _ in range(120):
+    other(torch.ones(2, 3)).sum().backward()
+    optimizer_of_other.step()
+"""
+    Path("mine/__main__.py").write_text(f"{TRAINS}train(10)\n{other}")
+    done = run(sys.executable, "-m", "mine")
+
+    assert (done.returncode, done.stderr) == (0, "tbdprof: recorded in a.tbd\n")
+    kept = load(Path("a.tbd")).run
+    assert kept.script == "mine"
+    assert [each.name for each in kept.parameters] == ["weight", "bias"]
+    assert kept.ended_by == "another training followed: other weights were updated in the last 101 optimizer steps"

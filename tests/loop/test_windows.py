@@ -269,6 +269,31 @@ def test_a_clean_window_of_a_cpu_has_fewer_steps_where_they_take_long(step_s: fl
     assert plan.steps * step_s <= WINDOW_S or plan.steps == max(LEAST_STEPS, 3 * period * (period > 1))
 
 
+@pytest.mark.parametrize(
+    ("device", "step_s", "steps", "block"),
+    [
+        ("cpu", 0.1, 10, 2),
+        ("cpu", 0.02, 15, 3),
+        ("cpu", 0.005, 50, 10),
+        ("cpu", 0.0, 50, 10),
+        ("cuda:0", 0.005, 50, 10),
+        ("cuda:0", 0.001, 250, 50),
+        ("cuda:0", 0.0001, 1000, 200),
+    ],
+)
+def test_a_clean_window_has_more_short_steps(device: str, step_s: float, steps: int, block: int):
+    plan = plan_for(device).fitted(step_s)
+
+    assert (plan.steps, plan.block_steps) == (steps, block)
+    assert dict(plan.outline)["clean"] == steps
+
+
+def test_what_is_asked_for_and_ranks_have_no_more_short_steps():
+    assert plan_for("cpu", Schedule(steps=10)).fitted(0.001).steps == 10
+    assert plan_for("cuda:0", Schedule(steps=10)).fitted(0.001).steps == 10
+    assert together(plan_for("cpu")).fitted(0.001).steps == 10
+
+
 def test_what_is_asked_for_a_gpu_and_ranks_have_all_their_steps():
     assert plan_for("cpu", Schedule(steps=10)).fitted(60.0).steps == 10
     assert plan_for("cuda:0").fitted(60.0).steps == 50

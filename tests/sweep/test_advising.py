@@ -14,6 +14,7 @@ from tbdprof.cli import advising
 from tbdprof.cli.main import cli
 from tbdprof.errors import TbdprofError, UsageError
 from tbdprof.launch.request import RunRequest
+from tbdprof.loop.plan import Schedule
 from tbdprof.results.sweep import End
 from tbdprof.sweep.first_losses import finite
 from tbdprof.sweep.folder import Folder, load
@@ -75,6 +76,14 @@ def test_the_plain_run_is_first_and_repeated_last_and_each_switch_is_tried_once(
     assert {each["result"] for each in report["trials"]} == {"no difference"}  # they are copies
     assert report["plain"]["losses"]["values"] == [7.0, 6.0]
     assert load(tmp_path / "tried").plan.loss_steps == advising.LOSS_STEPS
+
+
+def test_all_runs_record_their_windows_as_often_as_asked(advise: Callable[..., Result], tmp_path: Path) -> None:
+    assert advise("--repeat", "5").exit_code == 0
+
+    program = load(tmp_path / "tried").plan.program
+    assert isinstance(program, RunRequest)
+    assert program.schedule == Schedule(repeat=5)
 
 
 def test_the_same_command_runs_nothing_again(advise: Callable[..., Result], runs: Runs) -> None:

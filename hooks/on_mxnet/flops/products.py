@@ -48,6 +48,16 @@ def _transposed(computed: Computed) -> tuple[Sizes, int]:
     return _with_bias(sizes, computed), _wanted(computed.inputs[:2])
 
 
+def _deformable(computed: Computed) -> tuple[Sizes, int]:
+    """Take values at places that are computed; the gradients of the values and of the places come from one product."""
+    masked = computed.operator.startswith("_contrib_Modulated")
+    weight, made = computed.inputs[2 + masked], computed.outputs[0]
+    sizes = {"weight": size_of(weight), "positions": size_of(made) // _number(computed, "num_filter")}
+    biased = len(computed.inputs) > 3 + masked
+    to_values = any(array.wanted for array in computed.inputs[: 2 + masked])
+    return sizes | ({"bias": size_of(made)} if biased else {}), to_values + weight.wanted
+
+
 def _product(batch: int, rows: int, columns: int, inner: int) -> Sizes:
     return {"batch": batch, "rows": rows, "columns": columns, "inner": inner}
 
@@ -123,6 +133,8 @@ def _recurrent(computed: Computed) -> tuple[Sizes, int]:
 PRODUCTS: Mapping[str, tuple[Operation, Callable[[Computed], tuple[Sizes, int]]]] = {
     "Convolution": (Operation.CONVOLUTION, _convolution),
     "Deconvolution": (Operation.CONVOLUTION, _transposed),
+    "_contrib_DeformableConvolution": (Operation.CONVOLUTION, _deformable),
+    "_contrib_ModulatedDeformableConvolution": (Operation.CONVOLUTION, _deformable),
     "FullyConnected": (Operation.MATMUL, _dense),
     "dot": (Operation.MATMUL, _dot),
     "batch_dot": (Operation.MATMUL, _batch_dot),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tbdprof.facts.records import Operation
 from tbdprof.facts.work import Work
+from tbdprof.hooks.on_mxnet.flops import sparse
 from tbdprof.hooks.on_mxnet.flops.products import PRODUCTS, Computed, Sizes, is_set, size_of
 from tbdprof.hooks.on_mxnet.session.calls import Array
 from tbdprof.hooks.on_mxnet.session.graphs import FUSED
@@ -87,7 +88,15 @@ _NAMED: Mapping[str, tuple[Operation, str]] = {
         (Operation.COPY, "fill"),
     ),
     **dict.fromkeys(("Cast", "amp_cast", "amp_multicast"), (Operation.CAST, "")),
-    **dict.fromkeys(("_npi_einsum", "_npi_tensordot", "_npi_tensordot_int_axes"), (Operation.MATMUL, "")),
+    "khatri_rao": (Operation.ELEMENTWISE, "multiply"),
+    **dict.fromkeys(
+        (
+            *("_npi_einsum", "_npi_tensordot", "_npi_tensordot_int_axes", "_linalg_syrk", "_linalg_trmm"),
+            *("_contrib_sldwin_atten_score", "_contrib_sldwin_atten_context"),
+        ),
+        (Operation.MATMUL, ""),
+    ),
+    "Correlation": (Operation.CONVOLUTION, ""),
 }
 _LEAKY = {**dict.fromkeys(("leaky", "prelu", "rrelu"), "leaky_relu"), "elu": "elu", "selu": "elu", "gelu": "gelu"}
 # The engine frees an array, or waits for one: no operator of the script's, and nothing is computed.
@@ -127,13 +136,19 @@ def is_product(name: str) -> bool:
 
 
 def forward(computed: Computed) -> Work | None:
-    """Return what an operator computes, or None if it is not in the tables or its shapes are not known."""
+    """Return what an operator computes, or None if it is not in the tables or its sizes are not known.
+
+    Of operators on sparse arrays only products have sizes (and lookups, which depend on their indices alone).
+    """
     arrays = (*computed.inputs, *computed.outputs)
     if not computed.outputs or any(not array.dtype for array in arrays):
         return None
     name, kind = computed.operator, operation(computed.operator)
     moved = sum(map(_bytes, arrays))
     precision = _PRECISIONS.get(computed.outputs[0].dtype, computed.outputs[0].dtype)
+    if sparse.is_sparse(computed) and kind is not Operation.EMBEDDING:
+        of_values = sparse.product(computed, PRODUCTS[name][1](computed)[0]) if name in PRODUCTS else None
+        return None if of_values is None else Work(kind, of_values, precision=precision)
     if name in PRODUCTS:
         sizes, _ = PRODUCTS[name][1](computed)
         return Work(kind, sizes, moved_bytes=moved, precision=precision)
@@ -143,10 +158,11 @@ def forward(computed: Computed) -> Work | None:
     if kind is Operation.OPTIMIZER:
         return _update(computed, moved, precision)
     if kind is Operation.EMBEDDING:
-        moved = _bytes(computed.inputs[-1]) + 2 * _bytes(computed.outputs[0])  # of the table, only the rows looked up
+        indices = computed.inputs[1 if name == "take" else 0]
+        moved = _bytes(indices) + 2 * _bytes(computed.outputs[0])  # of the table, only the rows looked up
         sizes = {"elements": size_of(computed.outputs[0])}
         return Work(kind, sizes, "embedding", moved_bytes=moved, precision=precision)
-    if kind in (Operation.OTHER, Operation.BOOKKEEPING, Operation.MATMUL):
+    if kind in (Operation.OTHER, Operation.BOOKKEEPING, Operation.MATMUL, Operation.CONVOLUTION):
         return None
     counted = _NAMED.get(name, (kind, "add"))[1]
     elements = max(map(size_of, arrays))
@@ -169,6 +185,8 @@ def backward(computed: Computed, gradient: str) -> Work | None:
         moved = work.moved_bytes
     if computed.operator not in PRODUCTS:
         return replace(work, backward=True, moved_bytes=moved)
+    if not sparse.has_dense_gradients(computed):
+        return None
     if not gradient.startswith(_BACKWARD):
         return replace(work, backward=True, moved_bytes=None)  # a separate operator for each gradient
     _, products = PRODUCTS[computed.operator][1](computed)

@@ -11,7 +11,7 @@ import mxnet as mx
 from mxnet.executor import Executor
 
 from tbdprof.hooks.on_mxnet.session import graphs
-from tbdprof.hooks.on_mxnet.session.calls import NodeRun, Note
+from tbdprof.hooks.on_mxnet.session.calls import NodeRun, Note, Stored
 from tbdprof.hooks.on_mxnet.session.engine import Push
 from tbdprof.hooks.on_mxnet.session.graphs import Node, Printed
 
@@ -28,9 +28,19 @@ class OfNode(NamedTuple):
     source: int
 
 
-def nodes(pushes: Sequence[Push], executors: Mapping[int, Executor]) -> dict[int, OfNode]:
-    """Return what is known of the requests of executors, by number."""
-    known = {handle: _Graph(executor) for handle, executor in executors.items()}
+def nodes(
+    pushes: Sequence[Push], executors: Mapping[int, Executor], stored: Mapping[int, Sequence[Mapping[str, Stored]]]
+) -> dict[int, OfNode]:
+    """Return what is known of the requests of executors, by number.
+
+    `stored` has what the sparse arguments of each forward call of an executor store, by the executor's handle.
+    """
+    runs = _runs(pushes)
+    ran = {handle: max((run for run, of in runs.values() if of == handle), default=-1) + 1 for handle in executors}
+    calls = {
+        handle: stored.get(handle, ()) if len(stored.get(handle, ())) == ran[handle] else () for handle in executors
+    }
+    known = {handle: _Graph(executor, calls[handle]) for handle, executor in executors.items()}
     found: dict[int, OfNode] = {}
     last: dict[tuple[int, str], int] = {}  # the latest request of a node, by executor and name
     for push in pushes:
@@ -45,22 +55,40 @@ def nodes(pushes: Sequence[Push], executors: Mapping[int, Executor]) -> dict[int
             found[push.number] = OfNode(layer, None, last.get((asked.executor, source.name), -1))
         elif node.operator == push.name:
             last[asked.executor, node.name] = push.number
-            found[push.number] = OfNode(layer, graph.computed.get(node.name), -1)
+            found[push.number] = OfNode(layer, graph.computed(runs[push.number][0]).get(node.name), -1)
         else:
             found[push.number] = OfNode(layer, None, -1)
+    return found
+
+
+def _runs(pushes: Sequence[Push]) -> dict[int, tuple[int, int]]:
+    """Return of each request of an executor its run's number and its executor; a run goes up through the nodes."""
+    found, last, run = dict[int, tuple[int, int]](), dict[int, int](), dict[int, int]()
+    for push in pushes:
+        asked = push.note.asked if isinstance(push.note, Note) else None
+        if isinstance(asked, NodeRun):
+            if asked.node < last.get(asked.executor, asked.node + 1):
+                run[asked.executor] = run.get(asked.executor, -1) + 1
+            last[asked.executor] = asked.node
+            found[push.number] = run[asked.executor], asked.executor
     return found
 
 
 class _Graph:
     """An executor's graph."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, calls: Sequence[Mapping[str, Stored]]) -> None:
         self.nodes = graphs.printed(executor.debug_str())
-        self.computed = _computed(executor)
+        # What the nodes compute differs from call to call only if an argument is sparse.
+        self._computed = [_computed(executor, stored) for stored in calls if stored] or [_computed(executor, {})]
         inputs = executor._symbol.list_inputs()  # noqa: SLF001
         aside = {argument for argument, array in executor.arg_dict.items() if executor.grad_dict[argument] is None}
         self._parameters = set(inputs) - aside
         self._named = {node.name: node for node in self.nodes if node.operator}
+
+    def computed(self, run: int) -> dict[str, Node]:
+        """Return what the nodes compute in a run, by name."""
+        return self._computed[run if len(self._computed) > run else 0]
 
     def source(self, node: Printed) -> Printed | None:
         """Return the node whose gradient a node computes, or None if it computes no gradient."""
@@ -74,10 +102,10 @@ class _Graph:
         return _layer(node.name, [each for each in node.inputs if each in self._parameters])
 
 
-def _computed(executor: Executor) -> dict[str, Node]:
+def _computed(executor: Executor, stored: Mapping[str, Stored]) -> dict[str, Node]:
     """Return what the nodes of the executor's symbol compute, by name; of nodes with one name, the last."""
     try:
-        return {node.name: node for node in graphs.Graphs().nodes(graphs.of_executor(executor))}
+        return {node.name: node for node in graphs.Graphs().nodes(graphs.of_executor(executor, stored))}
     except mx.base.MXNetError:  # its shapes do not follow from those of its arguments
         return {}
 

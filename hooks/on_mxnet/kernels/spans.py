@@ -14,11 +14,11 @@ from tbdprof.facts.records import Phase, SpanKind, Strings
 from tbdprof.facts.rows import SpanRow
 from tbdprof.facts.work import Work
 from tbdprof.hooks.nesting import nested, within_layer
-from tbdprof.hooks.on_mxnet.flops import works
+from tbdprof.hooks.on_mxnet.flops import sparse, works
 from tbdprof.hooks.on_mxnet.flops.products import Computed
 from tbdprof.hooks.on_mxnet.kernels import executor_graphs, gradient_sources
 from tbdprof.hooks.on_mxnet.session import graphs
-from tbdprof.hooks.on_mxnet.session.calls import GraphCall, Invocation, Note
+from tbdprof.hooks.on_mxnet.session.calls import GraphCall, Invocation, Note, Stored
 from tbdprof.hooks.on_mxnet.session.engine import Push
 from tbdprof.hooks.on_mxnet.session.graphs import Node
 from tbdprof.hooks.on_mxnet.session.session import Ran
@@ -30,6 +30,9 @@ _IN_BULK = "MXNet runs operators of static shape in bulk: they have no layer and
 _AMBIGUOUS = "{} of {} graph operators cannot be distinguished from fused operators: they have no layer"
 _UNFOLLOWED = "{} of {} operators of the backward pass could not be followed to the layer they are of"
 _UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
+_SPARSE = (
+    "{} of {} products take sparse data: how many of its values they multiply is not known, so they are not counted"
+)
 
 
 @dataclass(slots=True)
@@ -52,6 +55,8 @@ class Operators:
     layers: Layers
     missing: dict[str, str] = field(default_factory=dict)
     executors: Mapping[int, Executor] = field(default_factory=dict)  # that ran, by handle
+    # What the sparse arguments of each forward call of an executor store.
+    stored: Mapping[int, Sequence[Mapping[str, Stored]]] = field(default_factory=dict)
     _facts: dict[int, Facts] = field(default_factory=dict)
     _without_nodes: int = 0  # operators of graphs whose nodes are not known
 
@@ -78,7 +83,7 @@ class Operators:
         self._facts = {push.number: Facts(note.phase or Phase.OUTSIDE) for push, note in _noted(self.pushes)}
         self._follow_threads()
         self._name_graphs()
-        for number, node in executor_graphs.nodes(self.pushes, self.executors).items():
+        for number, node in executor_graphs.nodes(self.pushes, self.executors, self.stored).items():
             facts = self._facts[number]
             facts.layer, facts.computed, facts.source = node
         self._name_others()
@@ -168,9 +173,18 @@ class Operators:
     def _count_uncounted(self) -> None:
         """Report how many matmuls, convolutions and recurrent layers have no known sizes."""
         products = [push.number for push in self.pushes if works.is_product(push.name)]
-        lost = sum(self._facts[number].work is None for number in products)
-        if lost:
-            self.missing[RemarkOn.KERNEL_COUNTS] = _UNCOUNTED.format(lost, len(products))
+        lost = [number for number in products if self._facts[number].work is None]
+        of_sparse = sum(self._is_of_sparse(number) for number in lost)
+        counts = {_UNCOUNTED: len(lost) - of_sparse, _SPARSE: of_sparse}
+        reasons = [reason.format(count, len(products)) for reason, count in counts.items() if count]
+        if reasons:
+            self.missing[RemarkOn.KERNEL_COUNTS] = "; ".join(reasons)
+
+    def _is_of_sparse(self, number: int) -> bool:
+        """Return whether an operator, or the one whose gradient it computes, takes sparse data."""
+        facts = self._facts[number]
+        computed = self._facts[facts.source].computed if facts.source >= 0 else facts.computed
+        return computed is not None and sparse.is_sparse(computed)
 
 
 def _noted(pushes: Iterable[Push]) -> Iterable[tuple[Push, Note]]:

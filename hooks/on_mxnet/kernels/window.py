@@ -12,7 +12,7 @@ from tbdprof.hooks import Drained
 from tbdprof.hooks.on_mxnet.kernels.spans import Operators
 from tbdprof.hooks.on_mxnet.kernels.table import build
 from tbdprof.hooks.on_mxnet.memory.allocator import Allocator
-from tbdprof.hooks.on_mxnet.session import layout, profiler
+from tbdprof.hooks.on_mxnet.session import layout, profiler, stored_values
 from tbdprof.hooks.on_mxnet.session.api_calls import Calls
 from tbdprof.hooks.on_mxnet.session.engine import Engine
 from tbdprof.hooks.on_mxnet.session.native_engine import NativeEngine
@@ -33,6 +33,7 @@ class KernelsWindow:
         armed = bool(allocator.counters)
         (profiler.refuse_a_changed_profiler if armed else profiler.refuse_a_running_profiler)()
         layout.prove_recorded()
+        stored_values.prove()
         self._watch, self._allocator = watch, allocator
         self._marks: list[int] = []
         self._missing: dict[str, str] = {of_window(RemarkOn.EVENTS, "kernels"): allocator.remark}
@@ -80,8 +81,10 @@ class KernelsWindow:
                 ran = self._engine.renumbered(self._session.end())
             except UnavailableError as error:
                 self._missing[ReasonFor.KERNELS], ran = str(error), []
-        layers, executors = Layers(self._watch.watched), self._calls.executions.executors
-        self._operators = Operators(sorted(self._engine.pushes), ran, layers, self._missing, executors)
+        layers, executions = Layers(self._watch.watched), self._calls.executions
+        pushes = sorted(push for push in self._engine.pushes if push.name != stored_values.NAME)
+        ran = [each for each in ran if each.name != stored_values.NAME]
+        self._operators = Operators(pushes, ran, layers, self._missing, executions.executors, executions.stored)
 
     def drain(self, strings: Strings) -> Drained:
         """Return the spans of operators, layers and phases."""

@@ -3,14 +3,14 @@
 import ctypes
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mxnet import autograd
 from mxnet.gluon import Block, HybridBlock
 
-from tbdprof.hooks.on_mxnet.session import layout
-from tbdprof.hooks.on_mxnet.session.calls import NO_GRADIENT, Array, GraphCall, Invocation, NodeRun, Note
+from tbdprof.hooks.on_mxnet.session import layout, stored_values
+from tbdprof.hooks.on_mxnet.session.calls import NO_GRADIENT, Array, GraphCall, Invocation, NodeRun, Note, Stored
 from tbdprof.hooks.on_mxnet.session.executions import Executions
 from tbdprof.hooks.on_mxnet.session.native_engine import Request
 from tbdprof.hooks.on_mxnet.watch.phases import Phases
@@ -62,9 +62,14 @@ class Calls:
         self._patches.release(_NEEDED)
         self.executions.close()
 
-    def _given(self, handles: Iterable[int]) -> tuple[Array, ...]:
+    def _given(self, handles: Sequence[int], *, counts_stored: bool) -> tuple[Array, ...]:
         recording = autograd.is_recording()
-        return tuple(_array(handle, wanted=recording and self._is_wanted(handle)) for handle in handles)
+        found = tuple(_array(handle, wanted=recording and self._is_wanted(handle)) for handle in handles)
+        if counts_stored:
+            for handle, array in zip(handles, found, strict=True):
+                if array.stored is not None:
+                    stored_values.ask(handle, array.stored)
+        return found
 
     def _is_wanted(self, handle: int) -> bool:
         """Return whether a backward pass computes an array's gradient: an array behind it has a gradient attached."""
@@ -156,12 +161,15 @@ class Calls:
     def _graph_call(self, block: HybridBlock, count: Any, inputs: Any) -> GraphCall:
         given = inputs[: count.value]
         symbol = block._cached_graph[1]  # noqa: SLF001
-        return GraphCall(block, symbol, self._given(given), tuple(map(layout.variable, given)))
+        arrays = self._given(given, counts_stored=True)
+        return GraphCall(block, symbol, arrays, tuple(map(layout.variable, given)))
 
     @waits
     def _invocation(self, creator: Any, count: Any, inputs: Any, settings: Any, keys: Any, values: Any) -> Invocation:
         attributes = {keys[i].decode(): values[i].decode() for i in range(settings.value)}
-        return Invocation(self._name(creator.value), attributes, self._given(inputs[: count.value]))
+        name = self._name(creator.value)
+        given = self._given(inputs[: count.value], counts_stored=name in stored_values.COUNTED)
+        return Invocation(name, attributes, given)
 
     def _asking(self, asked: Invocation | GraphCall | None, original: Any) -> Any:
         self._here.asked, outer = asked, self._here.asked
@@ -186,7 +194,8 @@ def _handles(made: Any, outputs: Any) -> list[int]:
 
 
 def _array(handle: int, *, wanted: bool) -> Array:
-    return Array(layout.shape(handle), _DTYPES.get(layout.dtype(handle), ""), wanted)
+    stored = Stored() if stored_values.is_sparse(handle) else None
+    return Array(layout.shape(handle), _DTYPES.get(layout.dtype(handle), ""), wanted, stored)
 
 
 def _has_gradient(handle: int) -> bool:

@@ -13,12 +13,20 @@ from tbdprof.facts.records import Phase
 NO_GRADIENT = frozenset({"BlockGrad"})
 
 
+@dataclass(eq=False, slots=True)
+class Stored:
+    """How many values a sparse array stores; None until the engine has reached it, or if it is not known."""
+
+    values: int | None = None
+
+
 class Array(NamedTuple):
-    """An argument or a result; `wanted` says whether its gradient is needed."""
+    """An argument or a result; `wanted` says whether its gradient is needed, and `stored` is that of a sparse one."""
 
     shape: tuple[int, ...]
     dtype: str
     wanted: bool = False
+    stored: Stored | None = None
 
 
 @dataclass(slots=True)

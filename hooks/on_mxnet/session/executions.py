@@ -9,6 +9,7 @@ import atexit
 import ctypes
 import os
 import threading
+from collections import defaultdict
 from typing import Any
 
 from mxnet.executor import Executor
@@ -16,10 +17,11 @@ from mxnet.executor import Executor
 from tbdprof.errors import UnavailableError
 from tbdprof.hooks.interrupts import Signals, guarded
 from tbdprof.hooks.on_mxnet.memory import jump_slots
-from tbdprof.hooks.on_mxnet.session import layout
-from tbdprof.hooks.on_mxnet.session.calls import NodeRun
+from tbdprof.hooks.on_mxnet.session import layout, stored_values
+from tbdprof.hooks.on_mxnet.session.calls import NodeRun, Stored
 from tbdprof.hooks.on_mxnet.session.forks import follow_forks, follow_no_more
 from tbdprof.hooks.patches import Patches, Replaced
+from tbdprof.hooks.waiting import waits
 
 _RUN_OPS = "_ZN5mxnet4exec13GraphExecutor6RunOpsEbmm"
 _NEEDED = "kernels"
@@ -32,16 +34,22 @@ class _Thread(threading.local):
 
 
 class Executions:
-    """Follows executors until it is closed; `executors` has those that ran, by handle."""
+    """Follows executors until it is closed.
+
+    `executors` has those that ran, by handle. `stored` has what the sparse arguments of each forward call store.
+    """
 
     def __init__(self, library: ctypes.CDLL | None = None) -> None:
         """Take the native code, if it is used: it notes the nodes itself."""
         self.executors: dict[int, Executor] = {}
+        self.stored: defaultdict[int, list[dict[str, Stored]]] = defaultdict(list)
         self._here = _Thread()
         self._pid = os.getpid()
         self._signals = Signals()
         self._slot: jump_slots.Slot | None = None
-        self._patches = Patches({"all": [(Executor, name, self._around) for name in ("forward", "backward")]})
+        self._patches = Patches(
+            {"all": [(Executor, "forward", self._around_forward), (Executor, "backward", self._around)]}
+        )
         self._patches.need("all", _NEEDED)
         try:
             (slot,) = jump_slots.find(layout.library(), (_RUN_OPS,))
@@ -87,6 +95,26 @@ class Executions:
             return original(executor, *arguments, **named)
 
         return run
+
+    def _around_forward(self, original: Replaced) -> Replaced:
+        around = self._around(original)
+
+        def run(executor: Executor, /, *arguments: Any, **named: Any) -> Any:
+            result = around(executor, *arguments, **named)
+            self._ask(executor)
+            return result
+
+        return run
+
+    @waits
+    def _ask(self, executor: Executor) -> None:
+        """Ask what the sparse arguments store; the call may have written them, and later calls may write them again."""
+        found = {}
+        for name, array in executor.arg_dict.items():
+            if layout.is_sparse(array):
+                found[name] = Stored()
+                stored_values.ask(array.handle.value or 0, found[name])
+        self.stored[executor.handle.value or 0].append(found)
 
     def _callback(self, original: Any) -> "ctypes._FuncPointer":
         here = self._here

@@ -10,7 +10,8 @@ import mxnet as mx
 import numpy as np
 from mxnet.executor import Executor
 
-from tbdprof.hooks.on_mxnet.session.calls import NO_GRADIENT, Array, GraphCall
+from tbdprof.hooks.on_mxnet.session import layout
+from tbdprof.hooks.on_mxnet.session.calls import NO_GRADIENT, Array, GraphCall, Stored
 
 # Operators that may cost nothing, because they keep the same elements in place; MXNet skips them or they do nothing.
 ELIDED = frozenset(
@@ -21,6 +22,7 @@ ELIDED = frozenset(
 _PLACE = re.compile(r"\t(arg|cdep)\[\d+\]=(\S+)")
 # On a GPU, MXNet fuses several element-wise operators into one (MXNET_USE_FUSION).
 FUSED = "_FusedOp"
+_DENSE = frozenset({"FullyConnected", "Embedding", "_contrib_SparseEmbedding"})  # results, whatever the inputs are
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +114,24 @@ def _nodes(call: GraphCall) -> list[Node]:
     graph["heads"] = [[*entry, 0] for entry in entries]
     arrays = dict(zip(entries, _inferred(json.dumps(graph), call), strict=True))
     given = dict(zip(call.symbol.list_inputs(), call.inputs, strict=True))
-    found, wanted = list[Node](), dict[int, bool]()
+    found, wanted, stored = list[Node](), dict[int, bool](), dict[int, Stored | None]()
     for number, node in enumerate(listed):
         if node["op"] == "null":
             wanted[number] = node["name"] in given and given[node["name"]].wanted
+            stored[number] = given[node["name"]].stored if node["name"] in given else None
             continue
         sources = [(source, output) for source, output, *_ in node["inputs"]]
         wanted[number] = node["op"] not in NO_GRADIENT and any(wanted[source] for source, _ in sources)
+        stored[number] = _stored(node["op"], node.get("attrs", {}), [stored[source] for source, _ in sources])
+        for entry in {*sources, *(entry for entry in entries if entry[0] == number)}:
+            arrays[entry] = arrays[entry]._replace(wanted=wanted[entry[0]], stored=stored[entry[0]])
         found.append(
             Node(
                 node["op"],
                 node["name"],
                 node.get("attrs", {}),
-                tuple(arrays[entry]._replace(wanted=wanted[entry[0]]) for entry in sources),
-                tuple(arrays[entry]._replace(wanted=wanted[number]) for entry in entries if entry[0] == number),
+                tuple(arrays[entry] for entry in sources),
+                tuple(arrays[entry] for entry in entries if entry[0] == number),
                 tuple(listed[source]["name"] for source, _ in sources if listed[source]["op"] == "null"),
             )
         )
@@ -133,6 +139,16 @@ def _nodes(call: GraphCall) -> list[Node]:
             array = arrays[entry]._replace(wanted=wanted[entry[0]])
             found.append(Node("_copy", f"{listed[entry[0]]['name']}_copy", {}, (array,), (array,), ()))
     return found
+
+
+def _stored(operator: str, attributes: Mapping[str, str], inputs: Sequence[Stored | None]) -> Stored | None:
+    """Return what is known of a node's results, which may be sparse if an input is: a graph does not say."""
+    if operator == "cast_storage":
+        return None if attributes["stype"] == "default" else Stored()
+    if not any(inputs) or operator in _DENSE or attributes.get("forward_stype") == "default":
+        return None
+    of_rows = operator == "dot" and inputs[0] is not None and attributes.get("transpose_a") not in ("True", "1")
+    return None if of_rows else Stored()
 
 
 def _copied(heads: Sequence[tuple[int, int]]) -> Mapping[int, list[tuple[int, int]]]:
@@ -189,15 +205,17 @@ def printed(text: str) -> list[Printed]:
     return found
 
 
-def of_executor(executor: Executor) -> GraphCall:
-    """Return a call of an executor's whole graph, with what it is bound to."""
+def of_executor(executor: Executor, stored: Mapping[str, Stored] | None = None) -> GraphCall:
+    """Return a call of an executor's whole graph, with what it is bound to, and what its sparse arguments store."""
     symbol = executor._symbol  # noqa: SLF001
     arguments = zip(symbol.list_arguments(), executor.arg_arrays, executor.grad_arrays, strict=True)
     bound = {name: _bound(array, wanted=gradient is not None) for name, array, gradient in arguments}
     auxiliary = zip(symbol.list_auxiliary_states(), executor.aux_arrays, strict=True)
     bound |= {name: _bound(array, wanted=False) for name, array in auxiliary}
+    bound |= {name: bound[name]._replace(stored=each) for name, each in (stored or {}).items()}
     return GraphCall(executor, symbol, tuple(bound[name] for name in symbol.list_inputs()))
 
 
 def _bound(array: mx.nd.NDArray, *, wanted: bool) -> Array:
-    return Array(tuple(array.shape), np.dtype(array.dtype).name, wanted)
+    stored = Stored() if layout.is_sparse(array) else None
+    return Array(tuple(array.shape), np.dtype(array.dtype).name, wanted, stored)

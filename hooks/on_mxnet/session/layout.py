@@ -42,7 +42,7 @@ _WORD, _HANDLE = struct.Struct("<Q"), struct.Struct("<3Q")
 _SIZES = 4
 _SHAPE_OFFSET, _SHAPE, _ARRAY_BYTES = 16, struct.Struct(f"<ii{_SIZES}qQ"), 64
 
-_OTHER_LAYOUT = "this build of MXNet lays its arrays out in another way than 1.9.1: cannot watch it"
+OTHER_LAYOUT = "this build of MXNet lays its arrays out in another way than 1.9.1: cannot watch it"
 _PROBE_SHAPE = (37, 5)
 _PROBE_BYTES = 37 * 5 * 4
 
@@ -125,8 +125,13 @@ def shape(array: int) -> tuple[int, ...]:
     return _shape(ctypes.string_at(array, _ARRAY_BYTES))
 
 
-def _shape(text: bytes) -> tuple[int, ...]:
-    count, _, *sizes, many = _SHAPE.unpack_from(text, _SHAPE_OFFSET)
+def shape_at(address: int) -> tuple[int, ...]:
+    """Return the shape that lies at an address."""
+    return _shape(ctypes.string_at(address, _SHAPE.size), 0)
+
+
+def _shape(text: bytes, offset: int = _SHAPE_OFFSET) -> tuple[int, ...]:
+    count, _, *sizes, many = _SHAPE.unpack_from(text, offset)
     if count > len(sizes):
         return tuple((ctypes.c_int64 * count).from_address(many))
     return tuple(sizes[: max(0, count)])
@@ -175,11 +180,12 @@ def is_pinned(device: int) -> bool:
 def variable(array: int) -> int:
     """Return the engine's variable of an array, given the array's handle, or 0 if it has none."""
     chunk = ctypes.c_size_t.from_address(array).value
-    return ctypes.c_size_t.from_address(chunk + _variable_offset()).value if chunk else 0
+    return ctypes.c_size_t.from_address(chunk + variable_offset()).value if chunk else 0
 
 
 @functools.cache
-def _variable_offset() -> int:
+def variable_offset() -> int:
+    """Return where a chunk keeps the engine's variable."""
     return _VARIABLE_OFFSET + (_ONEDNN_BYTES if mx.runtime.Features().is_enabled("MKLDNN") else 0)
 
 
@@ -201,13 +207,13 @@ def prove_recorded() -> None:
         made = given + given
     nodes = [recorded_node(each.handle.value) for each in (given, made, made.detach(), mx.nd.ones(_PROBE_SHAPE))]
     if [bool(node) for node in nodes] != [True, True, False, False] or is_made(nodes[0]) or not is_made(nodes[1]):
-        raise UnavailableError(_OTHER_LAYOUT)
+        raise UnavailableError(OTHER_LAYOUT)
 
 
 def prove_variable(array: mx.nd.NDArray, written: Collection[int]) -> None:
     """Raise UnavailableError if `variable` reads something else; `written` is what the array's creation wrote."""
     if variable(array.handle.value) not in written:
-        raise UnavailableError(_OTHER_LAYOUT)
+        raise UnavailableError(OTHER_LAYOUT)
 
 
 def prove_storage() -> None:
@@ -217,11 +223,11 @@ def prove_storage() -> None:
     address = ctypes.c_void_p()
     mx.base.check_call(_LIBRARY.MXNDArrayGetData(array.handle, ctypes.byref(address)))
     if storage(array) != (device_number(CPU, 0), address.value, _PROBE_BYTES):
-        raise UnavailableError(_OTHER_LAYOUT)
+        raise UnavailableError(OTHER_LAYOUT)
     known = [((3,), "int32", 4), (_PROBE_SHAPE, "float32", 0), ((1, 2, 1, 3, 1, 2), "uint8", 3)]
     given = [(mx.nd.zeros(each, dtype=name), each, number) for each, name, number in known]
     if any((shape(one.handle.value), dtype(one.handle.value)) != (each, number) for one, each, number in given):
-        raise UnavailableError(_OTHER_LAYOUT)
+        raise UnavailableError(OTHER_LAYOUT)
 
 
 def workspaces(device: int) -> Iterator[tuple[str, Storage]]:

@@ -17,6 +17,7 @@ _ATTRIBUTES = {
     "MatMul": ("transpose_a", "transpose_b"),
     **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), ("adj_x", "adj_y")),
     "Einsum": ("equation",),
+    **dict.fromkeys(("CudnnRNNV3", "CudnnRNNBackpropV3"), ("rnn_mode", "time_major", "num_proj")),
     **dict.fromkeys(("MaxPool", "MaxPool3D", "MaxPoolWithArgmax", "MaxPoolGrad", "MaxPool3DGrad"), ("ksize",)),
     **dict.fromkeys(("AvgPool", "AvgPool3D", "AvgPoolGrad", "AvgPool3DGrad"), ("ksize",)),
     **dict.fromkeys((f"FusedBatchNorm{end}" for end in ("", "V2", "V3", "Grad", "GradV2", "GradV3")), ("is_training",)),

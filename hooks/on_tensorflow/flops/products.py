@@ -98,6 +98,26 @@ def _einsum(computed: Computed) -> Sizes:
     return einsum_sizes(text, one.dimensions, other.dimensions)
 
 
+def _sparse_by_dense(computed: Computed) -> Sizes:
+    """Inputs: indices and values of a matrix, its shape, a dense matrix; a row of that for each value."""
+    return product(1, computed.inputs[1].elements, computed.result.dimensions[-1], 1)
+
+
+def _recurrent(computed: Computed) -> Sizes:
+    """Inputs: activation, states, all weight matrices followed by two biases per gate; of all layers and directions."""
+    given, state, _, packed = computed.inputs[:4]
+    if computed.attributes.get("num_proj"):
+        raise LookupError("num_proj")
+    width, batch = state.dimensions[-1], given.dimensions[1 if computed.attributes.get("time_major", True) else 0]
+    mode = computed.attributes.get("rnn_mode", b"lstm")
+    gates = _GATES[mode.decode() if isinstance(mode, bytes) else mode]
+    biases = 2 * gates * width * (state.elements // (batch * width))
+    positions = math.prod(given.dimensions[:2])
+    return {"weight": packed.elements - biases, "positions": positions, "bias": biases * positions}
+
+
+_GATES = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}
+
 PRODUCTS: Mapping[str, Callable[[Computed], Sizes]] = {
     **dict.fromkeys(("Conv2D", "Conv3D"), _convolution),
     **dict.fromkeys(("Conv2DBackpropInput", "Conv3DBackpropInput", "Conv3DBackpropInputV2"), _to_input),
@@ -107,4 +127,6 @@ PRODUCTS: Mapping[str, Callable[[Computed], Sizes]] = {
     "DepthwiseConv2dNativeBackpropFilter": _depthwise_to_weight,
     **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _matmul),
     "Einsum": _einsum,
+    "SparseTensorDenseMatMul": _sparse_by_dense,
+    **dict.fromkeys(("CudnnRNNV3", "CudnnRNNBackpropV3"), _recurrent),
 }

@@ -54,6 +54,7 @@ def _product(computed: Computed) -> Work:
         operation(computed.type),
         PRODUCTS[computed.type](computed) | bias,
         backward=computed.is_backward,
+        products=2 if computed.type.startswith("CudnnRNNBackprop") else 1,  # gradients of the input and the weights
         moved_bytes=computed.moved_bytes,
         precision="tf32" if computed.in_tf32 and computed.precision == "fp32" else computed.precision,
     )

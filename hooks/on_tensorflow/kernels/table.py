@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Operation, Phase, Strings
 from tbdprof.facts.rows import Table
+from tbdprof.facts.work import PRODUCTS
 from tbdprof.hooks.on_tensorflow.flops import counted_eager
 from tbdprof.hooks.on_tensorflow.flops.counted_graphs import CountedGraphs
 from tbdprof.hooks.on_tensorflow.flops.run_shapes import RunShapes
@@ -24,7 +25,6 @@ _CHEAP = "the trace level of this TensorFlow build cannot be set: operators that
 _UNCOUNTED = "{} of {} products could not be followed to what they multiply, and are not counted"
 _UNKNOWN = "{} of {} operators ran in functions that are not known: they are in no layer and no phase"
 _ELSEWHERE = "{} of {} operators ran in eager mode on other threads: they are in no layer and no phase"
-_PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def build(recorded: Recorded, graphs: Graphs, strings: Strings) -> tuple[dict[st
     trace = recorded.trace
     trace.hlo_ops += gpu_activity.instructions(trace)
     operators = _Operators(recorded, graphs)
-    ran = [*operators.ran(), *xla.instructions(trace, operators.graphs)]
+    ran = [*operators.ran(), *xla.instructions(trace, operators.graphs, recorded.asked)]
     missing = operators.missing | _missing(trace, ran)
     rows = spans(ran, strings)
     of_gpus = gpu_activity.build(trace, rows, strings)
@@ -87,7 +87,7 @@ def _missing(trace: Trace, ran: Sequence[Ran]) -> dict[str, str]:
         missing[RemarkOn.CHEAP_KERNELS] = _CHEAP
     if trace.errors:
         missing[RemarkOn.TRACE] = ERRORS.format(len(trace.errors))
-    products = [each for each in ran if each.node.operation in _PRODUCTS]
+    products = [each for each in ran if each.node.operation in PRODUCTS]
     lost = sum(each.node.work is None for each in products)
     if lost:
         missing[RemarkOn.KERNEL_COUNTS] = _UNCOUNTED.format(lost, len(products))

@@ -31,7 +31,7 @@ class KernelsWindow:
         self._session.start()
         with ExitStack() as put_back:
             put_back.callback(self._end)
-            self._log = eager.Log(graphs.tracing)
+            self._log = eager.Log(graphs.tracing, self._session.mark)
             put_back.callback(self._log.close)
             self._arguments = Arguments()
             put_back.callback(self._arguments.close)

@@ -6,9 +6,10 @@ FLOP count comes from the operator's definition, else from the sizes of the inst
 have no count.
 """
 
+import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -21,10 +22,11 @@ from tbdprof.facts.work import Work
 from tbdprof.hooks.on_tensorflow.flops.counted_graphs import CountedGraphs
 from tbdprof.hooks.on_tensorflow.flops.products import product
 from tbdprof.hooks.on_tensorflow.kernels.spans import Ran
+from tbdprof.hooks.on_tensorflow.operators.eager import Asked
 from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.operators.node import Node
 from tbdprof.hooks.on_tensorflow.operators.runs import Runs
-from tbdprof.hooks.on_tensorflow.session.events import HloEvent, OpEvent, Trace
+from tbdprof.hooks.on_tensorflow.session.events import FUNCTIONS, HloEvent, OpEvent, Trace
 
 _OPERATIONS = {
     "convolution": Operation.CONVOLUTION,
@@ -37,6 +39,7 @@ _LIBRARIES = {"__cublas$": Operation.MATMUL, "__cudnn$conv": Operation.CONVOLUTI
 _PRODUCTS = (Operation.CONVOLUTION, Operation.MATMUL)
 _PRECISIONS = {"F32": "fp32", "F64": "fp64", "BF16": "bf16", "F16": "fp16"}
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_NOT_IN_NAMES = re.compile(r"[^\w.-]", re.ASCII)  # XLA writes "_" for these
 _FOLLOWED = 4  # how many steps to follow from an instruction without a name to the one that uses its result
 
 
@@ -47,16 +50,18 @@ class _Region:
     function: str
     call: str = ""  # the node that calls it, or "" if Python does
     op: str = ""
+    phase: Phase = Phase.OUTSIDE  # in which Python calls it
+    layer: str | None = None
 
     def within(self, operator: str) -> str:
         """Return the name that one of its operators has in the function that is not compiled."""
         return f"{self.call}/{operator}" if self.call else operator
 
     def around(self, graphs: Graphs) -> Node:
-        """Return the phase and layer that the call gives to everything in it; a call from Python gives none."""
+        """Return the phase and layer that the call gives to everything in it."""
         found = graphs.find(self.call, self.op, self.function) if self.call else None
         if found is None:
-            return Node(Phase.OUTSIDE, None, Operation.COMPILED)
+            return Node(self.phase, self.layer, Operation.COMPILED)
         return Node(found.phase, found.layer, Operation.COMPILED, source=found.source)
 
 
@@ -139,10 +144,10 @@ class Program:
         return Counter(self.operator(each)[0] for each in products)
 
 
-def instructions(trace: Trace, graphs: CountedGraphs) -> Iterator[Ran]:
-    """Yield the instructions that ran, with their purpose."""
+def instructions(trace: Trace, graphs: CountedGraphs, asked: Sequence[Asked] = ()) -> Iterator[Ran]:
+    """Yield the instructions that ran, with their purpose; `asked` are Python's calls."""
     programs = {name: Program(proto) for name, proto in trace.hlo_protos.items()}
-    callers, known = _Callers(trace, graphs.graphs), dict[tuple[str, str, _Region | None], Node]()
+    callers, known = _Callers(trace, graphs.graphs, asked), dict[tuple[str, str, _Region | None], Node]()
     for event in trace.hlo_ops:
         key = event.module, event.name, callers.region(event)
         if key not in known:
@@ -153,26 +158,28 @@ def instructions(trace: Trace, graphs: CountedGraphs) -> Iterator[Ran]:
 class _Callers:
     """The calls that ran compiled regions, from Python and from functions that are not compiled."""
 
-    def __init__(self, trace: Trace, graphs: Graphs) -> None:
-        compiled = {each.name for each in trace.functions if each.is_compiled}
-        self._by_python = {name: _Region(name) for name in compiled}
-        self._calls: defaultdict[str, list[tuple[OpEvent, _Region]]] = defaultdict(list)
+    def __init__(self, trace: Trace, graphs: Graphs, asked: Sequence[Asked]) -> None:
+        self._by_python = {
+            each.name: [(each.start_ns, _Region(each.name))] for each in trace.functions if each.is_compiled
+        }
+        if trace.hlo_ops:
+            self._by_python |= _called_eagerly(trace, asked)
+        self._calls: defaultdict[str, list[tuple[int, _Region]]] = defaultdict(list)  # with the time of each
         self._functions: dict[str, str | None] = {}  # by module
         runs = Runs(trace, graphs)
         for op in trace.ops if trace.hlo_ops else ():
             function = runs.function(op) if op.op in _CALLS else None
             called = None if function is None else graphs.called(op.node, function)
             if function is not None and called is not None:
-                self._calls[called].append((op, _Region(function, op.node, op.op)))
+                self._calls[called].append((op.start_ns, _Region(function, op.node, op.op)))
 
     def region(self, event: HloEvent) -> _Region | None:
         """Return the region of an instruction, by the last call that began before it, or None if none is known."""
         function = self._function(event.module)
-        if function is None or function in self._by_python:
-            return None if function is None else self._by_python[function]
-        calls = self._calls[function]
-        place = bisect_right(calls, event.start_ns, key=lambda call: call[0].start_ns)
-        return calls[max(place - 1, 0)][1]
+        if function is None:
+            return None
+        calls = self._by_python.get(function) or self._calls[function]
+        return calls[max(bisect_right(calls, event.start_ns, key=lambda call: call[0]) - 1, 0)][1]
 
     def _function(self, module: str) -> str | None:
         """Return the function that a program was compiled from; the program's name begins with the function's."""
@@ -182,9 +189,28 @@ class _Callers:
         return self._functions[module]
 
 
+def _called_eagerly(trace: Trace, asked: Sequence[Asked]) -> dict[str, list[tuple[int, _Region]]]:
+    """Return the calls of functions in eager mode with their times: the k-th call of a function is its k-th run."""
+    calls, runs = defaultdict[str, list[Asked]](list), defaultdict[str, list[OpEvent]](list)
+    for each in asked:
+        if each.type.startswith(FUNCTIONS):
+            calls[each.type].append(each)
+    for op in trace.ops:
+        if op.op in calls and not op.is_eager:
+            runs[op.op].append(op)
+    return {
+        name: [
+            (op.start_ns, _Region(name, phase=call.phase, layer=call.layer))
+            for op, call in zip(ran, calls[name], strict=True)
+        ]
+        for name, ran in runs.items()
+        if len(ran) == len(calls[name])
+    }
+
+
 def _program(function: str) -> str:
     """Return the prefix of XLA's name for a function's program."""
-    return f"{function.replace('_', 'a', 1)}__"
+    return f"{_NOT_IN_NAMES.sub('_', function).replace('_', 'a', 1)}__"
 
 
 def _node(program: Program | None, name: str, region: _Region | None, graphs: CountedGraphs) -> Node:
@@ -198,6 +224,8 @@ def _node(program: Program | None, name: str, region: _Region | None, graphs: Co
     found = graphs.find(region.within(operator), op_type, region.function) if operator and region is not None else None
     if found is not None and around.source and found.source in ("", around.source):
         found = None  # the function has no such operator: the name begins with the call's name
+    if found is not None and found.phase is Phase.OUTSIDE:
+        found = replace(found, phase=around.phase, layer=found.layer or around.layer)
     if kind in _PRODUCTS:
         return _product(program, instruction, found or around, None if found is None else region, graphs)
     if found is None:

@@ -46,7 +46,7 @@ class MemoryWindow:
         self._recorded.seen = owners.visible(device)
         self._session.start()
         self._is_open = True
-        self._log = eager.Log(graphs.tracing)
+        self._log = eager.Log(graphs.tracing, self._session.mark)
         try:
             self._session.mark(BEGIN)
             self._recorded.total_bytes = allocator.allocated_bytes(device)

@@ -27,7 +27,8 @@ _SAME_MEMORY = frozenset(
 )
 _ASSIGNING = ("Assign", "ResourceApply", "ResourceScatter")
 _FUNCTION_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
-_BACKWARD_FUNCTION, _FORWARD_FUNCTION = "__backward_", "__forward_"  # TensorFlow's names of functions with gradients
+# TensorFlow's names of functions with gradients; the longer one is of a gradient that is taken in eager mode.
+_BACKWARD_FUNCTIONS, _FORWARD_FUNCTION = ("__backward_", "__inference___backward_"), "__forward_"
 
 
 class Reading:
@@ -129,7 +130,7 @@ class Reading:
 
     @cached_property
     def _phases(self) -> Mapping[int, Phase]:
-        if self.name.startswith(_BACKWARD_FUNCTION):
+        if self.name.startswith(_BACKWARD_FUNCTIONS):
             return dict.fromkeys(range(len(self.operators)), Phase.BACKWARD)
         found = self._spread(self.notes.phases) if self.notes else {}
         if Phase.BACKWARD not in found.values():

@@ -32,10 +32,10 @@ from tbdprof.hooks.on_tensorflow.operators.functions import (
 from tbdprof.hooks.on_tensorflow.operators.fusion import first_of, plain, ran_as
 from tbdprof.hooks.on_tensorflow.operators.kinds import Shape, kind, operation
 from tbdprof.hooks.on_tensorflow.operators.node import Computing, Node, Place
+from tbdprof.hooks.on_tensorflow.session.events import FUNCTIONS
 from tbdprof.hooks.on_tensorflow.watch.layers import Layers
 from tbdprof.hooks.on_tensorflow.watch.tracing import Tracing
 
-COMPILED = "__inference_"  # prefix of the type of an operator that runs a compiled function
 _MUST_COMPILE = "_XlaMustCompile"
 _BEFORE = 6  # most operators between a matmul or convolution and what uses its result in a compiled region
 
@@ -75,7 +75,7 @@ class Graphs:
 
         A function that XLA compiled is itself a node of its name.
         """
-        if op.startswith(COMPILED) and node == op:
+        if op.startswith(FUNCTIONS) and node == op:
             return self._compiled(op)
         if function is None:
             return None

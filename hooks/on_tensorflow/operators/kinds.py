@@ -101,7 +101,8 @@ _KINDS: Mapping[str, Operation] = {
         Operation.CONVOLUTION: "Conv2D Conv2DBackpropInput Conv2DBackpropFilter Conv3D Conv3DBackpropInput "
         "Conv3DBackpropInputV2 Conv3DBackpropFilter Conv3DBackpropFilterV2 DepthwiseConv2dNative "
         "DepthwiseConv2dNativeBackpropInput DepthwiseConv2dNativeBackpropFilter",
-        Operation.MATMUL: f"MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 {EINSUM}",
+        Operation.MATMUL: f"MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 {EINSUM} SparseTensorDenseMatMul "
+        "SparseMatMul SparseMatrixMatMul SparseMatrixSparseMatMul",
         Operation.NORMALIZATION: "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 FusedBatchNormGrad "
         "FusedBatchNormGradV2 FusedBatchNormGradV3",
         Operation.POOLING: "MaxPool MaxPoolV2 MaxPool3D MaxPoolWithArgmax MaxPoolGrad MaxPool3DGrad AvgPool AvgPool3D "

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from tbdprof.facts.records import AllocationKind, KernelKind
 
+# Prefixes of the names of traced functions; the second is that of one whose gradient is taken in eager mode.
+FUNCTIONS = ("__inference_", "__forward_")
 MARK = "tbdprof "  # prefix of the markers' names in the trace
 READING, HELD, READ, STEP = "reading", "held ", "read ", "step"  # the names of markers
 READ_TOGETHER = (

@@ -16,6 +16,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from tbdprof.facts.records import AllocationKind
 from tbdprof.hooks.on_tensorflow.session import gpu_planes as gpus
 from tbdprof.hooks.on_tensorflow.session.events import (
+    FUNCTIONS,
     MARK,
     READ_TOGETHER,
     FunctionEvent,
@@ -30,7 +31,6 @@ from tbdprof.hooks.on_tensorflow.session.stats import StatReader
 _HOST, _METADATA, _ENVIRONMENT = "/host:CPU", "/host:metadata", "Task Environment"
 _EAGER = "EagerLocalExecute: "
 _OWN_READ = f"{_EAGER}{READ_TOGETHER}"
-_FUNCTION = "__inference_"  # part of the name of every traced function
 _MEMORY = {"MemoryAllocation": AllocationKind.ALLOCATED, "MemoryDeallocation": AllocationKind.FREED}
 _UNSIGNED = 1 << 64
 _HLO = "hlo_op"
@@ -64,7 +64,7 @@ def read(serialized: bytes, offset_ns: int, *, of_memory_alone: bool = False) ->
     if _HOST in planes:
         host = planes[_HOST]
         wanted = {
-            key: _Wanted(taker, item.name, item.display_name)
+            key: _Wanted(taker, item.name, _display(item))
             for key, item in host.event_metadata.items()
             if (taker := _taker(item)) is not None and (taker is _Line.memory or not of_memory_alone)
         }
@@ -132,7 +132,7 @@ class _Line:
         node = name.removesuffix(f":{display}")
         step = (_around(self._runs, self._run_starts, start_ns) or (0, 0, 0))[2]
         self._trace.ops.append(OpEvent(self._thread, node, display, start_ns, end_ns, step))
-        if display.startswith(_FUNCTION):
+        if display.startswith(FUNCTIONS):
             event = FunctionEvent(display, self._thread, start_ns, end_ns, step=0, is_compiled=True)
             self._trace.functions.append(event)
 
@@ -176,7 +176,7 @@ _NONE: Stats = {}
 
 def _taker(item: Any) -> _Taker | None:
     """Return the method that reads the events of a name, or None if they are not needed."""
-    name, display = item.name, item.display_name
+    name, display = item.name, _display(item)
     fixed: dict[str, _Taker] = {
         **dict.fromkeys(_MEMORY, _Line.memory),
         "FunctionRun": _Line.function,
@@ -189,11 +189,17 @@ def _taker(item: Any) -> _Taker | None:
     if name == _OWN_READ:
         return None
     if name.startswith(_EAGER):
-        return _Line.call if name.startswith(_EAGER + _FUNCTION) else _Line.eager_op
+        return _Line.call if name.removeprefix(_EAGER).startswith(FUNCTIONS) else _Line.eager_op
     if display and name.endswith(f":{display}"):
         return _Line.op
     is_xlas = ":" not in name and not name.startswith(("Eager", "Executor", "TFE_", "KernelAndDevice"))
     return _Line.hlo if is_xlas else None
+
+
+def _display(item: Any) -> str:
+    """Return an operator's type; TensorFlow leaves out that of a function whose name has signs, as of a lambda."""
+    name, _, again = str(item.name).partition(":")
+    return str(item.display_name) or (name if name == again and name.startswith(FUNCTIONS) else "")
 
 
 def _around(intervals: list[tuple[int, int, Any]], starts: list[int], time_ns: int) -> tuple[int, int, Any] | None:

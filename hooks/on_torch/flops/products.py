@@ -88,6 +88,16 @@ def _matmul(arguments: Arguments, *, left: int = 0, bias: int | None = None) -> 
     return _product(arguments, (batch, rows, columns, one.shape[-1]), added)
 
 
+def _grouped_matmul(arguments: Arguments) -> Work:
+    """Args: two factors; where one of them has three dimensions, the groups divide a dimension of the other one.
+
+    Where both have two, the groups divide the inner dimension. All rows count, those that no group takes too.
+    """
+    one, other = tensor(arguments[0]), tensor(arguments[1])
+    batch = one.shape[0] if len(one.shape) == len(other.shape) == 3 else 1
+    return _product(arguments, (batch, one.shape[-2], other.shape[-1], one.shape[-1]), 0)
+
+
 def _outer(arguments: Arguments, *, left: int = 0, bias: int | None = None) -> Work:
     """Args: two vectors."""
     rows, columns = tensor(arguments[left]).elements, tensor(arguments[left + 1]).elements
@@ -202,6 +212,7 @@ PRODUCTS: Mapping[Operation, Mapping[str, Rule]] = {
         "vdot": _matmul,
         "_int_mm": _matmul,
         "_scaled_mm": _matmul,
+        **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), _grouped_matmul),
         **{each: partial(_matmul, left=1, bias=0) for each in ("addmm", "baddbmm", "addmv", "_addmm_activation")},
         "addr": partial(_outer, left=1, bias=0),
         "mkldnn_linear": _dense,

@@ -22,14 +22,23 @@ _RULES: dict[str, tuple[Operation, Rule]] = {
     for operation, named in rules.items()
     for name, rule in named.items()
 }
+# Products without a rule, in which no operator with one is called.
+_MATMULS = """
+    _sparse_sparse_matmul _sparse_mm_reduce_impl _sparse_mm_reduce_impl_backward
+    _sparse_semi_structured_mm _sparse_semi_structured_addmm _cslt_sparse_mm _weight_int4pack_mm _weight_int8pack_mm
+"""
+_ATTENTIONS = """
+    _flash_attention_forward _flash_attention_backward _efficient_attention_forward _efficient_attention_backward
+"""
+_QUANTIZED = ("quantized::linear", "quantized::conv", "onednn::qlinear", "onednn::qconv")
 # Operators that call those above, and some whose arguments do not say what they compute.
 _KINDS = {name: operation for name, (operation, _) in _RULES.items()} | {
     name: operation
     for operation, names in {
         Operation.CONVOLUTION: "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc",
-        Operation.MATMUL: "linear matmul einsum bilinear tensordot",
+        Operation.MATMUL: f"linear matmul einsum bilinear tensordot {_MATMULS}",
         Operation.ATTENTION: "scaled_dot_product_attention _scaled_dot_product_attention_math "
-        "_native_multi_head_attention _transformer_encoder_layer_fwd",
+        f"_native_multi_head_attention _transformer_encoder_layer_fwd {_ATTENTIONS}",
         Operation.RECURRENT: "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell "
         "_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl _thnn_fused_gru_cell _thnn_fused_gru_cell_backward",
         Operation.EMBEDDING: "embedding_backward embedding_bag _embedding_bag _embedding_bag_backward",
@@ -52,6 +61,7 @@ _KINDS = {name: operation for name, (operation, _) in _RULES.items()} | {
     }.items()
     for name in names.split()
 }
+_WITHOUT_RULE = frozenset(f"{_MATMULS} {_ATTENTIONS}".split())
 
 
 def kind_and_work(name: str, arguments: Arguments) -> tuple[Operation, Work | None]:
@@ -97,12 +107,20 @@ def operation_of(name: str) -> Operation:
     """Return the kind of an operator."""
     if name.startswith(COMMUNICATION):
         return Operation.COMMUNICATION
+    if name.startswith(_QUANTIZED) and "pack" not in name:  # the weights are packed before
+        return Operation.CONVOLUTION if "conv" in name else Operation.MATMUL
     return _KINDS.get(plain(name), Operation.OTHER)
 
 
 def plain(name: str) -> str:
     """Return an aten operator's name without namespace and without an in-place operator's underscore, else ""."""
     return name.removeprefix(_NAMESPACE).removesuffix("_") if name.startswith(_NAMESPACE) else ""
+
+
+def is_product(name: str) -> bool:
+    """Return whether an operator itself multiplies matrices or convolves, and does not leave it to operators inside."""
+    alone = has_work(name) or plain(name) in _WITHOUT_RULE or name.startswith(_QUANTIZED)
+    return alone and operation_of(name) in PRODUCTS
 
 
 def operation_of_products(name: str) -> Operation:

@@ -7,9 +7,21 @@ from collections.abc import Iterable, Sequence
 from tbdprof.facts.keys import RemarkOn
 from tbdprof.facts.records import Strings
 from tbdprof.facts.rows import FusedRow, Table, table
+from tbdprof.facts.work import PRODUCTS
+from tbdprof.hooks.on_torch.flops import works
 from tbdprof.hooks.on_torch.kernels import gpu_activity
 from tbdprof.hooks.on_torch.kernels.gpu_activity import Activity
-from tbdprof.hooks.on_torch.session.events import Enter, Fused, Leave, Marked, Point, Region, Trace
+from tbdprof.hooks.on_torch.session.events import (
+    Enter,
+    Fused,
+    Leave,
+    Marked,
+    Point,
+    Region,
+    Scope,
+    Trace,
+    surroundings,
+)
 from tbdprof.hooks.on_torch.session.spans import Spans, calling
 
 _FUSED = (
@@ -18,6 +30,9 @@ _FUSED = (
 )
 _NO_NODES = (
     "; {} of {} fused kernels do not say their source nodes: those in C++ have only their operators, in their names"
+)
+_UNCOUNTED = (
+    "{} of {} products are not counted ({}): their arguments do not say how much they compute, as of sparse data"
 )
 _SEVERAL = "; the names of {} of them can be read in no way or in several, so that their operators are not known"
 
@@ -49,12 +64,21 @@ def build(
     tables = {"span": table("span", spans.table_rows())}
     if kernels := _fused(regions):
         tables["fused"] = table("fused", [_row(each, strings) for each in kernels])
-    fused = _remarks(kernels) if any(each.is_fused for each in regions) else {}
+    remarks = (_remarks(kernels) if any(each.is_fused for each in regions) else {}) | _uncounted(regions)
     if activity is None:
-        return tables, marks, fused
+        return tables, marks, remarks
     begin_ns = next((time_ns for time_ns, event in trace.events if isinstance(event, Marked)), 0)
     of_gpu, missing = gpu_activity.tables(activity, spans.by_correlation, begin_ns, end_ns, strings)
-    return tables | of_gpu, marks, fused | missing
+    return tables | of_gpu, marks, remarks | missing
+
+
+def _uncounted(regions: Iterable[Region]) -> dict[str, str]:
+    """Return how many matmuls, convolutions and the like have no count, and lie in no operator that has one."""
+    of_kind = [each for each in regions if each.scope is Scope.FUNCTION and each.operation in PRODUCTS]
+    products = [each for each in of_kind if works.is_product(each.name)]
+    lost = [each for each in products if not any(around.work for around in (each, *surroundings(each)))]
+    names = ", ".join(sorted({each.name for each in lost}))
+    return {RemarkOn.KERNEL_COUNTS: _UNCOUNTED.format(len(lost), len(products), names)} if lost else {}
 
 
 def _fused(regions: Iterable[Region]) -> list[Fused]:

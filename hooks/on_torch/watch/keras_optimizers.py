@@ -26,9 +26,9 @@ class KerasOptimizer:
         self._optimizer = weakref.ref(optimizer)
 
     @property
-    def name(self) -> str:
-        """Return the name of the optimizer's class."""
-        return type(self._optimizer()).__name__
+    def made(self) -> type:
+        """Return the optimizer's class."""
+        return type(self._optimizer())
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ class KerasOptimizers:
             if mine is None:
                 return original(optimizer, *arguments, **named)
             self._begins(mine)
-            with torch.autograd.profiler.record_function(f"Optimizer.step#{mine.name}.step"):
+            with torch.autograd.profiler.record_function(f"Optimizer.step#{mine.made.__name__}.step"):
                 result = original(optimizer, *arguments, **named)
             self._ends(mine)
             return result

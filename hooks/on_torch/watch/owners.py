@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch._C import DisableTorchFunctionSubclass
 from torch.nn.utils.rnn import PackedSequence
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
 from tbdprof.facts.batches import Layout
@@ -81,17 +82,35 @@ def _is_same(row: Owned, tensor: torch.Tensor) -> bool:
 
 
 def _dense(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield each tensor, or the dense parts of a sparse one, named "tensor/values", "tensor/indices" and so on."""
+    """Yield each tensor, or the dense parts of one made of several, named "tensor/values", "tensor/indices" and so on.
+
+    Of several tensors are made a sparse one, and one of a class that keeps its values in others, as quantized ones do.
+    """
     for name, tensor in named:
         of = _PARTS.get(tensor.layout)
-        if of is None:
-            yield name, tensor
-        else:
+        if of is not None:
             yield from ((f"{name}/{part.strip('_')}", getattr(tensor, part)()) for part in of)
+        elif inner := _wrapped(tensor):
+            yield from _dense((f"{name}/{part}", each) for part, each in inner)
+        else:
+            yield name, tensor
+
+
+def _wrapped(tensor: torch.Tensor) -> Named:
+    """Return the tensors in which one of a wrapping class keeps its values, by their names there; none for all others.
+
+    A distributed tensor's part on this machine may be such a one, too.
+    """
+    if type(tensor) in _PLAIN or not is_traceable_wrapper_subclass(inner := local_part(tensor)):
+        return ()
+    try:
+        return [(name, getattr(inner, name)) for name in inner.__tensor_flatten__()[0]]
+    except Exception:  # noqa: BLE001 - a class of the user's own, which may raise anything
+        return ()
 
 
 def dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """Return the dense parts of a sparse tensor, or the tensor itself."""
+    """Return the dense parts of a tensor that is made of several, or the tensor itself."""
     return [part for _, part in _dense([("", tensor)])]
 
 

@@ -82,6 +82,7 @@ def facts_of(summary: Summary) -> dict[str, str]:
         "cores": f"{run.cores:g}" if run.cores else None,
         "batch": None if batch is None else f"{batch:,.0f}",
         "precision": summary.precision,
+        "optimizer": ", ".join(dict.fromkeys(each.kind for each in run.optimizers)),
         "parameters": None if summary.parameter_count is None else f"{summary.parameter_count:,}",
         "unit": run.unit,
         "processes": run.world_size,

@@ -18,7 +18,7 @@ import numpy as np
 from tbdprof.analysis.kernels.kernels import Kernels
 from tbdprof.analysis.time.given import Given, why_no_samples
 from tbdprof.analysis.without import why_without
-from tbdprof.facts.keys import ReasonFor
+from tbdprof.facts.keys import ReasonFor, RemarkOn
 from tbdprof.facts.recording import Recording
 from tbdprof.facts.records import Run
 from tbdprof.facts.windows import CLEAN
@@ -69,7 +69,9 @@ def _missing(recording: Recording, found: Utilization, steps: Found[Given]) -> d
     if found.busy is None:
         missing["device_busy"] = why_without(recording, CLEAN)
     if found.flops_per_sample is None:
-        missing["flops_per_sample"] = why_no_samples(recording, steps) if found.flops_per_step else NO_PRODUCTS
+        missing["flops_per_sample"] = (
+            why_no_samples(recording, steps) if found.flops_per_step else _no_products(recording)
+        )
     if found.flop is None or found.flop.value is None:
         missing["mfu"] = missing["fp32_flop"] = why_no_flop(recording, found)
     elif found.flop.bound is None:
@@ -87,10 +89,15 @@ def why_no_flop(recording: Recording, found: Utilization) -> str:
         return recording.missing.get(ReasonFor.PEAKS, "the device's peak was not looked for")
     precision = found.precision
     if precision is None or not found.flops_per_step:
-        return NO_PRODUCTS
+        return _no_products(recording)
     is_looked_up = run.peaks.clock_hz is not None  # then the run has every known peak, requested or not
     why = run.peaks.sources.get(precision, NOT_IN_TABLE if is_looked_up else NOT_ASKED_FOR)
     return f"{_computes_in(precision, run.precision)}, and the peak of that is not known: {why}"
+
+
+def _no_products(recording: Recording) -> str:
+    """Return why there are no FLOPs: what the hook says of products without a count, if there are some."""
+    return recording.missing.get(RemarkOn.KERNEL_COUNTS, NO_PRODUCTS)
 
 
 def _computes_in(precision: str, requested: str | None) -> str:

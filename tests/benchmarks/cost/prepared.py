@@ -20,18 +20,19 @@ from tbdprof.loop.new_run import listed, new_run
 from tbdprof.loop.plan import Plan
 from tbdprof.loop.profiler import LoopProfiler
 
-_EDGES = 2  # steps of a window that are not timed: the first settles, the last one closes
-_BLOCK_STEPS = 2  # in a clean window, as `tbdprof run` has them by default
+_EDGES = 2  # steps of a window that are not timed: the first settles, the last one closes; or more, to end a block
 
 
 @dataclass(frozen=True, slots=True)
 class _Blocks(Plan):
-    """Clean blocks of the default length, however long the window is."""
+    """Clean blocks of a given length, however long the window is."""
+
+    clean_block_steps: int = 1
 
     @property
     def block_steps(self) -> int:
         """Return the steps of a clean block."""
-        return _BLOCK_STEPS
+        return self.clean_block_steps
 
 
 class Course:
@@ -45,6 +46,7 @@ class Course:
             memory_steps=size.watched_steps + _EDGES,
             kernel_steps=size.watched_steps + _EDGES,
             windows=windows,
+            clean_block_steps=size.block_steps,
         )
         self._size = size
         self._ends = ExitStack()
@@ -90,9 +92,10 @@ class Course:
         found[window] = timed(self._step, steps, self._synchronize)
         if window == "clean" and not unreported:
             found[SETTINGS] = self._unreported()
-        self._step()
-        events = _events(here)
-        found[window] = replace(found[window], events=events / (steps + _EDGES) if events else None)
+        while self._profiler.active and self._profiler.recording.windows[-1] is here:
+            self._step()
+        if events := _events(here):
+            found[window] = replace(found[window], events=events / len(here.table("step")))
         here.tables.clear()  # they are in the file
         return found
 

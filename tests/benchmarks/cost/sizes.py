@@ -15,6 +15,7 @@ class Size:
     batch_size: int
     steps: int  # timed with nothing watching, and in a clean window: whole periods of the model's batches
     watched_steps: int  # timed in a memory or kernels window, and with a framework's own profiler
+    block_steps: int = 2  # of a clean window, as `tbdprof run` has them for steps that take so long: whole periods, too
     is_judged: bool = True
     options: Mapping[str, str | int] = field(default_factory=dict)
 
@@ -37,6 +38,7 @@ SIZES = {
         1,
         steps=40,
         watched_steps=12,
+        block_steps=12,
         is_judged=False,
         options={"width": 64, "layers": 1, "vocabulary": 1000},
     ),

@@ -243,6 +243,78 @@ def numpy_products(mxnet_hook: MxnetHook) -> Window:
     return record(mxnet_hook, model, *train(Computation(model, products), total, mx.nd.ones((2, 2))))
 
 
+def sparse_rows(mx: Any) -> Any:
+    """Three rows of five with 1, 2 and 4 values; how many values rows of it have is known once they were taken."""
+    data = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], [0, 2, 4, 0, 1, 2, 3], [0, 1, 3, 7]
+    return mx.nd.sparse.csr_matrix(data, shape=(3, 5))
+
+
+def sparse_products(mxnet_hook: MxnetHook) -> Window:
+    """The first two rows by a dense matrix, and, transposed, by another one that wants no gradient."""
+    import mxnet as mx
+    from mxnet.gluon import nn
+
+    model, whole = initialized(nn.Dense(3, in_units=4)), sparse_rows(mx)
+    weight, other = mx.nd.ones((5, 4)), mx.nd.ones((2, 6))
+    weight.attach_grad()
+
+    def products(_: Any) -> Any:
+        some = whole[0:2]
+        turned = mx.nd.sparse.dot(some, other, transpose_a=True, forward_stype="default")
+        return model(mx.nd.sparse.dot(some, weight)).sum() + turned.sum()
+
+    return record(mxnet_hook, model, *train(Computation(model, products), total, mx.nd.ones((2, 2))))
+
+
+def sparse_in_a_graph(mxnet_hook: MxnetHook) -> Window:
+    """The last row by a weight, and what no graph says to be dense by another one."""
+    import mxnet as mx
+    from mxnet import gluon
+
+    class Sparse(gluon.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.name_scope():
+                self.weight = self.params.get("weight", shape=(5, 4))
+                self.other = self.params.get("other", shape=(5, 2))
+
+        def hybrid_forward(self, F: Any, x: Any, weight: Any, other: Any) -> Any:  # noqa: N803
+            return F.dot(x, weight).sum() + F.dot(F.square(x), other).sum()
+
+    model, whole = initialized(Sparse(), active=True), sparse_rows(mx)
+    return record(mxnet_hook, model, *train(Computation(model, lambda _: model(whole[2:3])), total, mx.nd.ones((2, 2))))
+
+
+def sparse_by_sparse(mxnet_hook: MxnetHook) -> Window:
+    """It is not known which values of the one meet rows of the other."""
+    import mxnet as mx
+    from mxnet.gluon import nn
+
+    model, whole = initialized(nn.Dense(3, in_units=4)), sparse_rows(mx)
+    rows = mx.nd.sparse.row_sparse_array((mx.nd.ones((2, 4)), [0, 3]), shape=(5, 4))
+    call = Computation(model, lambda _: model(mx.nd.sparse.dot(whole, rows)))
+    return record(mxnet_hook, model, *train(call, total, mx.nd.ones((2, 2))))
+
+
+def sparse_in_a_module(mxnet_hook: MxnetHook) -> Window:
+    """Batches of one row each, with 1, 2 and 4 values; the first one comes before the window."""
+    import mxnet as mx
+
+    given, weight = mx.sym.Variable("data", stype="csr"), mx.sym.Variable("weight", shape=(5, 4))
+    loss = mx.sym.SoftmaxOutput(mx.sym.sparse.dot(given, weight), mx.sym.Variable("softmax_label"))
+    module, whole = mx.mod.Module(loss), sparse_rows(mx)
+    module.bind([("data", (1, 5))], [("softmax_label", (1,))])
+    module.init_params()
+    module.init_optimizer()
+    batches = iter([mx.io.DataBatch([whole[row : row + 1]], [mx.nd.zeros((1,))]) for row in range(3)])
+
+    def step() -> None:
+        module.forward_backward(next(batches))
+        module.update()
+
+    return record(mxnet_hook, module, module, step)
+
+
 class Computation:
     """What computes with a model, and has its parameters."""
 
@@ -350,6 +422,10 @@ def main(path: Path) -> None:
         evaluated_on_the_same_batch,
         pooled_and_flattened,
         numpy_products,
+        sparse_products,
+        sparse_in_a_graph,
+        sparse_by_sparse,
+        sparse_in_a_module,
     )
     windows = {}
     for each in trainings:

@@ -218,6 +218,43 @@ def test_numpys_products_are_counted_or_reported(result) -> None:
     }
 
 
+def test_products_of_sparse_data_are_counted_by_the_values_it_stores(result) -> None:
+    """Three values by 4 columns, forward and for the weight, and by 6; 2 × 4 through 4 × 3, whose input wants one."""
+    window = result.windows["sparse_products"]
+
+    assert model_flops(window) == 2 * 3 * (2 * 4 + 6) + 3 * 2 * 2 * 4 * 3
+    assert window.missing == {}
+
+
+def test_a_graph_counts_the_values_that_it_is_given(result) -> None:
+    """Four values by 4 columns, forward and for the weight; how many its squares are, the graph does not say."""
+    window = result.windows["sparse_in_a_graph"]
+
+    assert model_flops(window) == 2 * 2 * 4 * 4
+    assert window.missing["counts of kernels"] == _sparse(4, 8)
+
+
+def test_a_product_of_two_sparse_arrays_is_not_counted_and_reported(result) -> None:
+    window = result.windows["sparse_by_sparse"]
+
+    assert model_flops(window) == 2 * 2 * 3 * 4 * 3  # 3 × 4 through 4 × 3
+    assert window.missing == {"counts of kernels": _sparse(2, 6)}
+
+
+def test_a_module_counts_the_values_of_each_batch(result) -> None:
+    """Two and then four values by 4 columns, forward and for the weight."""
+    window = result.windows["sparse_in_a_module"]
+    products = [each for name, _, each in works(window) if each.operation is Operation.MATMUL]
+
+    assert [flops.count(each).model for each in products] == [2 * 2 * 4] * 2 + [2 * 4 * 4] * 2
+    assert window.missing == {}
+
+
+def _sparse(lost: int, products: int) -> str:
+    what = "take sparse data: how many of its values they multiply is not known"
+    return f"{lost} of {products} products {what}, so they are not counted"
+
+
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_updates_are_in_no_layer_and_counted_by_the_elements_of_their_parameters(result, name: str) -> None:
     window = result.windows[name]

@@ -14,9 +14,12 @@ import numpy as np
 
 vars(np).setdefault("bool", bool)  # MXNet reads it
 
+import mxnet as mx  # noqa: E402
+
 from tbdprof.errors import UnavailableError  # noqa: E402
 from tbdprof.hooks.on_mxnet.kernels.window import KernelsWindow  # noqa: E402
-from tbdprof.hooks.on_mxnet.session import layout  # noqa: E402
+from tbdprof.hooks.on_mxnet.session import layout, stored_values  # noqa: E402
+from tbdprof.hooks.on_mxnet.session.calls import Stored  # noqa: E402
 from tbdprof.hooks.on_mxnet.session.engine import Push  # noqa: E402
 
 CHUNK = [*range(100, 107), 7, 108, 9, 110]  # words; with oneDNN the tenth is the variable, without it the eighth
@@ -24,9 +27,9 @@ CHUNK = [*range(100, 107), 7, 108, 9, 110]  # words; with oneDNN the tenth is th
 
 @pytest.fixture(autouse=True)
 def _asked_anew() -> Iterator[None]:
-    layout._variable_offset.cache_clear()
+    layout.variable_offset.cache_clear()
     yield
-    layout._variable_offset.cache_clear()
+    layout.variable_offset.cache_clear()
 
 
 @pytest.mark.parametrize(("has_onednn", "variable"), [(True, 9), (False, 7)])
@@ -73,3 +76,32 @@ class Asked:
 
     def collect(self) -> str:
         return ""
+
+
+def test_stored_values_are_asked_for_without_waiting_and_answered_in_the_order_of_the_engine() -> None:
+    """The array is written after the question: the answer is how many values there were before."""
+    whole = mx.nd.sparse.csr_matrix(([1.0, 2.0, 3.0], [0, 2, 4], [0, 1, 3]), shape=(2, 5))
+    first, then = Stored(), Stored()
+    stored_values.prove()
+
+    stored_values.ask(whole.handle.value, first)
+    mx.nd.sparse.csr_matrix(([1.0], [0], [0, 1, 1]), shape=(2, 5)).copyto(whole)
+    stored_values.ask(whole.handle.value, then)
+    mx.nd.waitall()
+
+    assert (first.values, then.values) == (3, 1)
+    assert stored_values._asked == {}
+
+
+def test_chunks_of_another_layout_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, stored = mx.nd.sparse.csr_matrix(([1.0], [0], [0, 1, 1]), shape=(2, 5)), Stored()
+    monkeypatch.setattr(stored_values, "_SHAPE_OFFSET", stored_values._SHAPE_OFFSET - 8)
+    stored_values._is_known.cache_clear()
+    try:
+        stored_values.prove()
+        stored_values.ask(whole.handle.value, stored)
+    finally:
+        stored_values._is_known.cache_clear()
+    mx.nd.waitall()
+
+    assert stored.values is None

@@ -19,7 +19,7 @@ from tbdprof.analysis.kernels import flops  # noqa: E402
 from tbdprof.facts.records import Operation, Phase  # noqa: E402
 from tbdprof.hooks.on_mxnet import facts, precision  # noqa: E402
 from tbdprof.hooks.on_mxnet.flops import works  # noqa: E402
-from tbdprof.hooks.on_mxnet.session.calls import Array, Invocation  # noqa: E402
+from tbdprof.hooks.on_mxnet.session.calls import Array, Invocation, Stored  # noqa: E402
 from tbdprof.hooks.on_mxnet.watch.owners import Watched  # noqa: E402
 from tbdprof.hooks.on_mxnet.watch.phases import Phases  # noqa: E402
 
@@ -51,6 +51,72 @@ def test_numpys_products_are_right_by_hand(
     assert backward is not None
     assert flops.count(forward).model == expected
     assert flops.count(backward).model == 2 * expected
+
+
+@pytest.mark.parametrize(("operator", "places"), [("", 1), ("Modulated", 2)])
+def test_a_deformable_convolution_applies_its_weight_at_every_place(operator: str, places: int) -> None:
+    # Two images, 4 channels in, 6 out, 3 × 3, put out at 5 × 7 places.
+    inputs = [(2, 4, 7, 9), *[(2, 18, 5, 7), (2, 9, 5, 7)][:places], (6, 4, 3, 3), (6,)]
+    computed = called(f"_contrib_{operator}DeformableConvolution", inputs, (2, 6, 5, 7))
+    computed.attributes = {"num_filter": "6"}
+    forward, backward = works.forward(computed), works.backward(computed, f"_backward_{computed.operator}")
+
+    assert forward is not None
+    assert backward is not None
+    assert flops.count(forward).model == 2 * 6 * 4 * 9 * 2 * 5 * 7
+    assert flops.count(backward).model == 2 * flops.count(forward).model
+
+
+def test_a_lookup_reads_no_more_of_the_table_than_the_rows() -> None:
+    for operator, inputs in (("Embedding", [(6,), (1000, 8)]), ("take", [(1000, 8), (6,)])):
+        found = works.forward(called(operator, inputs, (6, 8)))
+
+        assert found is not None
+        assert found.moved_bytes == 4 * 6 + 2 * 4 * 6 * 8
+
+
+def sparse(shape: tuple[int, ...], values: int | None, *, wanted: bool = False) -> Array:
+    return Array(shape, "float32", wanted, Stored(values))
+
+
+DENSE = Array((5, 7), "float32", wanted=True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "attributes", "forward", "backward"),
+    [
+        (sparse((3, 5), 4), DENSE, {}, 2 * 4 * 7, 2 * 4 * 7),
+        (sparse((5, 3), 4), DENSE, {"transpose_a": "True"}, 2 * 4 * 7, 2 * 4 * 7),
+        (sparse((3, 5), 0), DENSE, {}, 0, 0),
+        (sparse((3, 5), None), DENSE, {}, None, None),
+        (sparse((3, 5), 4, wanted=True), DENSE, {}, 2 * 4 * 7, None),
+        (Array((3, 5), "float32", wanted=True), sparse((5, 7), 9), {}, 2 * 3 * 9, 2 * 3 * 9),
+        (sparse((3, 5), 4), sparse((5, 7), 14, wanted=True), {}, None, None),
+        (sparse((3, 5), 4), sparse((5, 7), 35, wanted=True), {}, 2 * 4 * 7, 2 * 4 * 7),  # that stores all values
+    ],
+)
+def test_a_product_of_sparse_data_has_a_count_where_its_values_are_known(
+    one: Array, other: Array, attributes: dict[str, str], forward: int | None, backward: int | None
+) -> None:
+    computed = Invocation("dot", attributes, (one, other), (Array((3, 7), "float32"),))
+    found = works.forward(computed), works.backward(computed, "_backward_dot")
+
+    assert [work and flops.count(work).model for work in found] == [forward, backward]
+
+
+def test_a_dense_layer_of_sparse_data_multiplies_the_values_alone() -> None:
+    inputs = sparse((3, 5), 4), Array((7, 5), "float32", wanted=True), Array((7,), "float32", wanted=True)
+    work = works.forward(Invocation("FullyConnected", {}, inputs, (Array((3, 7), "float32"),)))
+
+    assert work is not None
+    assert (flops.count(work).model, flops.count(work).elementwise) == (2 * 4 * 7, 3 * 7)
+
+
+@pytest.mark.parametrize("operator", ["elemwise_add", "sgd_update", "batch_dot"])
+def test_other_operators_on_sparse_data_have_no_count(operator: str) -> None:
+    inputs = sparse((1, 3, 5), 4), Array((1, 5, 7), "float32")
+
+    assert works.forward(Invocation(operator, {}, inputs, (Array((1, 3, 7), "float32"),))) is None
 
 
 @pytest.mark.parametrize("operator", ["_npi_einsum", "_npi_tensordot", "_npi_tensordot_int_axes"])

@@ -27,7 +27,7 @@ from tbdprof.hooks.on_tensorflow.kernels.window import KernelsWindow
 from tbdprof.hooks.on_tensorflow.operators import eager
 from tbdprof.hooks.on_tensorflow.operators.graphs import Graphs
 from tbdprof.hooks.on_tensorflow.operators.runs import Runs
-from tbdprof.hooks.on_tensorflow.session.events import CallEvent, DeviceEvent, OpEvent, Trace
+from tbdprof.hooks.on_tensorflow.session.events import CallEvent, DeviceEvent, MarkEvent, OpEvent, Trace
 from tbdprof.hooks.on_tensorflow.session.session import Session
 from tbdprof.hooks.on_tensorflow.watch.watch import Watch
 
@@ -287,7 +287,7 @@ def two_replicas() -> Any:
     return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
 
 
-def of_replicas(**how: bool) -> Any:
+def of_replicas(take: Callable[[Any], Any] = tf.function, **how: bool) -> Any:
     """Two replicas of one device each; each takes its half of the batch through both layers."""
     keras.utils.clear_session()
     strategy = two_replicas()
@@ -304,8 +304,38 @@ def of_replicas(**how: bool) -> Any:
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scores))
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
 
-    step = tf.function(lambda batch: strategy.run(of_one, batch))
+    step = take(lambda batch: strategy.run(of_one, batch))
     return recorded(model, optimizer, lambda: step(next(batches)), **how)
+
+
+def taped(**options: Any) -> Any:
+    """A function whose gradient is taken in eager mode: TensorFlow makes two functions of it."""
+    keras.utils.clear_session()
+    model = keras.Sequential([layers.Input((6,)), layers.Dense(7, activation="relu"), layers.Dense(CLASSES)])
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build(model.trainable_variables)
+    call, given = tf.function(lambda given: model(given), **options), tf.ones((BATCH, 6))  # a name with signs
+
+    def step() -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(call(given) ** 2)
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+    return recorded(model, optimizer, step)
+
+
+def grouped_eagerly() -> Any:
+    """Keras compiles a function for each call of a grouped convolution on a CPU, also in eager mode."""
+    model = keras.Sequential([layers.Input((9, 9, 4)), layers.Conv2D(6, 3, groups=2, use_bias=False, name="grouped")])
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build(model.trainable_variables)
+
+    def step() -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(tf.ones((BATCH, 9, 9, 4))) ** 2)
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+    return recorded(model, optimizer, step)
 
 
 def steps_counted() -> dict[str, list[int]]:
@@ -494,15 +524,16 @@ def slope() -> Any:
 def planted() -> dict[str, Any]:
     """An event nobody asked for among those of eager mode: nothing of its type may be matched by order."""
     graphs = Graphs()
-    log = eager.Log(graphs.tracing)
+    log = eager.Log(graphs.tracing, lambda _name: None)
     tf.matmul(tf.ones((2, 3)), tf.ones((3, 4)))
     tf.nn.relu(tf.ones((2, 3)))
     log.close()
     ran = [OpEvent(1, each.type, each.type, place, place + 1, is_eager=True) for place, each in enumerate(log.asked)]
     missing: dict[str, str] = {}
     happened = [*ran, OpEvent(1, "MatMul", "MatMul", 99, 100, is_eager=True)]
-    nodes = eager.join(log.asked, happened, missing, counted_eager.node_of)
-    works = [(each.op, node.work is not None) for each, node in zip(ran, nodes, strict=False)]
+    trace = Trace(ops=happened, marks=[MarkEvent("begin", 1, 0)])
+    nodes = eager.of_events(trace, "begin", log.asked, missing, counted_eager.node_of)
+    works = [(each.op, nodes[id(each)].work is not None) for each in ran]
     return {"works": works, "missing": missing}
 
 
@@ -567,6 +598,10 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "halves_found_late": lambda: of_halves(found_late=True),
     "replicas": of_replicas,
     "replicas_before": lambda: of_replicas(noted=False),
+    "replicas_eagerly": lambda: of_replicas(lambda step: step),
+    "taped": taped,
+    "taped_compiled": lambda: taped(jit_compile=True),
+    "grouped_eagerly": grouped_eagerly,
     "loop": of_a_loop,
     "recomputed": recomputed,
     "fitted": fitted,

@@ -241,6 +241,47 @@ def test_each_replica_is_in_its_own_phases_and_layers(results: Any, name: str) -
     }
 
 
+def test_replicas_in_eager_mode_are_known_too(results: Any) -> None:
+    """Each replica runs in a thread of its own, and the first thread updates the weights for both."""
+    found = results["replicas_eagerly"]
+    eager, function = (
+        [row for row in rows(results, name) if row["products"]] for name in ("replicas_eagerly", "replicas")
+    )
+    updates = [row for row in rows(results, "replicas_eagerly") if row["name"] == "AssignSubVariableOp"]
+
+    assert Counter(map(_told, eager)) == Counter(map(_told, function))
+    assert {row["phase"] for row in updates} == {"UPDATE"}
+    assert len(updates) == 2 * 4
+    assert found["missing"] == {}
+
+
+def _told(row: Any) -> tuple[object, ...]:
+    return row["phase"], row["layer"], row["products"]
+
+
+@pytest.mark.parametrize("name", ["taped", "taped_compiled"])
+def test_a_function_whose_gradient_is_taken_in_eager_mode_is_in_its_phases_and_layers(results: Any, name: str) -> None:
+    products = Counter((row["phase"], row["layer"], row["products"]) for row in rows(results, name) if row["products"])
+    first, last = 2 * BATCH * 6 * 7, 2 * BATCH * 7 * 5
+
+    assert products == {
+        ("FORWARD", "dense", first): 1,
+        ("FORWARD", "dense_1", last): 1,
+        ("BACKWARD", "dense", first): 2,  # the input's too: a function computes all gradients
+        ("BACKWARD", "dense_1", last): 2,
+    }
+    assert results[name]["missing"] == {}
+
+
+def test_what_keras_compiles_in_eager_mode_is_in_the_phases_of_its_calls(results: Any) -> None:
+    products = [row for row in rows(results, "grouped_eagerly") if row["products"]]
+    forward = [(row["layer"], row["products"]) for row in products if row["phase"] == "FORWARD"]
+
+    assert forward == [("grouped", 2 * BATCH * 7 * 7 * 3 * 3 * 2 * 6)]
+    assert Counter(row["phase"] for row in products) == {"FORWARD": 1, "BACKWARD": 2}
+    assert results["grouped_eagerly"]["missing"] == {}
+
+
 def test_a_call_that_updates_several_times_or_in_several_replicas_is_one_step_of_each_optimizer(results: Any) -> None:
     assert results["steps"] == {"fit": [3, 3], "fit_eagerly": [3, 3], "replicas": [3], "replicas_eagerly": [3]}
 

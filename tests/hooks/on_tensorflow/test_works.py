@@ -53,6 +53,41 @@ def test_both_gradients_of_a_convolution_cost_what_it_does() -> None:
     assert flops("Conv2DBackpropFilter", [maps, sizes, made], weight, is_backward=True) == forward
 
 
+@pytest.mark.parametrize(
+    ("equation", "one", "other", "products"),
+    [
+        ("abc,cd->abd", (2, 3, 5), (5, 7), 2 * 2 * 3 * 5 * 7),
+        ("...c,cd->...d", (2, 3, 5), (5, 7), 2 * 2 * 3 * 5 * 7),
+        ("aecd,abcd->acbe", (2, 3, 4, 5), (2, 7, 4, 5), 2 * 2 * 3 * 4 * 5 * 7),
+    ],
+)
+def test_an_einsum_is_a_product(equation: str, one: tuple[int, ...], other: tuple[int, ...], products: int) -> None:
+    assert flops("Einsum", [one, other], (1,), attributes={"equation": equation.encode()}) == (products, 0)
+
+
+def test_a_sparse_matrix_multiplies_each_of_its_values() -> None:
+    indices, values, shape = Array((9, 2), "int64"), (9,), Array((2,), "int64")
+    unknown = works.kind_and_work(computed("SparseTensorDenseMatMul", [UNKNOWN, UNKNOWN, shape, (5, 7)], UNKNOWN))
+
+    assert flops("SparseTensorDenseMatMul", [indices, values, shape, (5, 7)], (3, 7)) == (2 * 9 * 7, 0)
+    assert unknown == (Operation.MATMUL, None)
+
+
+@pytest.mark.parametrize(("mode", "gates"), [("lstm", 4), ("gru", 3)])
+@pytest.mark.parametrize("time_major", [True, False])
+def test_a_recurrent_layer_of_cudnn_applies_all_its_weights_at_every_step(
+    mode: str, gates: int, time_major: bool
+) -> None:
+    # 7 steps of 3 sequences, 5 wide, through two directions of 6 units.
+    given, state = ((7, 3, 5), (2, 3, 6)) if time_major else ((3, 7, 5), (3, 2, 6))
+    weight, biases = 2 * gates * 6 * (5 + 6), 2 * gates * 6 * 2
+    inputs = [given, state, state, (weight + biases,), (3,)]
+    attributes = {"rnn_mode": mode.encode(), "time_major": time_major, "num_proj": 0}
+
+    assert flops("CudnnRNNV3", inputs, (7, 3, 12), attributes=attributes) == (2 * weight * 21, biases * 21)
+    assert flops("CudnnRNNBackpropV3", inputs, given, attributes=attributes)[0] == 2 * 2 * weight * 21
+
+
 def test_a_transposed_convolution_lays_its_weight_at_every_place_of_its_input() -> None:
     # A weight of 3×3, 4 channels out, 8 in, on 5×6 places of one image; it puts out 11×13.
     assert flops("Conv2DBackpropInput", [(4,), (3, 3, 4, 8), (1, 5, 6, 8)], (1, 11, 13, 4)) == (

@@ -199,3 +199,19 @@ def test_the_work_of_sparse_products_is_unknown() -> None:
     kernels = kernels_of(model, step)
     (row,) = (each for each in kernels.operators("aten::addmm") if each["phase"] == Phase.OUTSIDE)
     assert (row["work"], row["operation"]) == (-1, Operation.MATMUL)
+    assert kernels.missing["counts of kernels"].startswith("1 of 3 products are not counted (aten::addmm): ")
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_a_product_without_a_rule_is_reported_and_one_made_of_others_is_not() -> None:
+    model, sparse = nn.Bilinear(2, 3, 4), torch.eye(4).to_sparse()
+
+    def step() -> None:
+        model(torch.ones(1, 2), torch.ones(1, 3)).sum().backward()
+
+    def with_sparse_data() -> None:
+        torch.sparse.mm(sparse, sparse)
+        step()
+
+    assert "counts of kernels" not in kernels_of(model, step).missing
+    assert "(aten::_sparse_sparse_matmul)" in kernels_of(model, with_sparse_data).missing["counts of kernels"]

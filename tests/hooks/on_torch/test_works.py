@@ -105,6 +105,33 @@ def test_attention_of_every_backend_is_the_same_work(variant: str) -> None:
     assert model_flops(backward) == 2 * model_flops(forward)
 
 
+def test_a_grouped_product_takes_each_row_once() -> None:
+    rows, weights = fp32(12, 5), fp32(3, 5, 7)
+    assert model_flops(work_of("aten::_grouped_mm", rows, weights, indices(3))) == 2 * 12 * 5 * 7
+    assert model_flops(work_of("aten::_grouped_mm", fp32(5, 12), fp32(12, 7), indices(3))) == 2 * 12 * 5 * 7
+    assert model_flops(work_of("aten::_grouped_mm", fp32(3, 4, 5), weights)) == 2 * 12 * 5 * 7
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("aten::addmm_", True),
+        ("aten::linear", False),  # calls one
+        ("aten::_thnn_fused_lstm_cell", False),  # what a cell computes besides
+        ("aten::_flash_attention_forward", True),
+        ("quantized::linear_dynamic", True),
+        ("quantized::linear_prepack", False),
+        ("aten::relu", False),
+    ],
+)
+def test_products_are_told_from_what_calls_them(name: str, is_one: bool) -> None:
+    assert works.is_product(name) == is_one
+
+
+def test_attention_within_attention_is_of_its_kind() -> None:
+    assert works.operation_of("aten::_flash_attention_forward") is Operation.ATTENTION
+
+
 def test_a_recurrent_layer_is_the_same_in_one_operator_or_in_one_for_each_layer() -> None:
     hidden, gates, inner, steps, batch = 6, 24, 5, 3, 2
     biases, state = (fp32(gates), fp32(gates)), fp32(batch, hidden)
