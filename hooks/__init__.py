@@ -63,7 +63,7 @@ class FrameworkHook(Protocol):
 
     Call `prepare` first, before the framework is imported if possible. Then call `attach`, and `watch` any number of
     times. For each window call `start`, `mark_step` after every step, `stop` and `drain`. At the end call `close`,
-    which undoes every change. Callbacks do nothing in a forked child.
+    which undoes every change. Callbacks do nothing in a forked child, except that of `on_update` in torch.
     """
 
     name: str

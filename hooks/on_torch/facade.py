@@ -3,9 +3,11 @@
 This module may be imported without torch: imports that need torch are inside functions.
 """
 
+import multiprocessing
+import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tbdprof.errors import TbdprofError, UnavailableError, UsageError
@@ -38,6 +40,7 @@ class _Joined(Joined):
     threads_set: int | None  # None: the choice was left to torch, or to the script
     late: str | None
     put_precision_back: Callable[[], None] | None = None
+    process: int = field(default_factory=os.getpid)  # in which the hook joined
 
 
 class TorchHook(Facade[_Joined]):
@@ -227,4 +230,10 @@ class TorchHook(Facade[_Joined]):
     def _measure(self) -> Any:
         from tbdprof.hooks.on_torch import probe
 
-        return probe.measure
+        is_forked = os.getpid() != self._require().process or _is_forked_by_multiprocessing()
+        return probe.measure_apart if is_forked else probe.measure
+
+
+def _is_forked_by_multiprocessing() -> bool:
+    """Return whether `multiprocessing` forked this process."""
+    return multiprocessing.parent_process() is not None and multiprocessing.get_start_method(allow_none=True) == "fork"

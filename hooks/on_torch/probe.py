@@ -21,6 +21,27 @@ def measure(precisions: Sequence[str]) -> Peaks:
     return _measured(tuple(precisions), torch.get_num_threads())
 
 
+def measure_apart(precisions: Sequence[str]) -> Peaks:
+    """Return the same, measured in a process of its own if torch has several threads; for a forked process.
+
+    A forked process lacks the threads of its parent: an operator that waits for them never returns (GNU's OpenMP).
+    Raise UnavailableError if the other process does not start or fails.
+    """
+    threads = torch.get_num_threads()
+    return measure(precisions) if threads == 1 else _measured_apart(tuple(precisions), threads)
+
+
+@probing.UntilQuiet
+def _measured_apart(precisions: tuple[str, ...], threads: int) -> Peaks:
+    return probing.apart("torch", precisions, threads)
+
+
+def here(precisions: Sequence[str], threads: int) -> Peaks:
+    """Return the peaks, measured in this process with a number of threads."""
+    torch.set_num_threads(threads)
+    return measure(precisions)
+
+
 @probing.UntilQuiet
 def _measured(precisions: tuple[str, ...], threads: int) -> Peaks:
     known = [precision for precision in precisions if precision in _DTYPES]

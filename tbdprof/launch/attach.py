@@ -6,6 +6,9 @@ when an optimizer's step ends. If several optimizers step, those of the first on
 The processes that a launcher starts inherit the order, until one of them takes an optimizer step. A process that trains
 with others claims its rank, and is recorded into a file of its own. Any other process removes the order's token, which
 only one can do, and is recorded. The others detach at their own first step.
+
+A process that is forked after the import of the framework inherits the watching. It follows the same rules, unless its
+parent was being recorded at the fork.
 """
 
 import atexit
@@ -23,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from tbdprof.errors import TbdprofError, UnavailableError, visible
 from tbdprof.facts.keys import RemarkOn
-from tbdprof.launch.order import FORKED, IMPORTED, RANK, VARIABLE, Said
+from tbdprof.launch.order import IMPORTED, RANK, VARIABLE, Said
 from tbdprof.loop.defect import defect_line
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 _STANDARD = ("resource", "sqlite3")  # what the frameworks do not import
 EARLY_AFTER = 1  # step; the first one of the script ended when the profiler began
+_LAST = -1000  # priority of what is done at the end of a process of `multiprocessing`
 
 
 def attach() -> None:
@@ -76,7 +80,6 @@ class Attachment:
         self._rank: Rank | None = None
         self._claimed: Claim | None = None  # of a rank's own file
         self._pid = os.getpid()
-        self._has_said_forked = False
         self._hook.set_environment(self._setting)
 
     def imported(self) -> None:
@@ -100,13 +103,6 @@ class Attachment:
         with suppress(OSError):
             self._beside_token(IMPORTED.format(self._framework)).touch()
 
-    def _say_forked(self) -> None:
-        """Let `launch.script` know, once, that a forked process takes the steps."""
-        if not self._has_said_forked:
-            self._has_said_forked = True
-            with suppress(OSError):
-                self._beside_token(FORKED).touch()
-
     def close(self) -> None:
         """Detach, and do nothing at the end of the process."""
         atexit.unregister(self._ended)
@@ -114,8 +110,7 @@ class Attachment:
         self._release()
 
     def _stepped(self, optimizer: object) -> None:
-        if os.getpid() != self._pid:
-            self._say_forked()
+        if os.getpid() != self._pid and not self._follows_fork():
             return
         try:
             self._count(optimizer)
@@ -129,6 +124,17 @@ class Attachment:
                 raise
             _unwatched(defect_line("to begin to record", error))
             self.close()
+
+    def _follows_fork(self) -> bool:
+        """Return whether this forked process may be recorded: not one whose parent was when it forked."""
+        from multiprocessing import util
+
+        if self._profiler is not None:
+            return False
+        self._pid = os.getpid()
+        # A process of `multiprocessing` ends without the functions of `atexit`; its own come last of all.
+        util.Finalize(None, self._ended, exitpriority=_LAST)
+        return True
 
     def _count(self, optimizer: object) -> None:
         if self._profiler is not None and self._steps is not None:
@@ -195,12 +201,12 @@ class Attachment:
             self._claimed.release()
 
     def _ended(self) -> None:
-        if os.getpid() != self._pid:  # a forked child ends; stopping the parent's profiler in it would hang
+        if os.getpid() != self._pid:  # of a forked child without a step: stopping the parent's profiler would hang
             return
         if self._profiler is None:
             self._hook.close()
         else:
-            failure = getattr(sys, "last_value", None)  # the script's exception, with its frames
+            failure = _failure()
             self._profiler.stop(_end_of(failure), failure)
             self._release()
             self._leave_word()
@@ -231,6 +237,12 @@ class Attachment:
         plan = plan if self._rank is None else together(plan)
         path, per_step = self._path(), said.samples_per_step
         return LoopProfiler(self._hook, run, plan, path=path, instruments=found, per_step=per_step)
+
+
+def _failure() -> BaseException | None:
+    """Return the exception that ends the script, with its frames; a process of `multiprocessing` still handles it."""
+    failure = sys.exc_info()[1]
+    return getattr(sys, "last_value", None) if failure is None or isinstance(failure, SystemExit) else failure
 
 
 def _end_of(failure: BaseException | None) -> str:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from tbdprof.facts.batches import SAMPLES, TOKENS
 
 VARIABLE = "TBDPROF_ATTACH"
-FORKED = "forked"  # a forked process took a step, which is not recorded
 IMPORTED = "imported-{}"  # a file beside the token: a process imported this framework
 RANK = "rank"  # files beside the token are named after the ranks that are recorded: rank0, rank1
 

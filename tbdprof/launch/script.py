@@ -27,7 +27,7 @@ from tbdprof.facts.ranks import files_of, path_of
 from tbdprof.facts.recording import KILLED, Recording
 from tbdprof.hooks import FRAMEWORKS, about
 from tbdprof.hooks.ranks import launched_rank
-from tbdprof.launch.order import FORKED, IMPORTED, RANK, VARIABLE, Said
+from tbdprof.launch.order import IMPORTED, RANK, VARIABLE, Said
 from tbdprof.launch.processes import relay
 from tbdprof.launch.processes.relay import Ended
 from tbdprof.loop.ending import OF_SIGNAL
@@ -42,10 +42,6 @@ NOTHING_IMPORTED = (
     "(a launcher may have kept tbdprof's PYTHONPATH from it)"
 )
 _OTHER_ASKED = "no process of the script was seen to import {}, the one framework that --framework lets be watched"
-_FORKED = (
-    "processes took the steps that were forked after the framework was imported, which cannot be followed "
-    "(those of the start method spawn can)"
-)
 
 
 def default_path(script: Sequence[str]) -> Path:
@@ -65,7 +61,6 @@ class Outcome:
     killed_by: str  # why a recording ends that its process could not end
     not_kept: str  # why no file was kept, as the script's process said at its end; otherwise empty
     imported: tuple[str, ...] = ()  # the frameworks that a process imported while tbdprof watched
-    forked: bool = False  # a process took steps that was forked after the import, and cannot be followed
     signals: tuple[int, ...] = ()  # that came meanwhile, were to end tbdprof, and were passed on
     asked: str | None = None  # the framework that alone was watched
 
@@ -114,10 +109,7 @@ def run(
         found = [own] * claimed.is_kept + _kept([path_of(path, rank) for rank in ranks], older)
         killed_by = _killed_by(code, is_its_own=is_its_own)
         imported = tuple(name for name in FRAMEWORKS if (folder / IMPORTED.format(name)).exists())
-        forked = (folder / FORKED).exists()
-        return Outcome(
-            code, tuple(found), stepped, killed_by, _word_of(folder), imported, forked, ended.signals, framework
-        )
+        return Outcome(code, tuple(found), stepped, killed_by, _word_of(folder), imported, ended.signals, framework)
 
 
 def _older_ranks(path: Path, *, force: bool) -> dict[Path, object]:
@@ -181,7 +173,7 @@ def not_recorded(path: Path, outcome: Outcome) -> str:
     name = _signal(outcome.code)
     said = f"the script ended with {outcome.code} ({name}); " if name else ""
     if not outcome.stepped:
-        return said + NOTHING_RECORDED.format(seen=_FORKED if outcome.forked else _seen(outcome))
+        return said + NOTHING_RECORDED.format(seen=_seen(outcome))
     if outcome.not_kept:
         return said + outcome.not_kept
     if path.exists():

@@ -155,13 +155,6 @@ def test_where_another_framework_was_asked_for_that_is_said():
     assert done.stderr == f"tbdprof: {NOTHING_RECORDED.format(seen=seen)}\n"
 
 
-def test_where_a_forked_process_takes_the_steps_that_is_said():
-    done = run(*script("import os\nif os.fork() == 0:\n    train(3)\n    os._exit(0)\nos.wait()"))
-
-    assert done.returncode == 0
-    assert "processes took the steps that were forked after the framework was imported" in done.stderr
-
-
 @pytest.mark.parametrize(("ending", "code"), [("", 1), ("import sys; sys.exit(4)", 4)])
 def test_who_requires_a_recording_gets_1_where_a_script_succeeds_without(ending: str, code: int):
     done = run(*script(ending, trains=False), options=("--require-recording",))

@@ -267,16 +267,23 @@ class Ledger:
         self._changed[block.device, block.address] = sequence
         self._rows.append(_Row(sequence, kind, place.thread, block, place.time_ns, place.span, total))
 
-    def appeared(self, found: Sequence[Existing], place: Place) -> None:
-        """Enter blocks that were found at a place and whose allocation nothing reported."""
+    def appeared(self, found: Sequence[Existing], place: Place, *, is_counted: bool = False) -> None:
+        """Enter blocks whose allocation nothing reported; `is_counted`: torch's total shows that it counted them."""
         for each in found:
-            if (each.device, each.address) not in self._live and each.device not in self._late:
+            is_in_total = is_counted or each.device not in self._late
+            if (each.device, each.address) not in self._live and is_in_total:
                 block = _Block(
-                    each.device, each.address, each.bytes, 1, each.shape, requested_bytes=each.requested_bytes
+                    each.device,
+                    each.address,
+                    each.bytes,
+                    1 if each.shape is not None else -1,
+                    each.shape,
+                    requested_bytes=each.requested_bytes,
                 )
                 self._put(block)
                 # Torch counted it, perhaps after the last event that told its total.
-                self._total[each.device] = max(self._total[each.device], self._live_bytes[each.device])
+                known_bytes = self._live_bytes[each.device] - self._shift[each.device]
+                self._total[each.device] = max(self._total[each.device], known_bytes)
                 self._enter(AllocationKind.ALLOCATED, block, place)
 
     def stayed(self, seen: Sequence[_Seen], since: int) -> list[_Seen]:

@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tbdprof.facts.records import Role, Strings
@@ -24,6 +24,8 @@ from tbdprof.hooks.on_torch.session.events import (
     Trace,
 )
 from tbdprof.hooks.on_torch.session.spans import Spans, calling
+
+_AT_START = -1
 
 
 class _Readings:
@@ -140,9 +142,11 @@ def build(
     spans = Spans(strings, order, calling(trace))
     ledger = Ledger(order, trace.cpu_bytes_at_begin, counted_from_start)
     begin_ns, end_ns = (trace.events[0][0], trace.events[-1][0]) if trace.events else (0, 0)
-    for block in _there([*existing, *_unseen(existing, left, trace, counted_from_start)], trace):
+    there = [*_there([*existing, *_unseen(existing, left, trace, counted_from_start)], trace)]
+    found = _unreported(there, trace, counted_from_start=counted_from_start)
+    for block in [*there, *found.get(_AT_START, ())]:
         ledger.exists(block, begin_ns)
-    owners, marks = _replay(trace, spans, ledger, order, strings)
+    owners, marks = _replay(trace, found, spans, ledger, order, strings)
     spans.finish(end_ns)
     for tensor in left:
         ledger.seen(tensor)
@@ -155,13 +159,22 @@ def build(
 
 
 def _replay(
-    trace: Trace, spans: Spans, ledger: Ledger, order: Iterator[int], strings: Strings
+    trace: Trace,
+    unreported_at: Mapping[int, Sequence[Existing]],
+    spans: Spans,
+    ledger: Ledger,
+    order: Iterator[int],
+    strings: Strings,
 ) -> tuple[list[OwnerRow], list[int]]:
-    """Enter all events in their order; return the owners, and the sequence number at the end of each step."""
+    """Enter all events in their order; return the owners, and the sequence number at the end of each step.
+
+    `unreported_at` has the blocks whose allocation no event reports, by the index of the event before which they are.
+    """
     owners: list[OwnerRow] = []
     marks: list[int] = []
     counted, readings, exchanged = _counted_deaths(trace), _Readings(ledger), _Exchanged(ledger)
-    for time_ns, event in trace.events:
+    for index, (time_ns, event) in enumerate(trace.events):
+        ledger.appeared(unreported_at.get(index, ()), Place(-1, time_ns, -1), is_counted=True)
         found = exchanged.owners(event)
         if isinstance(event, Enter):
             for tensor in event.region.tensors:
@@ -205,6 +218,54 @@ def _unseen(
                     room -= tensor.bytes
                     found.append(Existing(tensor.device, tensor.address, tensor.bytes, tensor.shape))
     return found
+
+
+def _unreported(
+    there: Sequence[Existing], trace: Trace, *, counted_from_start: bool
+) -> Mapping[int, Sequence[Existing]]:
+    """Return CPU blocks whose free alone is reported, by the index of the event before which torch counted them.
+
+    A thread allocated them before it joined, or holds them at the start (`_AT_START`) where Python does not see them.
+    `there` are the blocks known at the start. The excess of torch's total over the known blocks shows since when such a
+    block is there: from then on to its free, the excess is at least its size. Without such an excess the block is left
+    out: it is older than torch's accounting.
+    """
+    known = {each.address for each in there if each.device == "cpu"}
+    known_bytes = sum(each.bytes for each in there if each.device == "cpu")
+    total_bytes = trace.cpu_bytes_at_begin
+    places, excess = [_AT_START], [total_bytes - known_bytes if counted_from_start else 0]
+    after_bytes = excess[0]
+    changed: dict[int, int] = {}  # by address: from which index on another block may be there
+    found: defaultdict[int, list[Existing]] = defaultdict(list)
+    for place, (_, event) in enumerate(trace.events):
+        if not isinstance(event, MemoryEvent) or event.device != "cpu":
+            continue
+        if event.total_bytes == 0 and event.address not in known and total_bytes + event.bytes != 0:
+            continue  # of memory that processes share: its events carry no total
+        places.append(place)
+        excess.append(after_bytes + event.total_bytes - event.bytes - total_bytes)
+        after_bytes, total_bytes = excess[-1], event.total_bytes
+        if event.bytes > 0:
+            known.add(event.address)
+        elif event.address in known:
+            known.remove(event.address)
+        elif excess[-1] >= -event.bytes:
+            first = _since(excess, -event.bytes, changed.get(event.address, 0))
+            excess[first:] = [each + event.bytes for each in excess[first:]]
+            after_bytes = excess[-1]
+            found[places[first]].append(Existing("cpu", event.address, -event.bytes))
+        elif counted_from_start:
+            after_bytes += event.bytes
+        changed[event.address] = len(excess)
+    return found
+
+
+def _since(excess: Sequence[int], size: int, least: int) -> int:
+    """Return from which index on, to the end, the excess is at least a size; no index below `least`."""
+    first = len(excess) - 1
+    while first > least and excess[first - 1] >= size:
+        first -= 1
+    return first
 
 
 def _mark(mark: Mark, sequence: int, owners: list[OwnerRow], strings: Strings) -> list[int]:

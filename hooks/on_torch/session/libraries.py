@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import torch
 
+from tbdprof.collect.core_waits import TASKS
+
 _LIBRARIES = ("libc10.so", "libc10.dylib", "c10.dll")
 _PROFILER_LOG_LEVEL = "KINETO_LOG_LEVEL"
 LOG_LEVEL, ERROR = "FLAGS_caffe2_log_level", 2
@@ -64,8 +66,19 @@ def quiet_profiler() -> Iterator[None]:
             del os.environ[_PROFILER_LOG_LEVEL]
 
 
-def stop_polling() -> None:
-    """End the thread in which torch's profiler waits for outside requests: it makes a forked child hang at its exit."""
+def native_threads() -> frozenset[str]:
+    """Return this process's threads, as the system names them."""
+    return frozenset(os.listdir(TASKS))  # noqa: PTH208 - names alone are needed
+
+
+def stop_polling(before: frozenset[str]) -> None:
+    """End the thread in which torch's profiler waits for outside requests: it makes a forked child hang at its exit.
+
+    Do so only if a thread has begun since `before`. A process that was forked from one with such a thread has none:
+    it would hang or abort if it waited for its end.
+    """
+    if native_threads() <= before:
+        return
     library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
     try:
         instance, stop = (getattr(library, name) for name in _KINETO)

@@ -14,13 +14,17 @@ WHOLE = f"{MARKER}whole"  # the range around a window
 
 
 class Markers:
-    """Places markers among the profiler's events while it is on, in the process that created it."""
+    """Places markers among the profiler's events while it is on, in the process that turned it on."""
 
     def __init__(self) -> None:
         self.marks: dict[int, Mark] = {}
         self.on = False
-        self._pid = os.getpid()
+        self._pid = 0
         self._numbers = itertools.count()
+
+    def turn_on(self) -> None:
+        """Place markers from now on, in this process."""
+        self.on, self._pid = True, os.getpid()
 
     def is_on(self) -> bool:
         """Return whether markers are placed here and now."""

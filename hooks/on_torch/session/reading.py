@@ -1,6 +1,7 @@
 """Read the event tree that a session of torch's profiler recorded into a `Trace`."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from torch._C._profiler import RecordScope, _ExtraFields_Allocation, _ExtraFields_TorchOp, _ProfilerEvent
 
@@ -100,13 +101,27 @@ class _Reader:
         return self._trace
 
     def _within_window(self, events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
-        """Leave out the probe, and what was allocated and freed before it or after the window was closed."""
+        """Leave out the probe, and what was allocated and freed before it or after the window was closed.
+
+        Other threads go on while the probe is there: the totals of their events are given without it.
+        """
         probes = {id(event) for event in self._probe}
         first = next((place for place, (_, event) in enumerate(events) if id(event) in probes), 0)
         memory = [place for place, (_, event) in enumerate(events) if isinstance(event, MemoryEvent)]
         end = next((place for place in memory if events[place][0] > self._closed_ns), len(events))
         left_out = {place for place in memory if not first <= place < end or id(events[place][1]) in probes}
-        return [timed for place, timed in enumerate(events) if place not in left_out]
+        last = max((place for place in memory if id(events[place][1]) in probes), default=0)
+        held = {place for place in memory if first < place < last}
+        return [
+            (time_ns, self._without_probe(event) if place in held else event)
+            for place, (time_ns, event) in enumerate(events)
+            if place not in left_out
+        ]
+
+    def _without_probe(self, event: Event) -> Event:
+        if not isinstance(event, MemoryEvent) or event.device != self._probe[0].device or not event.total_bytes:
+            return event  # shared memory has no total
+        return replace(event, total_bytes=event.total_bytes - self._probe[0].bytes)
 
     def _add(self, node: _ProfilerEvent, event: Event) -> None:
         self._trace.events.append((node.start_time_ns - self._offset_ns, event))

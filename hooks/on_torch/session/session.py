@@ -124,9 +124,10 @@ class Session:
         self._offset_ns = wall_offset_ns()
         Session.is_on = True
         try:
+            before = libraries.native_threads()
             with libraries.quiet_profiler(), LOCK:
                 self._profile.__enter__()  # type: ignore[no-untyped-call]
-            libraries.stop_polling()
+            libraries.stop_polling(before)
             if threads is not None:
                 # Torch's event tree lacks what a GPU's allocator does outside any range, which is most of what Python
                 # frees.

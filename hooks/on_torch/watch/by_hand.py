@@ -1,7 +1,6 @@
 """Loops that update their weights by hand, without an optimizer: a step is a backward pass and the update after it."""
 
 import ctypes
-import os
 import sys
 import threading
 import weakref
@@ -34,7 +33,6 @@ class ByHand:
 
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
-        self._process = os.getpid()
         self.has_optimizer: bool | None = None  # a step of one makes it true; None: it is looked for where it matters
         self._callback: Callable[[object], None] | None = None
         self._here = _Thread()
@@ -66,7 +64,7 @@ class ByHand:
     @waits
     def backward_ended(self) -> None:
         """Note what the weights are before they are updated."""
-        if self._callback is not None and not self.has_optimizer and os.getpid() == self._process:
+        if self._callback is not None and not self.has_optimizer:
             trained = [each for _, each in self._watched.parameters() if each.requires_grad]
             self._here.looks = [_look(each) for each in trained[:_COMPARED]]
 
@@ -78,7 +76,7 @@ class ByHand:
         return frozenset(place[1] for place in places if place is not None)
 
     def _end_step(self) -> None:
-        if self._callback is not None and self._is_updated() and os.getpid() == self._process and self.is_so():
+        if self._callback is not None and self._is_updated() and self.is_so():
             self._callback(self._here.token)
 
     @waits

@@ -1,6 +1,5 @@
 """Hooks on modules and optimizers: they place markers in a window and find models and optimizers in training."""
 
-import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -57,7 +56,6 @@ class Watch:
         self.watched = watched
         self.markers = markers
         self.batches = Batches()  # of the open window
-        self._process = os.getpid()
         self._named: dict[int, _Named] = {}
         self._calls: list[Handle] = []
         # On all optimizers until `close`: a thread may be running through these hooks when a window begins or ends.
@@ -104,17 +102,16 @@ class Watch:
             self._find_models()
 
     def on_update(self, callback: Callable[[object], None]) -> None:
-        """Call `callback` with the optimizer after each step of any optimizer, and with an object after one by hand."""
-        pid = os.getpid()
+        """Call `callback` with the optimizer after each step of any optimizer, and with an object after one by hand.
+
+        It is called in forked processes, too.
+        """
         self._callbacks.append(callback)
         late = Late()
 
         @uncompiled
         def after(optimizer: torch.optim.Optimizer, *_: object) -> None:
             if torch.compiler.is_compiling():
-                return
-            if os.getpid() != pid:  # a forked process is not followed, but the caller may say so
-                callback(optimizer)
                 return
             if self._passes:
                 self._stop_looking()
@@ -137,7 +134,8 @@ class Watch:
 
     def open_window(self, *, reads_owners: bool) -> None:
         """Turn markers on, with hooks on everything watched that place them; `reads_owners` lets them read owners."""
-        self.markers.on, self._reads_owners, self.sees_transforms = True, reads_owners, False
+        self.markers.turn_on()
+        self._reads_owners, self.sees_transforms = reads_owners, False
         self._local = threading.local()
         self.batches.take()
         self._backward.need("engine", _WINDOW)
@@ -332,7 +330,7 @@ class Watch:
         self._step_ends(optimizer)
         if self._passes:
             self._stop_looking()
-        for callback in list(self._callbacks) if os.getpid() == self._process else ():
+        for callback in list(self._callbacks):
             callback(optimizer)
 
     def _reads(self, optimizer: torch.optim.Optimizer) -> bool:

@@ -186,9 +186,37 @@ def test_a_late_account_that_frees_a_block_with_the_size_of_an_older_one_still_a
 
 
 def test_a_full_account_reports_the_free_of_a_block_nobody_saw() -> None:
+    events = trace(memory(7, -500, -100), cpu_bytes_at_begin=400)
+    rows = build(events, [], True, Strings())[0]["allocation"]
+    assert changes(rows) == [(AllocationKind.FREED, 7, 500, -100)]
+
+
+def test_a_block_nobody_saw_was_there_from_the_start_if_torchs_total_has_room_for_it() -> None:
+    """A thread amid an operator may hold what Python cannot see."""
     events = trace(memory(7, -500, 500), cpu_bytes_at_begin=1000)
     rows = build(events, [], True, Strings())[0]["allocation"]
-    assert changes(rows) == [(AllocationKind.FREED, 7, 500, 500)]
+    assert changes(rows) == [(AllocationKind.EXISTING, 7, 500, -1), (AllocationKind.FREED, 7, 500, 500)]
+
+
+@pytest.mark.parametrize(("counted", "base"), [(True, 100), (False, 0), (False, 30)])
+def test_what_a_thread_made_before_it_joined_is_there_from_when_torch_counted_it(counted: bool, base: int) -> None:
+    """An account that began late lacks the 100 bytes of an older block, and has 30 of what was freed before it."""
+    events = trace(
+        memory(2, 8, base + 8),
+        memory(3, 4, base + 8 + 960 + 4),  # only the total shows the 960 bytes
+        memory(5, -960, base + 8 + 4),
+        memory(6, -64, base + 8 + 4 - 64) if not counted else memory(6, 1, base + 13),  # older: no total shows it
+        cpu_bytes_at_begin=base,
+    )
+    rows = build(events, [Existing("cpu", 1, 100, (25,))], counted, Strings())[0]["allocation"]
+    found = changes(rows)[1:]
+    assert found[:4] == [
+        (AllocationKind.ALLOCATED, 2, 8, 108),
+        (AllocationKind.ALLOCATED, 5, 960, 1068),
+        (AllocationKind.ALLOCATED, 3, 4, 1072),
+        (AllocationKind.FREED, 5, 960, 112),
+    ]
+    assert found[4:] == ([(AllocationKind.ALLOCATED, 6, 1, 113)] if counted else [])
 
 
 def test_a_block_that_died_uncounted_is_freed_before_its_address_is_used_again() -> None:
@@ -267,7 +295,7 @@ def test_what_a_loader_receives_of_its_workers_is_input_as_long_as_it_is_there()
 
 def test_a_free_that_leaves_nothing_is_torchs_own() -> None:
     rows = build(trace(memory(7, -500, 0), cpu_bytes_at_begin=500), [], True, Strings())[0]["allocation"]
-    assert changes(rows) == [(AllocationKind.FREED, 7, 500, 0)]
+    assert changes(rows) == [(AllocationKind.EXISTING, 7, 500, -1), (AllocationKind.FREED, 7, 500, 0)]
 
 
 def test_what_a_loader_does_is_data_even_within_a_forward_phase() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tbdprof.facts.records import Peaks
 from tbdprof.hooks import probing
 from tbdprof.hooks.on_torch import hook, probe
 
@@ -47,6 +48,29 @@ def test_only_the_precisions_asked_for_are_measured() -> None:
 
 def test_it_is_measured_once_a_process_and_number_of_threads() -> None:
     assert probe.measure(["fp32"]) is probe.measure(["fp32"])
+
+
+@pytest.mark.parametrize(("threads", "is_apart"), [(1, False), (3, True)])
+def test_a_forked_process_that_may_lack_threads_measures_in_another_one(
+    monkeypatch: pytest.MonkeyPatch, threads: int, is_apart: bool
+) -> None:
+    """Its operators on several threads may wait for threads of its parent."""
+    asked: list[tuple[object, ...]] = []
+    elsewhere = Peaks({"fp32": 1.0}, 1.0, {})
+    monkeypatch.setattr(probing, "apart", lambda *arguments: asked.append(arguments) or elsewhere)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    attached = hook()
+    attached.attach()
+    assert attached._joined is not None
+    here = attached._measure()
+    attached._joined.process = -1  # as in a fork of the process that joined
+    found = attached._measure()(["fp32"])
+    attached.close()
+    probe._measured_apart.cache_clear()
+
+    assert here is probe.measure
+    assert asked == [("torch", ("fp32",), 3)] * is_apart
+    assert (found is elsewhere) == is_apart
 
 
 def test_a_precision_without_a_probe_is_left_out_with_its_reason() -> None:

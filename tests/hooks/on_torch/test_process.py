@@ -103,6 +103,22 @@ hook.close()
 """
 
 
+FORKED_WITH_A_THREAD = """
+import json, os, threading, time, torch
+from tbdprof.hooks.on_torch.session.session import Session
+with torch.autograd.profiler.profile(use_kineto=True):
+    torch.ones(1)
+child = os.fork()
+if child == 0:
+    # The C library gives a new thread the number of the one that is gone.
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    session = Session("kernels")
+    torch.ones(1)
+    names = [event.name() for event in session.end().result.events()]
+    os._exit(0 if names.count("aten::ones") == 1 else 1)
+print(json.dumps(os.waitpid(child, 0)[1]))
+"""
+
 LATE = """
 import json, torch
 from tbdprof.hooks import load
@@ -169,6 +185,13 @@ def test_close_leaves_hooks_environment_flag_and_threads_as_they_were() -> None:
 def test_a_forked_child_places_no_markers() -> None:
     printed, _ = run(FORKED)
     assert printed == [0, 1]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_the_thread_of_a_profiler_of_its_parent() -> None:
+    """The child would hang or abort: it has no such thread, or another one in its place."""
+    printed, _ = run(FORKED_WITH_A_THREAD)
+    assert printed == 0
 
 
 def test_who_comes_late_says_so_and_older_blocks_die_unheard() -> None:
