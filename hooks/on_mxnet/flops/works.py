@@ -99,8 +99,8 @@ _NAMED: Mapping[str, tuple[Operation, str]] = {
     "Correlation": (Operation.CONVOLUTION, ""),
 }
 _LEAKY = {**dict.fromkeys(("leaky", "prelu", "rrelu"), "leaky_relu"), "elu": "elu", "selu": "elu", "gelu": "gelu"}
-# The engine frees an array, or waits for one: no operator of the script's, and nothing is computed.
-ENGINES_OWN = frozenset({"DeleteVariable", "WaitForVar"})
+# The engine frees an array or an operator of a graph, or waits: no operator of the script's, and nothing is computed.
+ENGINES_OWN = frozenset({"DeleteVariable", "DeleteOperator", "WaitForVar"})
 # Optimizers: the name in the FLOP tables, and how many input arrays each weight has in a fused update of several.
 _UPDATES = {
     "sgd_update": ("sgd", 2),
