@@ -35,7 +35,9 @@ SMALLER = {"transformer": 4000 * 512 + 2 * (3_152_384 + 4_204_032)}
 TRAINED_NETWORKS = {("a3c", "tensorflow"): 2}
 CELLS = [(model, framework) for model in suite.names() for framework in suite.frameworks(model)]
 # TensorFlow traces each network twice for these, which takes 20 to 40 s.
-LONG = {(model, "tensorflow") for model in ("inception_v3", "wgan", "faster_rcnn", "seq2seq", "deep_speech2")}
+LONG = {
+    (model, "tensorflow") for model in ("inception_v3", "wgan", "faster_rcnn", "seq2seq", "deep_speech2", "transformer")
+}
 
 
 @cache
