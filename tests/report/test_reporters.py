@@ -226,6 +226,7 @@ def test_memory_outside_the_allocator_has_its_line():
         ((1.1, 1.2), False, "cost 1.000 [1.100, 1.200] times a clean step"),
         ((0.299, 30.5), False, "cost is not known: 1.000 [0.299, 30.500] times a clean step, too wide an interval"),
         ((0.9, 1.1), True, "cost is not known: 1.000 [0.900, 1.100] times a clean step, and the run drifted"),
+        ((0.8, 0.99), False, "cost is not known: 1.000 [0.800, 0.990] times a clean step: the loop itself got faster"),
     ],
 )
 def test_a_cost_that_is_not_known_is_not_called_none(interval: tuple[float, float], drifted: bool, said: str):

@@ -65,6 +65,8 @@ def _cost(overhead: Overhead, *, drifted: bool) -> str:
     cost = f"{overhead.ratio:.3f} [{low:.3f}, {high:.3f}] times a clean step"
     if drifted or overhead.is_wide:
         return f"cost is not known: {cost}, {'and the run drifted' if drifted else 'too wide an interval'}"
+    if high < 1:
+        return f"cost is not known: {cost}: the loop itself got faster"
     return f"cost {cost}{' (not distinguishable from none)' if low <= 1 <= high else ''}"
 
 
