@@ -23,6 +23,7 @@ from functools import lru_cache
 
 from tbdprof.facts.records import Operation
 
+GATES = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}  # of a recurrent cell, by its mode in MXNet and cuDNN
 PRODUCTS = frozenset({Operation.CONVOLUTION, Operation.MATMUL, Operation.ATTENTION, Operation.RECURRENT})
 
 

@@ -4,13 +4,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from tbdprof.facts.records import Operation
+from tbdprof.facts.work import GATES
 from tbdprof.hooks.on_mxnet.session.calls import Array, Invocation
 from tbdprof.hooks.on_mxnet.session.graphs import Node
 
 Computed = Invocation | Node
 Sizes = dict[str, int]
-
-_GATES = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}
 
 
 def size_of(array: Array) -> int:
@@ -123,7 +122,7 @@ def _recurrent(computed: Computed) -> tuple[Sizes, int]:
     data, packed = computed.inputs[:2]
     directions = 2 if is_set(computed, "bidirectional") else 1
     layers, width = (_number(computed, name) for name in ("num_layers", "state_size"))
-    biases = 2 * _GATES[computed.attributes["mode"]] * width * layers * directions
+    biases = 2 * GATES[computed.attributes["mode"]] * width * layers * directions
     positions = data.shape[0] * data.shape[1]
     sizes = {"weight": size_of(packed) - biases, "positions": positions, "bias": biases * positions}
     return sizes, 1 + packed.wanted  # the gradients of the states are always needed

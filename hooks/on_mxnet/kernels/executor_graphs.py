@@ -36,11 +36,9 @@ def nodes(
     `stored` has what the sparse arguments of each forward call of an executor store, by the executor's handle.
     """
     runs = _runs(pushes)
-    ran = {handle: max((run for run, of in runs.values() if of == handle), default=-1) + 1 for handle in executors}
-    calls = {
-        handle: stored.get(handle, ()) if len(stored.get(handle, ())) == ran[handle] else () for handle in executors
-    }
-    known = {handle: _Graph(executor, calls[handle]) for handle, executor in executors.items()}
+    ran = {handle: run + 1 for run, handle in runs.values()}  # the last run of each is the highest
+    calls = {handle: each for handle, each in stored.items() if len(each) == ran.get(handle)}
+    known = {handle: _Graph(executor, calls.get(handle, ())) for handle, executor in executors.items()}
     found: dict[int, OfNode] = {}
     last: dict[tuple[int, str], int] = {}  # the latest request of a node, by executor and name
     for push in pushes:

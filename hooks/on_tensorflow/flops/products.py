@@ -7,6 +7,7 @@ convolution, which TensorFlow computes with the gradient's operator. Each counts
 import math
 from collections.abc import Callable, Mapping
 
+from tbdprof.facts.work import GATES
 from tbdprof.hooks.on_tensorflow.flops.operands import Array, Computed
 
 Sizes = dict[str, int]
@@ -110,13 +111,11 @@ def _recurrent(computed: Computed) -> Sizes:
         raise LookupError("num_proj")
     width, batch = state.dimensions[-1], given.dimensions[1 if computed.attributes.get("time_major", True) else 0]
     mode = computed.attributes.get("rnn_mode", b"lstm")
-    gates = _GATES[mode.decode() if isinstance(mode, bytes) else mode]
+    gates = GATES[mode.decode() if isinstance(mode, bytes) else mode]
     biases = 2 * gates * width * (state.elements // (batch * width))
     positions = math.prod(given.dimensions[:2])
     return {"weight": packed.elements - biases, "positions": positions, "bias": biases * positions}
 
-
-_GATES = {"lstm": 4, "gru": 3, "rnn_relu": 1, "rnn_tanh": 1}
 
 PRODUCTS: Mapping[str, Callable[[Computed], Sizes]] = {
     **dict.fromkeys(("Conv2D", "Conv3D"), _convolution),

@@ -74,6 +74,11 @@ def rows(results: Any, name: str) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in results[name]["rows"]]
 
 
+def products_of(results: Any, name: str) -> Counter[tuple[str, str | None, int]]:
+    """How often each product ran, as (phase, layer, FLOPs)."""
+    return Counter((row["phase"], row["layer"], row["products"]) for row in rows(results, name) if row["products"])
+
+
 def flops(results: Any, name: str, *phases: str) -> int:
     """The FLOPs of products in a step; two are recorded of some scenarios."""
     steps = len(results[name]["marks"])
@@ -217,7 +222,7 @@ def test_modules_without_name_scopes_are_known_by_their_calls(results: Any) -> N
 
 @pytest.mark.parametrize("name", ["halves", "halves_before", "halves_found_late"])
 def test_layers_with_keras_own_names_are_distinguished_in_submodels_that_a_step_calls(results: Any, name: str) -> None:
-    products = Counter((row["phase"], row["layer"], row["products"]) for row in rows(results, name) if row["products"])
+    products = products_of(results, name)
     sizes = {"encoder.dense": 6 * 7, "encoder.dense_1": 7 * 3, "decoder.dense_2": 3 * 8, "decoder.dense_3": 8 * 6}
 
     assert {key: count for key, count in products.items() if key[0] == "FORWARD"} == {
@@ -230,7 +235,7 @@ def test_layers_with_keras_own_names_are_distinguished_in_submodels_that_a_step_
 
 @pytest.mark.parametrize("name", ["replicas", "replicas_before"])
 def test_each_replica_is_in_its_own_phases_and_layers(results: Any, name: str) -> None:
-    products = Counter((row["phase"], row["layer"], row["products"]) for row in rows(results, name) if row["products"])
+    products = products_of(results, name)
     first, last = 2 * BATCH * 6 * 7, 2 * BATCH * 7 * 5
 
     assert products == {
@@ -243,25 +248,17 @@ def test_each_replica_is_in_its_own_phases_and_layers(results: Any, name: str) -
 
 def test_replicas_in_eager_mode_are_known_too(results: Any) -> None:
     """Each replica runs in a thread of its own, and the first thread updates the weights for both."""
-    found = results["replicas_eagerly"]
-    eager, function = (
-        [row for row in rows(results, name) if row["products"]] for name in ("replicas_eagerly", "replicas")
-    )
     updates = [row for row in rows(results, "replicas_eagerly") if row["name"] == "AssignSubVariableOp"]
 
-    assert Counter(map(_told, eager)) == Counter(map(_told, function))
+    assert products_of(results, "replicas_eagerly") == products_of(results, "replicas")
     assert {row["phase"] for row in updates} == {"UPDATE"}
     assert len(updates) == 2 * 4
-    assert found["missing"] == {}
-
-
-def _told(row: Any) -> tuple[object, ...]:
-    return row["phase"], row["layer"], row["products"]
+    assert results["replicas_eagerly"]["missing"] == {}
 
 
 @pytest.mark.parametrize("name", ["taped", "taped_compiled"])
 def test_a_function_whose_gradient_is_taken_in_eager_mode_is_in_its_phases_and_layers(results: Any, name: str) -> None:
-    products = Counter((row["phase"], row["layer"], row["products"]) for row in rows(results, name) if row["products"])
+    products = products_of(results, name)
     first, last = 2 * BATCH * 6 * 7, 2 * BATCH * 7 * 5
 
     assert products == {
